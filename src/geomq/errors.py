@@ -1,0 +1,41 @@
+"""The one exception tree of GeoMQ.
+
+    GeomqError
+    ├── UsageError           the person at the keyboard asked for something impossible
+    │   ├── ConfigError      a configuration file says something impossible
+    │   └── DataError        a data file is missing, damaged or of another shape
+    ├── GeometryError        a location or fence that is not one
+    ├── TopicError           a topic name or filter that is not one
+    └── ProtocolError        a peer or client sent bytes that break its protocol
+
+Every message is one line that says what was wrong and, where it helps, what to do. The command line prints
+it and exits with code 2; a broker answers with a reason code and lives on.
+"""
+
+
+class GeomqError(Exception):
+    """The root: anything GeoMQ raises on purpose."""
+
+
+class UsageError(GeomqError):
+    """The request cannot be carried out as asked."""
+
+
+class ConfigError(UsageError):
+    """A configuration value is missing, unknown or out of range."""
+
+
+class DataError(UsageError):
+    """A data file is missing, damaged or of another shape."""
+
+
+class GeometryError(GeomqError):
+    """Text or numbers that are no location or fence."""
+
+
+class TopicError(GeomqError):
+    """Text that is no MQTT topic name or filter."""
+
+
+class ProtocolError(GeomqError):
+    """Bytes that break the protocol they claim to speak."""
