@@ -1,0 +1,344 @@
+"""Every setting of a broker, as frozen structs: what exists, its default, its bounds and what it means.
+
+The description of a key lives beside its type, so the printed config, the reference page and the checks
+cannot drift apart. Reading files is `config_load`'s business; nobody below that module reads files or the
+environment for settings.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+PORTS = {"tcp": 1883, "tls": 8883, "websocket": 9001, "websocket_tls": 9002}
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+FOREVER_S = 4_294_967_295
+
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Text = Annotated[str, Meta(max_length=65_536)]
+Path = Annotated[str, Meta(min_length=1, max_length=4096)]
+Rate = Annotated[float, Meta(ge=0, le=1e9)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+def about(text: str, *, reload: bool = False, path: Literal["", "read", "write"] = "") -> Meta:
+    """The description of a key; `reload` marks one that SIGHUP may change, `path` one that names a file."""
+    return Meta(description=text, extra={"reload": reload, "path": path})
+
+
+class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all sections share: immutable, keyword-only, no unknown keys."""
+
+
+class Broker(Section, frozen=True):
+    """Who this broker is."""
+
+    name: Annotated[Name, about("Name of this broker; unique in a federation.")] = "geomq"
+    location: Annotated[Text | None, about("Where this broker stands: 'lat,lon' or a geo URI.")] = None
+    data_dir: Annotated[Path, about("Folder for everything this broker writes.", path="write")] = "geomq-data"
+
+
+class Listener(Section, frozen=True):
+    """Where clients connect. Without any, one plain listener on localhost, port 1883."""
+
+    kind: Annotated[
+        Literal["tcp", "tls", "websocket", "websocket_tls"], about("tcp, tls, websocket or websocket_tls.")
+    ] = "tcp"
+    host: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=255)],
+        about("Address or name to bind; '*' is every interface, IPv4 and IPv6."),
+    ] = "*"
+    port: Annotated[
+        Port | None,
+        about("Port to bind; 0 picks a free one. Default 1883, 8883, 9001 or 9002 by kind."),
+    ] = None
+    connections_max: Annotated[
+        Positive | None, about("Connections on this listener; the rest are refused.")
+    ] = None
+    certfile: Annotated[
+        Path | None, about("PEM certificate chain of this broker (TLS kinds).", path="read")
+    ] = None
+    keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
+    cafile: Annotated[Path | None, about("PEM authorities that sign client certificates.", path="read")] = (
+        None
+    )
+    crlfile: Annotated[Path | None, about("PEM list of revoked client certificates.", path="read")] = None
+    require_certificate: Annotated[bool, about("Refuse clients without a certificate from cafile.")] = False
+    certificate_user: Annotated[
+        Literal["none", "common_name", "subject"],
+        about("Take the user name from the client certificate: none, common_name or subject."),
+    ] = "none"
+    tls_min: Annotated[Literal["1.2", "1.3"], about("Oldest TLS version accepted.")] = "1.2"
+    path: Annotated[
+        Annotated[str, Meta(pattern="^/", max_length=1024)] | None,
+        about("Path of the WebSocket; any path when not given."),
+    ] = None
+    origins: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...],
+        about("Origins a browser page may come from (WebSocket kinds); '*' is any, none given: same host."),
+    ] = ()
+
+    @property
+    def tls(self) -> bool:
+        return self.kind in ("tls", "websocket_tls")
+
+    @property
+    def websocket(self) -> bool:
+        return self.kind in ("websocket", "websocket_tls")
+
+    @property
+    def bind_host(self) -> str | None:
+        """The host as asyncio wants it: None is every interface."""
+        return None if self.host == "*" else self.host
+
+    @property
+    def bind_port(self) -> int:
+        return PORTS[self.kind] if self.port is None else self.port
+
+    @property
+    def loopback(self) -> bool:
+        return is_loopback(self.host)
+
+
+class Auth(Section, frozen=True):
+    """Who may connect, and what they may do."""
+
+    anonymous: Annotated[
+        Literal["loopback", "always", "never"],
+        about(
+            "Clients without a user name: 'loopback' (only on loopback listeners), always, never.",
+            reload=True,
+        ),
+    ] = "loopback"
+    password_file: Annotated[
+        Path | None,
+        about("Users and password hashes, as geomq passwd writes them.", reload=True, path="read"),
+    ] = None
+    acl_file: Annotated[
+        Path | None, about("Who may read and write which topics and areas.", reload=True, path="read")
+    ] = None
+    client_id: Annotated[
+        Literal["any", "owned", "username", "prefix"],
+        about(
+            "Who may use a client id: any user; 'owned', only the user who opened its session; 'username', it"
+            " must equal the user name; 'prefix', it must start with the user name.",
+            reload=True,
+        ),
+    ] = "owned"
+
+
+class Limits(Section, frozen=True):
+    """What one client may cost. 0 means no limit where a key says so."""
+
+    connect_timeout_s: Annotated[
+        Seconds, about("Seconds a new connection has to send CONNECT.", reload=True)
+    ] = 5.0
+    pre_auth_bytes_max: Annotated[
+        Annotated[int, Meta(ge=64, le=1_048_576)],
+        about("Bytes of the CONNECT packet, before the client is known.", reload=True),
+    ] = 16_384
+    packet_bytes_max: Annotated[
+        Annotated[int, Meta(ge=64, le=268_435_460)],
+        about("Bytes of one packet, announced as Maximum Packet Size.", reload=True),
+    ] = 2_000_000
+    keep_alive_max_s: Annotated[
+        Annotated[int, Meta(ge=10, le=65_535)], about("Longest keep-alive granted.", reload=True)
+    ] = 65_535
+    session_expiry_max_s: Annotated[
+        Annotated[int, Meta(ge=0, le=FOREVER_S)],
+        about("Longest session expiry granted; 4294967295 is forever.", reload=True),
+    ] = FOREVER_S
+    connections_max: Annotated[Positive, about("Connections on all listeners.", reload=True)] = 100_000
+    connections_per_address_max: Annotated[
+        Count, about("Connections from one address; 0 is no limit.", reload=True)
+    ] = 10_000
+    pending_per_address_max: Annotated[
+        Count, about("Connections from one address that sent no CONNECT yet; 0 is no limit.", reload=True)
+    ] = 1_000
+    receive_maximum: Annotated[
+        Annotated[int, Meta(ge=1, le=65_535)],
+        about("QoS 1 and 2 messages a client may have under way to the broker.", reload=True),
+    ] = 20
+    inflight_messages_max: Annotated[
+        Annotated[int, Meta(ge=1, le=65_535)],
+        about("QoS 1 and 2 messages under way to a client that states no Receive Maximum.", reload=True),
+    ] = 20
+    topic_alias_maximum: Annotated[
+        Annotated[int, Meta(ge=0, le=65_535)], about("Topic aliases per client and direction.", reload=True)
+    ] = 10
+    topic_levels_max: Annotated[
+        Annotated[int, Meta(ge=1, le=200)], about("Levels of a topic or filter.", reload=True)
+    ] = 200
+    subscriptions_per_client_max: Annotated[Positive, about("Subscriptions of one client.", reload=True)] = (
+        10_000
+    )
+    queue_messages_max: Annotated[
+        Positive, about("Messages waiting for one client beyond those under way.", reload=True)
+    ] = 1_000
+    queue_bytes_max: Annotated[
+        Annotated[int, Meta(ge=1_024, le=1 << 40)],
+        about("Payload bytes waiting for one client.", reload=True),
+    ] = 67_108_864
+    write_buffer_bytes_max: Annotated[
+        Annotated[int, Meta(ge=1_024, le=1 << 32)],
+        about("Bytes handed to a socket that its client has not read; more waits in the queue.", reload=True),
+    ] = 1_048_576
+    retained_messages_max: Annotated[Positive, about("Retained messages kept.", reload=True)] = 1_000_000
+    publish_rate_per_s: Annotated[
+        Rate, about("Publishes a second from one client; 0 is no limit.", reload=True)
+    ] = 0.0
+    publish_burst: Annotated[
+        Positive, about("Publishes a client may send at once above the rate.", reload=True)
+    ] = 1_000
+    location_rate_per_s: Annotated[
+        Rate, about("Location updates a second from one client; 0 is no limit.", reload=True)
+    ] = 0.0
+    location_burst: Annotated[
+        Positive, about("Location updates a client may send at once above the rate.", reload=True)
+    ] = 100
+    fence_text_bytes_max: Annotated[
+        Annotated[int, Meta(ge=16, le=1_048_576)], about("Bytes of a fence as text.", reload=True)
+    ] = 65_536
+    fence_vertices_max: Annotated[
+        Annotated[int, Meta(ge=3, le=100_000)], about("Vertices of a fence.", reload=True)
+    ] = 1_000
+    fence_depth_max: Annotated[
+        Annotated[int, Meta(ge=1, le=16)], about("Nesting of a fence's text.", reload=True)
+    ] = 4
+    named_fences_per_client_max: Annotated[Positive, about("Named fences of one client.", reload=True)] = 100
+    hops_max: Annotated[
+        Annotated[int, Meta(ge=1, le=255)], about("Brokers an event may pass through.", reload=True)
+    ] = 8
+
+
+class Persistence(Section, frozen=True):
+    """What survives a restart: sessions, queues, retained messages, named fences."""
+
+    enabled: Annotated[bool, about("false keeps everything in memory only.")] = True
+    path: Annotated[
+        Path | None, about("Folder of the store; 'store' in data_dir when not given.", path="write")
+    ] = None
+    sync: Annotated[
+        bool, about("Acknowledge only what reached the disk; false trusts the operating system's cache.")
+    ] = True
+    free_bytes_min: Annotated[
+        Annotated[int, Meta(ge=0, le=1 << 50)],
+        about("Below this much free space publishes with QoS 1 and 2 are refused.", reload=True),
+    ] = 67_108_864
+
+
+class Geo(Section, frozen=True):
+    """How the broker learns where clients are."""
+
+    owntracks_topics: Annotated[
+        tuple[str, ...],
+        about("Topics whose OwnTracks location messages update the sender's location.", reload=True),
+    ] = ("owntracks/+/+",)
+
+
+class Routing(Section, frozen=True):
+    """How events find subscribers on other brokers."""
+
+    strategy: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=200)],
+        about("Name of a strategy, or package.module:Class; 'single' is one broker alone."),
+    ] = "single"
+    options: Annotated[dict[str, Any], about("Options of the strategy.")] = field(default_factory=dict)
+
+
+class Federation(Section, frozen=True):
+    """Where other brokers connect, and how they prove who they are."""
+
+    host: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=255)],
+        about("Address to bind for links from other brokers; '*' is every interface."),
+    ] = "*"
+    port: Annotated[
+        Port | None, about("Port for links from other brokers; none given: no such listener.")
+    ] = None
+    area: Annotated[
+        Text | None, about("The area of this broker as a fence; where it is the nearest when not given.")
+    ] = None
+    certfile: Annotated[Path | None, about("PEM certificate that names this broker.", path="read")] = None
+    keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
+    cafile: Annotated[
+        Path | None, about("PEM authorities that sign the brokers' certificates.", path="read")
+    ] = None
+    key_file: Annotated[
+        Path | None,
+        about("File with a key all brokers share; for development, instead of certificates.", path="read"),
+    ] = None
+
+
+class Peer(Section, frozen=True):
+    """Another broker of the federation."""
+
+    name: Annotated[Name, about("Name of the other broker, as its own config says.")]
+    address: Annotated[
+        Annotated[str, Meta(pattern=r"^.{1,255}:\d{1,5}$")], about("host:port of its federation listener.")
+    ]
+    location: Annotated[Text | None, about("Where it stands: 'lat,lon' or a geo URI.")] = None
+    area: Annotated[Text | None, about("Its area as a fence; where it is the nearest when not given.")] = None
+
+
+class Admin(Section, frozen=True):
+    """The JSON admin API, /health and /metrics."""
+
+    enabled: Annotated[bool, about("Serve them at all.")] = False
+    host: Annotated[Annotated[str, Meta(min_length=1, max_length=255)], about("Address to bind.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[Port, about("Port to bind; 0 picks a free one.")] = 9883
+    token_file: Annotated[
+        Path | None,
+        about("File whose one line is the bearer token; needed off loopback.", reload=True, path="read"),
+    ] = None
+
+
+class Metrics(Section, frozen=True):
+    """What the broker tells about itself."""
+
+    public: Annotated[bool, about("Serve /metrics without the admin token.", reload=True)] = False
+    sys_interval_s: Annotated[
+        Annotated[int, Meta(ge=0, le=86_400)], about("Seconds between $SYS updates; 0 is none.", reload=True)
+    ] = 10
+
+
+class Log(Section, frozen=True):
+    """What the broker writes about its work."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], about("debug, info, warning or error.", reload=True)
+    ] = "info"
+    format: Annotated[Literal["text", "json"], about("text or json, one line each.", reload=True)] = "text"
+    file: Annotated[Path | None, about("File to append to; standard error when not given.", path="write")] = (
+        None
+    )
+
+
+class Config(Section, frozen=True):
+    """A whole broker."""
+
+    broker: Broker = Broker()
+    listeners: tuple[Listener, ...] = (Listener(host="localhost"),)
+    auth: Auth = Auth()
+    limits: Limits = Limits()
+    persistence: Persistence = Persistence()
+    geo: Geo = Geo()
+    routing: Routing = field(default_factory=Routing)
+    federation: Federation = Federation()
+    peers: tuple[Peer, ...] = ()
+    admin: Admin = Admin()
+    metrics: Metrics = Metrics()
+    log: Log = Log()
+
+    @property
+    def store_path(self) -> str:
+        return self.persistence.path or f"{self.broker.data_dir}/store"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener bound to `host`."""
+    return host in LOOPBACK_HOSTS or (host.startswith("127.") and host.replace(".", "").isdigit())
