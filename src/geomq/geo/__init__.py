@@ -3,6 +3,8 @@
 Pure computation on numpy and shapely. No sockets, no clock, no randomness.
 """
 
+from geomq.geo.box import WORLD, Box
+from geomq.geo.fence import Circle, Fence, MultiPolygon, Polygon
 from geomq.geo.location import Location, location_text, make_location, parse_location
 from geomq.geo.sphere import (
     EARTH_RADIUS_M,
@@ -18,11 +20,20 @@ from geomq.geo.sphere import (
     unit_vector,
     unit_vectors,
 )
+from geomq.geo.text import DEFAULT_LIMITS, FenceLimits, fence_geojson, fence_text, fence_wkt, parse_fence
 
 __all__ = [
+    "DEFAULT_LIMITS",
     "EARTH_RADIUS_M",
     "HALF_CIRCUMFERENCE_M",
+    "WORLD",
+    "Box",
+    "Circle",
+    "Fence",
+    "FenceLimits",
     "Location",
+    "MultiPolygon",
+    "Polygon",
     "chord_limit",
     "chord_limits",
     "degrees_to_m",
@@ -30,9 +41,13 @@ __all__ = [
     "destinations",
     "distance_m",
     "distances_m",
+    "fence_geojson",
+    "fence_text",
+    "fence_wkt",
     "location_text",
     "m_to_degrees",
     "make_location",
+    "parse_fence",
     "parse_location",
     "unit_vector",
     "unit_vectors",

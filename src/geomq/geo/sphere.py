@@ -1,8 +1,8 @@
 """Distances on the sphere GeoMQ takes the earth to be, and the one test of "inside a circle".
 
-Owns the radius, great-circle distances, unit vectors and `chord_limit`. A point is inside a circle exactly when
-`dx*dx + dy*dy + dz*dz <= chord_limit(radius_m)` for the difference of the two unit vectors; every engine uses
-that form, so all agree. Refuses nothing: its callers hand it valid locations.
+Owns the radius, great-circle distances, unit vectors and `chord_limit`. A point is inside a circle exactly
+when `dx*dx + dy*dy + dz*dz <= chord_limit(radius_m)` for the difference of the two unit vectors; every engine
+uses that form, so all agree. Refuses nothing: its callers hand it valid locations.
 """
 
 import math
@@ -61,7 +61,7 @@ def unit_vectors(lats: ArrayLike, lons: ArrayLike) -> tuple[FloatArray, FloatArr
 
 
 def chord_limit(radius_m: float) -> float:
-    """The largest squared chord between unit vectors that still counts as within `radius_m`, border included."""
+    """The largest squared chord between unit vectors that counts as within `radius_m`, border included."""
     radius = radius_m + TOLERANCE_M
     if radius >= HALF_CIRCUMFERENCE_M:
         return EVERYWHERE
@@ -88,7 +88,7 @@ def m_to_degrees(m: float) -> float:
 
 
 def destination(location: Location, bearing_deg: float, distance_m: float) -> Location:
-    """Where one arrives from `location` after `distance_m` along a great circle that starts at `bearing_deg`."""
+    """Where a great circle that leaves `location` at `bearing_deg` arrives after `distance_m`."""
     phi, bearing, arc = math.radians(location[0]), math.radians(bearing_deg), distance_m / EARTH_RADIUS_M
     sin_phi, cos_phi, sin_arc, cos_arc = math.sin(phi), math.cos(phi), math.sin(arc), math.cos(arc)
     across = math.sin(bearing) * sin_arc
