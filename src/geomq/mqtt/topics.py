@@ -1,7 +1,7 @@
 """Topic names and filters: validation, matching, and the trie that finds every filter matching a topic.
 
-Handles MQTT's `+`, `#`, `$`-topic and `$share` rules. Knows nothing of clients, fences or sessions: the trie maps a
-filter to one value that belongs to the caller.
+Handles MQTT's `+`, `#`, `$`-topic and `$share` rules. Knows nothing of clients, fences or sessions: the trie
+maps a filter to one value that belongs to the caller.
 """
 
 from collections.abc import Iterator
@@ -145,18 +145,22 @@ class TopicTrie(Generic[V]):
             del parent.children[level]
 
     def match(self, topic: str) -> list[V]:
-        levels = topic.split("/")
-        found: list[V] = []
+        """The values of all filters that match the topic."""
+        return [value for _, value in self.match_items(topic)]
+
+    def match_items(self, topic: str) -> list[tuple[str, V]]:
+        """The filters that match the topic, with their values."""
+        found: list[_Node[V]] = []
         frontier = [self._root]
         wild = not topic.startswith("$")
-        for level in levels:
+        for level in topic.split("/"):
             following: list[_Node[V]] = []
             for node in frontier:
                 children = node.children
                 if wild:
                     many = children.get("#")
-                    if many is not None and many.value is not None:
-                        found.append(many.value)
+                    if many is not None:
+                        found.append(many)
                     one = children.get("+")
                     if one is not None:
                         following.append(one)
@@ -165,15 +169,14 @@ class TopicTrie(Generic[V]):
                     following.append(exact)
             wild = True
             frontier = following
-            if not frontier:
-                return found
         for node in frontier:
-            if node.value is not None:
-                found.append(node.value)
+            found.append(node)
             many = node.children.get("#")
-            if many is not None and many.value is not None:
-                found.append(many.value)
-        return found
+            if many is not None:
+                found.append(many)
+        return [
+            (n.topic_filter, n.value) for n in found if n.topic_filter is not None and n.value is not None
+        ]
 
     def items(self) -> Iterator[tuple[str, V]]:
         stack = [self._root]
@@ -182,3 +185,26 @@ class TopicTrie(Generic[V]):
             if node.topic_filter is not None and node.value is not None:
                 yield node.topic_filter, node.value
             stack.extend(reversed(node.children.values()))
+
+
+class TopicNames(dict[bytes, str]):
+    """Decoded, checked topic names by their bytes: `names[raw]` checks each name once, in bounded memory."""
+
+    __slots__ = ()
+    COUNT_MAX = 10_000
+    CACHED_BYTES_MAX = 256
+
+    def __missing__(self, raw: bytes) -> str:
+        topic = check_topic(_decoded(raw))
+        if len(raw) <= self.CACHED_BYTES_MAX:
+            if len(self) >= self.COUNT_MAX:
+                self.clear()
+            self[raw] = topic
+        return topic
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise TopicError("topic is not valid UTF-8") from None

@@ -1,0 +1,31 @@
+"""What the routing core asks its driver to do, in the imperative."""
+
+import msgspec
+
+from geomq.routing.messages import Message
+from geomq.routing.model import BrokerId, Event, EventId, Match
+
+
+class Action(msgspec.Struct, frozen=True):
+    """Any output of the routing core."""
+
+
+class SendToPeer(Action, frozen=True):
+    """Send a message over the link to a peer, in order, at least once."""
+
+    peer: BrokerId
+    message: Message
+
+
+class DeliverToClients(Action, frozen=True):
+    """Hand an event to own clients. A client with several matches gets it once; which is the session's affair."""
+
+    event: Event
+    matches: tuple[Match, ...]
+
+
+class DropEvent(Action, frozen=True):
+    """An event ends here, and why. Nothing is to be done but to count and to trace it."""
+
+    event_id: EventId
+    reason: str

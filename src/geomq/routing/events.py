@@ -1,0 +1,85 @@
+"""What can happen to a broker, in the past tense. These are the only inputs of the routing core.
+
+The driver guarantees the order: messages of one peer arrive in the order they were sent, and `PeerUp` comes before
+the first of them. Actions are requests; when one fails, the failure comes back as one of these.
+"""
+
+import msgspec
+
+from geomq.geo import Fence, Location
+from geomq.routing.federation import Federation
+from geomq.routing.messages import Message
+from geomq.routing.model import BrokerId, ClientId
+
+
+class RoutingEvent(msgspec.Struct, frozen=True):
+    """Any input of the routing core."""
+
+
+class ClientMoved(RoutingEvent, frozen=True):
+    """A client said where it is; None withdraws its location."""
+
+    client: ClientId
+    location: Location | None
+
+
+class ClientSubscribed(RoutingEvent, frozen=True):
+    """A client created a subscription or replaced the fence of one it had."""
+
+    client: ClientId
+    topic_filter: str
+    fence: Fence | None = None
+
+
+class ClientUnsubscribed(RoutingEvent, frozen=True):
+    client: ClientId
+    topic_filter: str
+
+
+class ClientGone(RoutingEvent, frozen=True):
+    """A client's session ended: its location and subscriptions are to be forgotten everywhere."""
+
+    client: ClientId
+
+
+class ClientPublished(RoutingEvent, frozen=True):
+    """A client published; `location` is a newer place than the client's last one, if it gave one."""
+
+    client: ClientId
+    topic: str
+    fence: Fence | None = None
+    location: Location | None = None
+    payload: bytes = b""
+    qos: int = 0
+    retain: bool = False
+    properties: bytes = b""
+
+
+class PeerSaid(RoutingEvent, frozen=True):
+    peer: BrokerId
+    message: Message
+
+
+class PeerUp(RoutingEvent, frozen=True):
+    """The link to a peer works; whatever the peer knew of us before may be lost."""
+
+    peer: BrokerId
+
+
+class PeerDown(RoutingEvent, frozen=True):
+    """The link to a peer broke. What is sent to it meanwhile waits in the driver's bounded outbox."""
+
+    peer: BrokerId
+
+
+class LatencyMeasured(RoutingEvent, frozen=True):
+    """A probe of the link to a peer came back: one way, in milliseconds."""
+
+    peer: BrokerId
+    latency_ms: float
+
+
+class FederationChanged(RoutingEvent, frozen=True):
+    """Brokers were added or removed, or areas were redrawn."""
+
+    federation: Federation

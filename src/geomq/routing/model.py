@@ -1,0 +1,49 @@
+"""The nouns that routing speaks of: brokers, clients, events and matches. Plain data, no behaviour."""
+
+from typing import NamedTuple, NewType
+
+import msgspec
+
+from geomq.geo import Fence, Location
+
+BrokerId = NewType("BrokerId", str)
+ClientId = NewType("ClientId", str)
+
+
+class EventId(NamedTuple):
+    """Unique for ever: the home that accepted the event, that broker's start count, and a running number."""
+
+    origin: BrokerId
+    epoch: int
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.origin}:{self.epoch}:{self.sequence}"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """What a client published. `properties` and `payload` are opaque to routing."""
+
+    id: EventId
+    topic: str
+    publisher: ClientId
+    location: Location | None
+    fence: Fence | None
+    payload: bytes = b""
+    qos: int = 0
+    retain: bool = False
+    properties: bytes = b""
+
+
+class Subscriber(NamedTuple):
+    """A client at its home; the same client at two brokers is two subscribers."""
+
+    home: BrokerId
+    client: ClientId
+
+
+class Match(NamedTuple):
+    """One subscription that an event satisfied."""
+
+    client: ClientId
+    topic_filter: str

@@ -1,0 +1,36 @@
+"""The one list of strategies. A name of the form `package.module:Class` means a strategy of the user's own."""
+
+import importlib
+from difflib import get_close_matches
+
+from geomq.errors import ConfigError
+from geomq.routing.flooding import FloodEvents, FloodSubscriptions, Single
+from geomq.routing.strategy import Strategy
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    "single": Single,
+    "flood_events": FloodEvents,
+    "flood_subscriptions": FloodSubscriptions,
+}
+
+
+def strategy_class(name: str) -> type[Strategy]:
+    """The class behind a strategy's name."""
+    if name in STRATEGIES:
+        return STRATEGIES[name]
+    if ":" in name:
+        return _imported(name)
+    close = get_close_matches(name, STRATEGIES, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(STRATEGIES)}"
+    raise ConfigError(f"unknown strategy {name!r}; {hint}")
+
+
+def _imported(name: str) -> type[Strategy]:
+    module_name, _, class_name = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"cannot load strategy {name!r}: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Strategy)):
+        raise ConfigError(f"{name!r} is no subclass of geomq.routing.strategy.Strategy")
+    return found

@@ -1,0 +1,232 @@
+"""What the rendezvous strategies share: subscriptions are replicated to their rendezvous, events are sent to
+theirs, and where both meet the event is matched and the homes of the matching subscribers are told.
+
+A strategy of this family is two rules: `event_targets` and `subscription_targets`. Everything that keeps replicas
+true lives here, once: fence changes, moves, unsubscribes, sessions that end, peers that come back, areas redrawn.
+"""
+
+from collections import OrderedDict
+
+from geomq.geo import Fence, Location
+from geomq.routing.federation import Federation
+from geomq.routing.messages import (
+    DeliverEvent,
+    DropClient,
+    DropSubscription,
+    ForwardEvent,
+    Message,
+    PutLocation,
+    PutSubscription,
+    SyncBegin,
+    SyncEnd,
+)
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match, Subscriber
+from geomq.routing.strategy import ClientState, Strategy
+from geomq.routing.table import SubscriptionTable
+
+SEEN_MAX = 16_384
+
+
+class SeenEvents:
+    """Which matches were already delivered, for the last events: an event that comes twice is delivered once."""
+
+    def __init__(self, events_max: int = SEEN_MAX) -> None:
+        self._events_max = events_max
+        self._seen: OrderedDict[EventId, set[ClientId]] = OrderedDict()
+
+    def __contains__(self, event_id: EventId) -> bool:
+        return event_id in self._seen
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def first(self, event_id: EventId) -> bool:
+        """Note the event; whether this is the first time it is seen."""
+        if event_id in self._seen:
+            return False
+        self._note(event_id)
+        return True
+
+    def unseen(self, event_id: EventId, matches: tuple[Match, ...]) -> tuple[Match, ...]:
+        """Of these matches, those whose client has not had the event yet; they count as delivered now."""
+        clients = self._seen.get(event_id)
+        if clients is None:
+            clients = self._note(event_id)
+        if clients:
+            matches = tuple(match for match in matches if match.client not in clients)
+        clients.update(match.client for match in matches)
+        return matches
+
+    def _note(self, event_id: EventId) -> set[ClientId]:
+        if len(self._seen) >= self._events_max:
+            self._seen.popitem(last=False)
+        clients = self._seen[event_id] = set()
+        return clients
+
+
+class RendezvousStrategy(Strategy):
+    """Replicates subscriptions to rendezvous and matches events there."""
+
+    def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
+        """The brokers (maybe `me`) that match an event of an own client."""
+        raise NotImplementedError
+
+    def subscription_targets(
+        self, client: ClientId, topic_filter: str, fence: Fence | None
+    ) -> tuple[BrokerId, ...]:
+        """The brokers (maybe `me`) that hold a subscription of an own client."""
+        raise NotImplementedError
+
+    def notifies(self, event: Event, home: BrokerId) -> bool:
+        """Whether this rendezvous is the one to tell `home` that the event matched there."""
+        return True
+
+    def __init__(self, **context: object) -> None:
+        super().__init__(**context)  # type: ignore[arg-type]
+        self.table = SubscriptionTable()
+        self.seen = SeenEvents()
+        self._placed: dict[ClientId, dict[str, tuple[BrokerId, ...]]] = {}
+        self._unmentioned: dict[BrokerId, dict[Subscriber, set[str]]] = {}
+
+    def published(self, event: Event, *, now: float) -> None:
+        targets = self.event_targets(event)
+        for target in targets:
+            if target != self.me:
+                self.send(target, ForwardEvent(event))
+        if self.me in targets:
+            self.match_here(event)
+
+    def match_here(self, event: Event) -> None:
+        """Match an event against everything this rendezvous holds and tell the homes concerned."""
+        for home, matches in self.table.match(event).items():
+            if home == self.me:
+                self.deliver(event, self.seen.unseen(event.id, matches))
+            elif self.notifies(event, home):
+                self.send(home, DeliverEvent(event, matches))
+
+    def subscribed(self, client: ClientId, topic_filter: str, fence: Fence | None, *, now: float) -> None:
+        self.place(client, topic_filter, changed=True)
+
+    def unsubscribed(self, client: ClientId, topic_filter: str, *, now: float) -> None:
+        placed = self._placed.get(client, {})
+        for target in placed.pop(topic_filter, ()):
+            self._drop_at(target, client, topic_filter)
+        if not placed:
+            self._placed.pop(client, None)
+
+    def moved(self, client: ClientId, location: Location | None, *, now: float) -> None:
+        for holder in self.holders(client):
+            if holder == self.me:
+                self.table.move(Subscriber(self.me, client), location)
+            else:
+                self.send(holder, PutLocation(client, location))
+
+    def gone(self, client: ClientId, state: ClientState, *, now: float) -> None:
+        for holder in self.holders(client):
+            if holder == self.me:
+                self.table.drop_subscriber(Subscriber(self.me, client))
+            else:
+                self.send(holder, DropClient(client))
+        self._placed.pop(client, None)
+
+    def holders(self, client: ClientId) -> tuple[BrokerId, ...]:
+        """The brokers that hold any subscription of an own client: where its moves have to be told."""
+        return tuple(dict.fromkeys(t for targets in self._placed.get(client, {}).values() for t in targets))
+
+    def place(self, client: ClientId, topic_filter: str, *, changed: bool = False) -> None:
+        """Bring a subscription to exactly its rendezvous; `changed` tells also those that hold it already."""
+        state = self.clients[client]
+        fence = state.subscriptions[topic_filter]
+        before = self._placed.get(client, {}).get(topic_filter, ())
+        after = self.subscription_targets(client, topic_filter, fence)
+        for target in after:
+            if changed or target not in before:
+                self._put_at(target, client, topic_filter, fence, state.location)
+        for target in before:
+            if target not in after:
+                self._drop_at(target, client, topic_filter)
+        self._placed.setdefault(client, {})[topic_filter] = after
+
+    def replace_all(self) -> None:
+        """Targets may have changed: bring every subscription to where it belongs now."""
+        for client, state in self.clients.items():
+            for topic_filter in state.subscriptions:
+                self.place(client, topic_filter)
+
+    def _put_at(
+        self, target: BrokerId, client: ClientId, topic_filter: str, fence: Fence | None, at: Location | None
+    ) -> None:
+        if target == self.me:
+            self.table.put(Subscriber(self.me, client), topic_filter, fence, at)
+        else:
+            self.send(target, PutSubscription(client, topic_filter, fence, at))
+
+    def _drop_at(self, target: BrokerId, client: ClientId, topic_filter: str) -> None:
+        if target == self.me:
+            self.table.drop(Subscriber(self.me, client), topic_filter)
+        elif target in self.federation.position:
+            self.send(target, DropSubscription(client, topic_filter))
+
+    def said(self, peer: BrokerId, message: Message, *, now: float) -> None:
+        match message:
+            case ForwardEvent(event=event):
+                self.match_here(event)
+            case DeliverEvent(event=event, matches=matches):
+                self._deliver_matched(event, matches)
+            case PutSubscription():
+                subscriber = Subscriber(peer, message.client)
+                self._mention(subscriber, message.topic_filter)
+                self.table.put(subscriber, message.topic_filter, message.fence, message.location)
+            case DropSubscription():
+                self.table.drop(Subscriber(peer, message.client), message.topic_filter)
+            case DropClient(client=client):
+                self.table.drop_subscriber(Subscriber(peer, client))
+            case PutLocation(client=client, location=location):
+                self.table.move(Subscriber(peer, client), location)
+            case SyncBegin():
+                self._unmentioned[peer] = {
+                    subscriber: set(self.table.filters(subscriber))
+                    for subscriber in self.table.subscribers()
+                    if subscriber.home == peer
+                }
+            case SyncEnd():
+                for subscriber, filters in self._unmentioned.pop(peer, {}).items():
+                    for topic_filter in sorted(filters):
+                        self.table.drop(subscriber, topic_filter)
+
+    def _deliver_matched(self, event: Event, matches: tuple[Match, ...]) -> None:
+        """A rendezvous matched for us; a subscription that ended meanwhile is not served."""
+        live = tuple(m for m in matches if self._has(m))
+        fresh = self.seen.unseen(event.id, live)
+        if fresh:
+            self.deliver(event, fresh)
+        else:
+            self.drop(event.id, "duplicate" if live else "no longer subscribed")
+
+    def _has(self, match: Match) -> bool:
+        state = self.clients.get(match.client)
+        return state is not None and match.topic_filter in state.subscriptions
+
+    def _mention(self, subscriber: Subscriber, topic_filter: str) -> None:
+        unmentioned = self._unmentioned.get(subscriber.home)
+        if unmentioned and subscriber in unmentioned:
+            unmentioned[subscriber].discard(topic_filter)
+
+    def peer_up(self, peer: BrokerId, *, now: float) -> None:
+        self.send(peer, SyncBegin())
+        for client, placed in self._placed.items():
+            state = self.clients[client]
+            for topic_filter, targets in placed.items():
+                if peer in targets:
+                    fence = state.subscriptions[topic_filter]
+                    self.send(peer, PutSubscription(client, topic_filter, fence, state.location))
+        self.send(peer, SyncEnd())
+
+    def federation_changed(self, before: Federation, *, now: float) -> None:
+        for subscriber in self.table.subscribers():
+            if subscriber.home not in self.federation.position:
+                self.table.drop_subscriber(subscriber)
+        self.replace_all()
+
+    def state_size(self) -> int:
+        return len(self.table) + sum(len(placed) for placed in self._placed.values())

@@ -1,0 +1,128 @@
+"""The contract every strategy keeps.
+
+A strategy hears what happened to its broker through hooks and answers through `send`, `deliver` and `drop`, which
+the node hands to its driver as actions. It is synchronous and deterministic: same construction and same events give
+the same actions, byte for byte. Time is `now`, in milliseconds; randomness is the injected `rng`. A strategy never
+iterates a bare set into its output, and every table it keeps has a maximum.
+
+The node has updated `clients` before it calls a hook.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+
+from geomq.errors import ConfigError
+from geomq.geo import Fence, Location
+from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPeer
+from geomq.routing.federation import Federation
+from geomq.routing.messages import Message
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+
+
+class Dice(Protocol):
+    """The part of `random.Random` a strategy may use."""
+
+    def random(self) -> float: ...
+
+    def uniform(self, a: float, b: float) -> float: ...
+
+
+class ClientState(msgspec.Struct):
+    """What a home knows of one of its clients."""
+
+    location: Location | None = None
+    subscriptions: dict[str, Fence | None] = msgspec.field(default_factory=dict)
+
+
+class StrategyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The settings of a strategy; each strategy derives its own."""
+
+
+class Strategy:
+    """Base of all strategies: holds the broker's view and collects actions. Hooks do nothing by default."""
+
+    Options: ClassVar[type[StrategyOptions]] = StrategyOptions
+
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        federation: Federation,
+        clients: Mapping[ClientId, ClientState],
+        options: StrategyOptions,
+        rng: Dice,
+    ) -> None:
+        self.me = me
+        self.federation = federation
+        self.clients = clients
+        self.options: Any = options
+        self.rng = rng
+        self._actions: list[Action] = []
+
+    @classmethod
+    def check(cls, federation: Federation) -> None:
+        """Raise ConfigError if this strategy cannot serve such a federation."""
+
+    def published(self, event: Event, *, now: float) -> None:
+        """An own client published."""
+
+    def subscribed(self, client: ClientId, topic_filter: str, fence: Fence | None, *, now: float) -> None:
+        """An own client subscribed, or changed the fence of a subscription."""
+
+    def unsubscribed(self, client: ClientId, topic_filter: str, *, now: float) -> None:
+        """An own client dropped a subscription."""
+
+    def moved(self, client: ClientId, location: Location | None, *, now: float) -> None:
+        """An own client is at another place."""
+
+    def gone(self, client: ClientId, state: ClientState, *, now: float) -> None:
+        """An own client's session ended; `state` is what it last had."""
+
+    def said(self, peer: BrokerId, message: Message, *, now: float) -> None:
+        """A peer sent a message. One it has no business to send is dropped."""
+
+    def peer_up(self, peer: BrokerId, *, now: float) -> None:
+        """A link works (again); the peer may have forgotten everything."""
+
+    def peer_down(self, peer: BrokerId, *, now: float) -> None:
+        """A link broke."""
+
+    def latency_measured(self, peer: BrokerId, latency_ms: float, *, now: float) -> None:
+        """A link was probed."""
+
+    def federation_changed(self, before: Federation, *, now: float) -> None:
+        """Brokers or areas changed; `self.federation` is the new one."""
+
+    def next_deadline(self) -> float | None:
+        """When `on_deadline` wants to be called, or None."""
+        return None
+
+    def on_deadline(self, *, now: float) -> None:
+        """Time has come for what `next_deadline` promised."""
+
+    def state_size(self) -> int:
+        """How many entries the strategy keeps about others; checkers hold it against a bound."""
+        return 0
+
+    def send(self, peer: BrokerId, message: Message) -> None:
+        self._actions.append(SendToPeer(peer, message))
+
+    def deliver(self, event: Event, matches: tuple[Match, ...]) -> None:
+        if matches:
+            self._actions.append(DeliverToClients(event, matches))
+
+    def drop(self, event_id: EventId, reason: str) -> None:
+        self._actions.append(DropEvent(event_id, reason))
+
+    def take_actions(self) -> list[Action]:
+        actions, self._actions = self._actions, []
+        return actions
+
+    @classmethod
+    def parse_options(cls, options: Mapping[str, Any]) -> StrategyOptions:
+        try:
+            return msgspec.convert(dict(options), cls.Options)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"strategy options: {error}") from None

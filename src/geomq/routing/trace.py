@@ -1,0 +1,21 @@
+"""The trace record: one line of what happened, the same for live, simulated and evaluated runs."""
+
+from typing import Literal, NamedTuple
+
+from geomq.routing.model import BrokerId, ClientId, EventId
+
+Step = Literal["published", "sent", "received", "delivered", "dropped"]
+
+
+class TraceRecord(NamedTuple):
+    """One step of one message at one broker. Fields that do not apply are None."""
+
+    t_ms: float
+    broker: BrokerId
+    step: Step
+    kind: str
+    event_id: EventId | None = None
+    peer: BrokerId | None = None
+    client: ClientId | None = None
+    topic: str | None = None
+    reason: str | None = None
