@@ -30,10 +30,7 @@ def test_a_certificate_names_the_user_when_the_listener_says_so() -> None:
     assert certificate_user(by_name, CERTIFICATE) == "device 7"
     assert certificate_user(by_name, None) is None
     assert certificate_user(by_name, {"subject": ()}) is None
-    assert (
-        certificate_user(Listener(certificate_user="subject"), CERTIFICATE)
-        == "CN=device 7,O=Acme\\, Inc.,C=DE"
-    )
+    assert certificate_user(Listener(certificate_user="subject"), CERTIFICATE) == "CN=device 7,O=Acme\\, Inc.,C=DE"
 
 
 def test_no_certificate_value_can_pose_as_several() -> None:
@@ -71,7 +68,5 @@ def test_client_ids_are_bound_to_users(
     exists: bool,
     allowed: bool,
 ) -> None:
-    refusal = client_id_refusal(
-        Auth(client_id=rule), client_id=client_id, user=user, owner=owner, exists=exists
-    )
+    refusal = client_id_refusal(Auth(client_id=rule), client_id=client_id, user=user, owner=owner, exists=exists)
     assert (refusal is None) == allowed
