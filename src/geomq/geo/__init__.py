@@ -3,9 +3,14 @@
 Pure computation on numpy and shapely. No sockets, no clock, no randomness.
 """
 
+from geomq.geo.areas import Areas, SoleArea
 from geomq.geo.box import WORLD, Box
 from geomq.geo.fence import Circle, Fence, MultiPolygon, Polygon
+from geomq.geo.grid import GridAreas
 from geomq.geo.location import Location, location_text, make_location, parse_location
+from geomq.geo.meet import fences_meet
+from geomq.geo.nearest import NearestAreas
+from geomq.geo.polygon_areas import PolygonAreas
 from geomq.geo.sphere import (
     EARTH_RADIUS_M,
     HALF_CIRCUMFERENCE_M,
@@ -27,13 +32,18 @@ __all__ = [
     "EARTH_RADIUS_M",
     "HALF_CIRCUMFERENCE_M",
     "WORLD",
+    "Areas",
     "Box",
     "Circle",
     "Fence",
     "FenceLimits",
+    "GridAreas",
     "Location",
     "MultiPolygon",
+    "NearestAreas",
     "Polygon",
+    "PolygonAreas",
+    "SoleArea",
     "chord_limit",
     "chord_limits",
     "degrees_to_m",
@@ -44,6 +54,7 @@ __all__ = [
     "fence_geojson",
     "fence_text",
     "fence_wkt",
+    "fences_meet",
     "location_text",
     "m_to_degrees",
     "make_location",

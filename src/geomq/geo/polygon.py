@@ -59,7 +59,7 @@ class PlanarFence:
 
     def bounds(self) -> tuple[Box, ...]:
         """Boxes that together hold the fence: one per side of the globe, plus its seam and poles."""
-        boxes = list(self._part_boxes())
+        boxes = list(self.part_boxes())
         south, north, west, east = self.extent
         if west == -180.0 and east < 180.0:
             boxes.append(Box(south, north, 180.0, 180.0))
@@ -71,12 +71,28 @@ class PlanarFence:
             boxes.append(Box(90.0, 90.0, -180.0, 180.0))
         return tuple(boxes)
 
+    def part_boxes(self) -> tuple[Box, ...]:
+        """Boxes that are not flat and hold the fence, but for the other names of its seam and poles."""
+        return (self.extent,)
+
     def meets_box(self, box: Box) -> bool:
         """True if the closed fence and the closed box share a point."""
         return any(shapely.intersects(self.shape, _box_shape(part)) for part in _with_seam(box)) or (
             (box.lat_max == 90.0 and self.extent.lat_max == 90.0)
             or (box.lat_min == -90.0 and self.extent.lat_min == -90.0)
         )
+
+    def meets_boxes(
+        self, lat_min: ArrayLike, lat_max: ArrayLike, lon_min: ArrayLike, lon_max: ArrayLike
+    ) -> NDArray[np.bool_]:
+        """The vectorised `meets_box`, for boxes that are not flat."""
+        edges = np.broadcast_arrays(*(np.asarray(edge, float) for edge in (lat_min, lat_max, lon_min, lon_max)))
+        south, north, west, east = edges
+        met = np.array(shapely.intersects(self.shape, shapely.box(west, south, east, north)), dtype=np.bool_)
+        rim = (south == -90.0) | (north == 90.0) | (west == -180.0) | (east == 180.0)
+        for index in np.flatnonzero(rim & ~met):
+            met[index] = self.meets_box(Box(*(float(edge[index]) for edge in edges)))
+        return met
 
     def meets_shape(self, other: "PlanarFence") -> bool:
         """True if two closed planar fences share a point."""
@@ -85,16 +101,13 @@ class PlanarFence:
         mine, theirs = self.extent, other.extent
         if (mine.lat_max == theirs.lat_max == 90.0) or (mine.lat_min == theirs.lat_min == -90.0):
             return True
-        return (
-            mine.lon_max == 180.0 and theirs.lon_min == -180.0 and self._meets_shifted(other.shape, 360.0)
-        ) or (mine.lon_min == -180.0 and theirs.lon_max == 180.0 and self._meets_shifted(other.shape, -360.0))
+        return (mine.lon_max == 180.0 and theirs.lon_min == -180.0 and self._meets_shifted(other.shape, 360.0)) or (
+            mine.lon_min == -180.0 and theirs.lon_max == 180.0 and self._meets_shifted(other.shape, -360.0)
+        )
 
     def _meets_shifted(self, shape: Any, degrees: float) -> bool:
         moved = shapely.transform(shape, lambda points: points + np.array((degrees, 0.0)))
         return bool(shapely.intersects(self.shape, moved))
-
-    def _part_boxes(self) -> tuple[Box, ...]:
-        return (self.extent,)
 
     def _settle(self, shape: Any, digest: int) -> None:
         """Check `shape` and keep it prepared for many tests."""
@@ -157,7 +170,7 @@ class MultiPolygon(PlanarFence):
         """Every ring of every polygon."""
         return (ring for polygon in self.polygons for ring in polygon.rings)
 
-    def _part_boxes(self) -> tuple[Box, ...]:
+    def part_boxes(self) -> tuple[Box, ...]:
         """One box, or two when the parts lie on both sides of the antimeridian rather than of Greenwich."""
         if self.extent.lon_max - self.extent.lon_min <= 180.0:
             return (self.extent,)
@@ -171,9 +184,7 @@ class MultiPolygon(PlanarFence):
 def _checked_ring(points: Sequence[tuple[float, float]]) -> Ring:
     ring = tuple(make_location(lat, lon) for lat, lon in points)
     if len(ring) < 4:
-        raise GeometryError(
-            f"a ring needs at least 4 points, the last equal to the first; this one has {len(ring)}"
-        )
+        raise GeometryError(f"a ring needs at least 4 points, the last equal to the first; this one has {len(ring)}")
     if ring[0] != ring[-1]:
         raise GeometryError("a ring must end at the point where it starts")
     lat, lon = ring[0]
