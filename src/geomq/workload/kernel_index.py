@@ -1,0 +1,91 @@
+"""A grid of cells over the sphere for one topic, built and asked inside the kernel.
+
+Owns bands of equal height cut into cells of about equal size, and the entries of each cell. A query returns
+every cell that a circle might reach, never fewer; exact tests are the caller's.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+HEIGHT_MIN_DEG = 0.02
+HEIGHT_MAX_DEG = 30.0
+_SPHERE_SQUARE_DEG = 41253.0
+_RADIAN = math.pi / 180.0
+_MARGIN_DEG = 1e-6
+
+
+class CellIndex(NamedTuple):
+    """Cells in rows of latitude; `entry` lists row numbers cell by cell."""
+
+    height_deg: float
+    columns: NDArray[np.int64]
+    band_start: NDArray[np.int64]
+    cell_start: NDArray[np.int64]
+    entry: NDArray[np.int64]
+
+
+def build_index(lat: NDArray[np.float64], lon: NDArray[np.float64], typical_deg: float) -> CellIndex:
+    """Index places in degrees for queries of about `typical_deg` radius."""
+    finest = math.sqrt(_SPHERE_SQUARE_DEG / (4 * len(lat) + 16))
+    height = min(max(typical_deg / 2, finest, HEIGHT_MIN_DEG), HEIGHT_MAX_DEG)
+    bands = math.ceil(180.0 / height)
+    height = 180.0 / bands
+    edges = np.abs(-90.0 + height * np.arange(bands + 1))
+    widest = np.cos(np.minimum(edges[:-1], edges[1:]) * _RADIAN)
+    columns = np.maximum(1, np.floor(360.0 * widest / height)).astype(np.int64)
+    band_start = np.concatenate(([0], np.cumsum(columns)))
+    cell_start, entry = _fill(lat, lon, height, columns, band_start)
+    return CellIndex(height, columns, band_start, cell_start, entry)
+
+
+@njit(cache=True, nogil=True)
+def _fill(
+    lat: NDArray[np.float64],
+    lon: NDArray[np.float64],
+    height: float,
+    columns: NDArray[np.int64],
+    band_start: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    cells = np.empty(len(lat), np.int64)
+    start = np.zeros(band_start[-1] + 1, np.int64)
+    for i in range(len(lat)):
+        band = min(max(int((lat[i] + 90.0) / height), 0), len(columns) - 1)
+        column = int((lon[i] + 180.0) / 360.0 * columns[band]) % columns[band]
+        cells[i] = band_start[band] + column
+        start[cells[i] + 1] += 1
+    for cell in range(len(start) - 1):
+        start[cell + 1] += start[cell]
+    filled = start[:-1].copy()
+    entry = np.empty(len(lat), np.int64)
+    for i in range(len(lat)):
+        entry[filled[cells[i]]] = i
+        filled[cells[i]] += 1
+    return start, entry
+
+
+@njit(cache=True, nogil=True)
+def cell_range(index: CellIndex, lat: float, reach: float) -> tuple[int, int]:
+    """First and last band that a circle of `reach` degrees around `lat` may touch."""
+    last = len(index.columns) - 1
+    low = int((lat - reach - _MARGIN_DEG + 90.0) / index.height_deg)
+    high = int((lat + reach + _MARGIN_DEG + 90.0) / index.height_deg)
+    return min(max(low, 0), last), min(max(high, 0), last)
+
+
+@njit(cache=True, nogil=True)
+def column_range(index: CellIndex, band: int, lat: float, lon: float, reach: float) -> tuple[int, int]:
+    """First column and number of columns of a band that the circle may touch, counted round the earth."""
+    columns = index.columns[band]
+    if abs(lat) + reach + _MARGIN_DEG >= 90.0:
+        return 0, columns
+    width = math.sin((reach + _MARGIN_DEG) * _RADIAN) / math.cos(lat * _RADIAN)
+    if width >= 1.0:
+        return 0, columns
+    half = math.asin(width) / _RADIAN + _MARGIN_DEG
+    first = math.floor((lon - half + 180.0) / 360.0 * columns)
+    last = math.floor((lon + half + 180.0) / 360.0 * columns)
+    return first, min(last - first + 1, columns)

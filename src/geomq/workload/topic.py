@@ -1,0 +1,206 @@
+"""One topic laid out for the kernel: versions of subscriptions and locations by client, and the events.
+
+Owns the way from packed records to arrays: unit vectors, fence limits and the brokers each fence touches.
+Subscribers are numbered from 0 within the topic.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geomq.geo import chord_limits, m_to_degrees, unit_vectors
+from geomq.workload.model import DEGREE, NO_FENCE, Kind
+from geomq.workload.packed import KIND_BITS, Records
+from geomq.workload.world import World
+
+Floats = NDArray[np.float64]
+Masks = NDArray[np.uint64]
+FOREVER = np.int32(2**31 - 1)
+# More than the tolerance of a fence's border, in metres, so that no candidate is overlooked.
+REACH_MARGIN_M = 1.0
+
+
+class TopicData(NamedTuple):
+    """Arrays of one topic. `sub_*` and `loc_*` are versions grouped by subscriber, in time order.
+
+    `sub_told` are the brokers that hear of a version, `sub_held` those that hold it afterwards, both as bits;
+    `event_to` the brokers that match an event where it matters which. A limit of infinity means no fence.
+    """
+
+    home: NDArray[np.int32]
+    sub_start: NDArray[np.int64]
+    sub_client: NDArray[np.int32]
+    sub_t: NDArray[np.int32]
+    sub_x: Floats
+    sub_y: Floats
+    sub_z: Floats
+    sub_limit: Floats
+    sub_told: Masks
+    sub_held: Masks
+    sub_reach: Floats
+    loc_start: NDArray[np.int64]
+    loc_client: NDArray[np.int32]
+    loc_t: NDArray[np.int32]
+    loc_until: NDArray[np.int32]
+    loc_x: Floats
+    loc_y: Floats
+    loc_z: Floats
+    event_t: NDArray[np.int32]
+    event_home: NDArray[np.int32]
+    event_lat: Floats
+    event_lon: Floats
+    event_reach: Floats
+    event_x: Floats
+    event_y: Floats
+    event_z: Floats
+    event_limit: Floats
+    event_to: Masks
+    event_located: NDArray[np.bool_]
+    publisher_lat: Floats
+    publisher_lon: Floats
+    publisher_x: Floats
+    publisher_y: Floats
+    publisher_z: Floats
+
+
+class TopicPlaces(NamedTuple):
+    """Degrees of the versions, for the spatial indexes only."""
+
+    loc_lat: Floats
+    loc_lon: Floats
+    sub_lat: Floats
+    sub_lon: Floats
+
+
+def lay_out(
+    records: Records, world: World, last_clients: NDArray[np.int64], *, paper: bool
+) -> tuple[TopicData, TopicPlaces]:
+    """The arrays of a topic from its records in client order; `last_clients` counts clients up to each broker."""
+    t = records["when"] >> KIND_BITS
+    kind = records["when"] & ((1 << KIND_BITS) - 1)
+    lat, lon = records["lat_e7"] / DEGREE, records["lon_e7"] / DEGREE
+    subs = np.flatnonzero(kind == Kind.SUBSCRIPTION)
+    events = np.flatnonzero(kind == Kind.EVENT)
+    located = np.flatnonzero(kind == Kind.LOCATION)
+    clients = np.unique(records["client"][subs])
+    of_subscriber = located[np.isin(records["client"][located], clients, assume_unique=False)]
+    sub_client = np.searchsorted(clients, records["client"][subs]).astype(np.int32)
+    loc_client = np.searchsorted(clients, records["client"][of_subscriber]).astype(np.int32)
+    homes = np.searchsorted(last_clients, records["client"], side="right").astype(np.int32)
+    home = np.searchsorted(last_clients, clients, side="right").astype(np.int32)
+    published_from = _known_place(records, located, events)
+    told, held = _subscription_masks(world, records, subs, sub_client, home, paper=paper)
+    loc_t = t[of_subscriber]
+    data = TopicData(
+        home,
+        np.searchsorted(sub_client, np.arange(len(clients) + 1)),
+        sub_client,
+        t[subs],
+        *unit_vectors(lat[subs], lon[subs]),
+        _limits(records["radius_cm"][subs]),
+        told,
+        held,
+        np.array([_reach(records["radius_cm"][subs]).max(initial=0.0)]),
+        np.searchsorted(loc_client, np.arange(len(clients) + 1)),
+        loc_client,
+        loc_t,
+        _until(loc_client, loc_t),
+        *unit_vectors(lat[of_subscriber], lon[of_subscriber]),
+        t[events],
+        homes[events],
+        lat[events],
+        lon[events],
+        _reach(records["radius_cm"][events]),
+        *unit_vectors(lat[events], lon[events]),
+        _limits(records["radius_cm"][events]),
+        _event_masks(world, records, events, homes[events], paper=paper),
+        published_from >= 0,
+        lat[published_from],
+        lon[published_from],
+        *unit_vectors(lat[published_from], lon[published_from]),
+    )
+    return data, TopicPlaces(lat[of_subscriber], lon[of_subscriber], lat[subs], lon[subs])
+
+
+def _known_place(records: Records, located: NDArray[np.intp], events: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Per event the row of its publisher's last location, or -1: what its home knows when the event comes."""
+    if not len(located):
+        return np.full(len(events), -1, np.intp)
+    before = np.searchsorted(located, events) - 1
+    row = located[np.maximum(before, 0)]
+    known = (before >= 0) & (records["client"][row] == records["client"][events])
+    return np.where(known, row, -1)
+
+
+def _until(client: NDArray[np.int32], t: NDArray[np.int32]) -> NDArray[np.int32]:
+    """When the next version of the same client begins."""
+    until = np.full(len(t), FOREVER, np.int32)
+    same = client[:-1] == client[1:]
+    until[:-1][same] = t[1:][same]
+    return until
+
+
+def _limits(radius_cm: NDArray[np.int32]) -> Floats:
+    limits = chord_limits(np.maximum(radius_cm, 0) / 100.0)
+    return np.where(radius_cm == NO_FENCE, np.inf, limits)
+
+
+def _reach(radius_cm: NDArray[np.int32]) -> Floats:
+    """How many degrees a fence reaches, a little more than exactly; infinite without one."""
+    degrees = np.minimum((np.maximum(radius_cm, 0) / 100.0 + REACH_MARGIN_M) * m_to_degrees(1.0), 180.0)
+    return np.where(radius_cm == NO_FENCE, np.inf, degrees)
+
+
+def touched(world: World, records: Records, rows: NDArray[np.intp]) -> Masks:
+    """The brokers whose area each fence touches; all of them where there is no fence."""
+    radius_cm = records["radius_cm"][rows]
+    masks = world.areas.touched_masks(
+        records["lat_e7"][rows] / DEGREE, records["lon_e7"][rows] / DEGREE, np.maximum(radius_cm, 0) / 100.0
+    )
+    masks[radius_cm == NO_FENCE] = everyone_mask(len(world))
+    return masks
+
+
+def everyone_mask(brokers: int) -> Masks:
+    mask = np.zeros((brokers + 63) // 64, np.uint64)
+    for broker in range(brokers):
+        mask[broker >> 6] |= np.uint64(1) << np.uint64(broker & 63)
+    return mask
+
+
+def home_bits(home: NDArray[np.int32], words: int) -> Masks:
+    """A mask with one bit per row: that of its home."""
+    bits = np.zeros((len(home), words), np.uint64)
+    bits[np.arange(len(home)), home >> 6] = np.uint64(1) << (home & 63).astype(np.uint64)
+    return bits
+
+
+def _event_masks(
+    world: World, records: Records, events: NDArray[np.intp], home: NDArray[np.int32], *, paper: bool
+) -> Masks:
+    """Where disgb_events matches; the published code matches at home even if no area of it is touched."""
+    masks = touched(world, records, events)
+    return masks | home_bits(home, masks.shape[1]) if paper else masks
+
+
+def _subscription_masks(
+    world: World,
+    records: Records,
+    subs: NDArray[np.intp],
+    client: NDArray[np.int32],
+    home: NDArray[np.int32],
+    *,
+    paper: bool,
+) -> tuple[Masks, Masks]:
+    """Who is told of each version under disgb_subscriptions, and who holds it then.
+
+    Brokers that only the fence before touched are told that it left: by a removal, or in the published code by a full
+    update that they go on holding. The home always knows; the published code also always holds.
+    """
+    masks = touched(world, records, subs)
+    mine = home_bits(home[client], masks.shape[1])
+    told = masks | mine
+    follows = np.flatnonzero(client[1:] == client[:-1]) + 1
+    told[follows] |= masks[follows - 1]
+    return told, told if paper else masks

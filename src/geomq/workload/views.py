@@ -1,0 +1,124 @@
+"""Who knows what when: for each strategy, how far behind or ahead of an event the matching broker's knowledge is.
+
+Owns the timing of the paper's strategies as tables over (publisher's home, subscriber's home). An event sent at t
+is at its home at t + 5. An update sent at u is at its home at u + 5 and at a broker x after the path's latency more.
+Inside a tick, what peers sent comes before what clients sent, and updates come before events; so
+
+- an event forwarded to the subscriber's own home sees updates sent before t + path, not at it (offset path - 1);
+- any other meeting sees updates sent up to and including t + event path - update path.
+
+Counts nothing: that is the kernel.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geomq.workload.groups import BroadcastGroups, form_groups
+from geomq.workload.world import CLIENT_MS, World
+
+# Views: the brokers and instants at which strategies match an event.
+DIRECT = 0  # at the subscriber's home, the event sent straight there
+AT_PUBLISHER = 1  # at the publisher's home, all subscriptions known there
+PLACED = 2  # the same, only subscriptions meant for it known there
+TOPIC = 3  # at the topic's broker on the hash ring
+ROW = 4  # at the broker in the publisher's row and the subscriber's column
+COLUMN = 5  # at the broker in the publisher's column and the subscriber's row
+CLOUD = 6  # at the cloud broker
+RELAYED = 7  # at the subscriber's home, the event sent by way of the cloud
+VIEWS = 8
+
+
+class ViewTable(NamedTuple):
+    """Offsets by (view, publisher's home, subscriber's home) and the geometry strategies route by."""
+
+    sub_offset: NDArray[np.int32]
+    loc_offset: NDArray[np.int32]
+    span: NDArray[np.int32]
+    latency: NDArray[np.int32]
+    row_first: NDArray[np.bool_]
+    side: int
+    leader: NDArray[np.int32]
+    group: NDArray[np.int32]
+    group_leader: NDArray[np.int32]
+    to_cloud: NDArray[np.int32]
+    from_cloud: NDArray[np.int32]
+    topic_broker: NDArray[np.int32]
+
+
+def view_table(world: World) -> ViewTable:
+    """The table of a world; `with_topic_broker` completes it for a topic."""
+    n = len(world)
+    wires = world.latency_ms
+    latency = wires[:n, :n]
+    groups = form_groups(world)
+    to_cloud = (latency[np.arange(n), groups.leader] + wires[groups.leader, n]).astype(np.int32)
+    from_cloud = (wires[n, groups.leader] + latency[groups.leader, np.arange(n)]).astype(np.int32)
+    sub = np.zeros((VIEWS, n, n), np.int32)
+    same = np.eye(n, dtype=bool)
+    sub[DIRECT] = np.where(same, 0, latency - 1)
+    sub[AT_PUBLISHER] = sub[PLACED] = -latency.T
+    row_first = _fill_grid(sub, latency, world.grid_side)
+    apart = groups.group[:, None] != groups.group[None, :]
+    sub[CLOUD] = np.where(apart, to_cloud[:, None] - to_cloud[None, :], sub[DIRECT])
+    sub[RELAYED] = np.where(apart, to_cloud[:, None] + from_cloud[None, :] - 1, sub[DIRECT])
+    loc = sub.copy()
+    loc[CLOUD] = np.where(apart, to_cloud[:, None] - wires[:n, n][None, :], sub[DIRECT])
+    longest = int(latency.max(initial=0))
+    span = np.array([min(sub.min(), loc.min(), -longest), max(sub.max(), loc.max(), longest)], np.int32)
+    return ViewTable(
+        sub,
+        loc,
+        span,
+        np.ascontiguousarray(wires),
+        row_first,
+        world.grid_side or 0,
+        groups.leader,
+        groups.group,
+        groups.group_leader,
+        to_cloud,
+        from_cloud,
+        np.zeros(1, np.int32),
+    )
+
+
+def with_topic_broker(table: ViewTable, broker: int) -> ViewTable:
+    """Set, in place, the offsets that depend on which broker the topic hashes to."""
+    n = len(table.leader)
+    reach = table.latency[:n, broker]
+    offset = reach[:, None] - reach[None, :]
+    offset[:, broker] = reach - (reach > 0)
+    table.sub_offset[TOPIC] = table.loc_offset[TOPIC] = offset
+    table.topic_broker[0] = broker
+    return table
+
+
+def histogram_size(table: ViewTable) -> int:
+    """One more than the longest delivery latency any strategy can produce."""
+    n = len(table.leader)
+    links = table.latency[:n, :n]
+    longest = max(2 * int(links.max(initial=0)), int(table.to_cloud.max() + table.from_cloud.max()))
+    return longest + 2 * CLIENT_MS + 1
+
+
+def _fill_grid(sub: NDArray[np.int32], latency: NDArray[np.int32], side: int | None) -> NDArray[np.bool_]:
+    """Offsets of the two meeting brokers of a grid quorum; returns where the one in the row delivers first."""
+    n = len(latency)
+    sub[ROW] = sub[COLUMN] = sub[DIRECT]
+    if side is None:
+        return np.zeros((n, n), np.bool_)
+    row, column = np.arange(n) // side, np.arange(n) % side
+    home, other = np.arange(n)[:, None], np.arange(n)[None, :]
+    in_row = row[:, None] * side + column[None, :]
+    in_column = row[None, :] * side + column[:, None]
+    apart = (row[:, None] != row[None, :]) & (column[:, None] != column[None, :])
+    for view, meeting in ((ROW, in_row), (COLUMN, in_column)):
+        sub[view] = np.where(apart, latency[home, meeting] - latency[other, meeting], sub[view])
+    by_row = latency[home, in_row] + latency[in_row, other]
+    by_column = latency[home, in_column] + latency[in_column, other]
+    return np.less_equal(by_row, by_column)
+
+
+def groups_of(table: ViewTable) -> BroadcastGroups:
+    return BroadcastGroups(table.leader, table.group, table.group_leader)
