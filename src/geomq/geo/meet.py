@@ -54,7 +54,8 @@ def circles_meet(fence: Fence, lats: ArrayLike, lons: ArrayLike, radius_m: Array
 
 def fence_edges(fence: PlanarFence) -> FloatArray:
     """All edges as rows of lat, lon, lat, lon in degrees."""
-    points, ring = shapely.get_coordinates(shapely.get_rings(fence.shape), return_index=True)
+    rings = shapely.get_rings(shapely.get_parts(fence.shape))
+    points, ring = shapely.get_coordinates(rings, return_index=True)
     points = points[:, ::-1]
     edges: FloatArray = np.hstack((points[:-1], points[1:]))[ring[:-1] == ring[1:]]
     return edges

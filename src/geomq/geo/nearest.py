@@ -195,9 +195,9 @@ def _cell_borders(sites: FloatArray, index: int) -> FloatArray:
         normal = (site - other) / np.linalg.norm(site - other)
         pieces = [piece for piece in (_clipped(piece, normal) for piece in pieces) if len(piece) >= 3]
         farthest = max(float(np.linalg.norm(piece - site, axis=1).max()) for piece in pieces)
-    arcs: FloatArray = np.concatenate([np.stack((piece, np.roll(piece, -1, axis=0)), axis=1) for piece in pieces])
-    arcs = arcs[np.linalg.norm(arcs[:, 0] - arcs[:, 1], axis=1) > _ARC_MIN]
-    return arcs
+    arcs = np.concatenate([np.stack((piece, np.roll(piece, -1, axis=0)), axis=1) for piece in pieces])
+    kept: FloatArray = arcs[np.linalg.norm(arcs[:, 0] - arcs[:, 1], axis=1) > _ARC_MIN]
+    return kept
 
 
 def _clipped(piece: FloatArray, normal: FloatArray) -> FloatArray:

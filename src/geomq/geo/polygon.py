@@ -29,10 +29,6 @@ class PlanarFence:
     extent: Box = field(init=False, repr=False, compare=False)
     digest: int = field(init=False, repr=False, compare=False)
 
-    def rings_of_all(self) -> Iterator[Ring]:
-        """Every ring, outer and inner, of every part."""
-        raise NotImplementedError
-
     def contains(self, location: Location) -> bool:
         """True if the location is inside or on the border."""
         lat, lon = location
@@ -142,10 +138,6 @@ class Polygon(PlanarFence):
     def __reduce__(self) -> tuple[type["Polygon"], tuple[tuple[Ring, ...]]]:
         return Polygon, (self.rings,)
 
-    def rings_of_all(self) -> Iterator[Ring]:
-        """Every ring, outer first."""
-        return iter(self.rings)
-
 
 @dataclass(frozen=True, slots=True)
 class MultiPolygon(PlanarFence):
@@ -165,10 +157,6 @@ class MultiPolygon(PlanarFence):
 
     def __reduce__(self) -> tuple[type["MultiPolygon"], tuple[tuple[Polygon, ...]]]:
         return MultiPolygon, (self.polygons,)
-
-    def rings_of_all(self) -> Iterator[Ring]:
-        """Every ring of every polygon."""
-        return (ring for polygon in self.polygons for ring in polygon.rings)
 
     def part_boxes(self) -> tuple[Box, ...]:
         """One box, or two when the parts lie on both sides of the antimeridian rather than of Greenwich."""
