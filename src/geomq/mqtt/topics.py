@@ -174,9 +174,7 @@ class TopicTrie(Generic[V]):
             many = node.children.get("#")
             if many is not None:
                 found.append(many)
-        return [
-            (n.topic_filter, n.value) for n in found if n.topic_filter is not None and n.value is not None
-        ]
+        return [(n.topic_filter, n.value) for n in found if n.topic_filter is not None and n.value is not None]
 
     def items(self) -> Iterator[tuple[str, V]]:
         stack = [self._root]

@@ -1,0 +1,256 @@
+"""QoS 1 and 2 towards one receiver: packet identifiers, flow control, the bounded queue, and redelivery.
+
+Decides what is sent next and in which order; encodes nothing. In-flight messages survive a lost connection
+and are sent again, in their first order, before anything new. Every step that must survive a crash goes to
+the journal.
+"""
+
+from collections import deque
+from enum import IntEnum
+from typing import Final
+
+from geomq.mqtt.changes import DeliveryAdded, DeliveryReleased, DeliveryRemoved, DeliverySent, Journal
+from geomq.mqtt.faults import ProtocolViolation
+from geomq.mqtt.message import Message
+
+PACKET_ID_MAX: Final = 65_535
+
+
+class Phase(IntEnum):
+    QUEUED = 0
+    SENT = 1
+    RELEASED = 2
+    DONE = 3
+
+
+class Delivery:
+    """One message on its way to one receiver."""
+
+    __slots__ = ("counted", "identifiers", "message", "number", "packet_id", "phase", "qos", "retain")
+
+    def __init__(self, number: int, message: Message, qos: int, *, retain: bool, identifiers: tuple[int, ...]) -> None:
+        self.number = number
+        self.message = message
+        self.qos = qos
+        self.retain = retain
+        self.identifiers = identifiers
+        self.packet_id = 0
+        self.phase = Phase.QUEUED
+        self.counted = False
+
+
+class Step:
+    """Something to send now: a PUBLISH (`again` with DUP set), or a PUBREL once the phase is RELEASED."""
+
+    __slots__ = ("again", "delivery")
+
+    def __init__(self, delivery: Delivery, *, again: bool) -> None:
+        self.delivery = delivery
+        self.again = again
+
+
+class Outbound:
+    """The sending half of a session. `window` is the receiver's receive maximum."""
+
+    __slots__ = (
+        "_client_id",
+        "_flights",
+        "_journal",
+        "_next_id",
+        "_next_number",
+        "_queue",
+        "_queued_bytes",
+        "_quota",
+        "_repeat",
+        "bytes_max",
+        "connected",
+        "dropped",
+        "expired",
+        "queue_max",
+    )
+
+    def __init__(self, client_id: str, *, queue_max: int, bytes_max: int, journal: Journal | None = None) -> None:
+        self._client_id = client_id
+        self._journal = journal
+        self._flights: dict[int, Delivery] = {}
+        self._queue: deque[Delivery] = deque()
+        self._repeat: deque[Delivery] | None = None
+        self._queued_bytes = 0
+        self._quota = 0
+        self._next_id = 1
+        self._next_number = 1
+        self.queue_max = queue_max
+        self.bytes_max = bytes_max
+        self.connected = False
+        self.dropped = 0
+        self.expired = 0
+
+    def __len__(self) -> int:
+        """Messages not yet finished, queued and in flight."""
+        return len(self._flights) + len(self._queue)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._flights)
+
+    @property
+    def queued(self) -> int:
+        return len(self._queue)
+
+    def forget_journal(self) -> None:
+        """The session will not outlive its connection, so nothing more needs to be remembered."""
+        self._journal = None
+
+    def restore(self, delivery: Delivery) -> None:
+        """Put back what a store remembered; call in the order of `number`."""
+        self._next_number = max(self._next_number, delivery.number + 1)
+        if delivery.packet_id:
+            self._flights[delivery.packet_id] = delivery
+            self._next_id = delivery.packet_id % PACKET_ID_MAX + 1
+        else:
+            self._queue.append(delivery)
+            self._queued_bytes += delivery.message.size
+
+    def connect(self, window: int) -> None:
+        """A new network connection: the quota starts afresh and everything in flight is due again."""
+        self.connected = True
+        self._quota = window
+        for flight in self._flights.values():
+            flight.counted = False
+        self._repeat = deque(self._flights.values()) if self._flights else None
+
+    def disconnect(self) -> None:
+        self.connected = False
+        self._repeat = None
+        self._quota = 0
+
+    def push(
+        self, message: Message, qos: int, *, retain: bool = False, identifiers: tuple[int, ...] = ()
+    ) -> Delivery | None:
+        """Take a message; return its delivery if it is to be sent at once, None if queued or dropped."""
+        immediate = self._quota > 0 and not self._queue and not self._repeat
+        if not immediate and not self._has_room(message):
+            self.dropped += 1
+            return None
+        delivery = Delivery(self._next_number, message, qos, retain=retain, identifiers=identifiers)
+        self._next_number += 1
+        if immediate:
+            self._launch(delivery)
+        else:
+            self._queue.append(delivery)
+            self._queued_bytes += message.size
+        if self._journal is not None:
+            self._journal.append(
+                DeliveryAdded(
+                    self._client_id,
+                    delivery.number,
+                    message,
+                    qos,
+                    retain,
+                    identifiers,
+                    delivery.packet_id,
+                )
+            )
+        return delivery if immediate else None
+
+    def _has_room(self, message: Message) -> bool:
+        return len(self._queue) < self.queue_max and self._queued_bytes + message.size <= self.bytes_max
+
+    def pump(self, now: float) -> list[Step]:
+        """Everything that may be sent now: repeats first, then the queue, as far as the quota reaches."""
+        steps: list[Step] = []
+        self._pump_repeats(steps)
+        queue = self._queue
+        while queue and self._quota and not self._repeat:
+            delivery = queue.popleft()
+            self._queued_bytes -= delivery.message.size
+            if delivery.message.expired(now):
+                self.expired += 1
+                self._finish(delivery)
+                continue
+            self._launch(delivery)
+            if self._journal is not None:
+                self._journal.append(DeliverySent(self._client_id, delivery.number, delivery.packet_id))
+            steps.append(Step(delivery, again=False))
+        return steps
+
+    def _pump_repeats(self, steps: list[Step]) -> None:
+        repeat = self._repeat
+        while repeat:
+            delivery = repeat[0]
+            if delivery.phase is Phase.SENT:
+                if not self._quota:
+                    return
+                self._quota -= 1
+                delivery.counted = True
+            repeat.popleft()
+            if delivery.phase is not Phase.DONE:
+                steps.append(Step(delivery, again=True))
+        self._repeat = None
+
+    def acknowledge(self, packet_id: int) -> bool:
+        """PUBACK: whether it finished a message."""
+        delivery = self._flights.get(packet_id)
+        if delivery is None:
+            return False
+        if delivery.qos != 1:
+            raise ProtocolViolation("PUBACK answers a QoS 2 message")
+        self._land(delivery)
+        return True
+
+    def receive(self, packet_id: int, *, failed: bool) -> bool:
+        """PUBREC: whether the identifier is known and PUBREL is due (it is not after a failure)."""
+        delivery = self._flights.get(packet_id)
+        if delivery is None:
+            return False
+        if delivery.qos != 2:
+            raise ProtocolViolation("PUBREC answers a QoS 1 message")
+        if failed:
+            self._land(delivery)
+            return False
+        if delivery.phase is Phase.SENT:
+            delivery.phase = Phase.RELEASED
+            # PUBRELs are repeated in the order of the PUBRECs, so the flight moves to the end.
+            del self._flights[packet_id]
+            self._flights[packet_id] = delivery
+            if self._journal is not None:
+                self._journal.append(DeliveryReleased(self._client_id, delivery.number, packet_id))
+        return True
+
+    def complete(self, packet_id: int) -> bool:
+        """PUBCOMP: whether it finished a message."""
+        delivery = self._flights.get(packet_id)
+        if delivery is None:
+            return False
+        if delivery.phase is not Phase.RELEASED:
+            raise ProtocolViolation("PUBCOMP without PUBREL")
+        self._land(delivery)
+        return True
+
+    def abandon(self, delivery: Delivery) -> None:
+        """The message cannot be sent to this receiver (too large): behave as if it had been."""
+        self.dropped += 1
+        self._land(delivery)
+
+    def _launch(self, delivery: Delivery) -> None:
+        self._quota -= 1
+        packet_id = self._next_id
+        flights = self._flights
+        while packet_id in flights:
+            packet_id = packet_id % PACKET_ID_MAX + 1
+        self._next_id = packet_id % PACKET_ID_MAX + 1
+        delivery.packet_id = packet_id
+        delivery.phase = Phase.SENT
+        delivery.counted = True
+        flights[packet_id] = delivery
+
+    def _land(self, delivery: Delivery) -> None:
+        del self._flights[delivery.packet_id]
+        if delivery.counted and self.connected:
+            self._quota += 1
+        self._finish(delivery)
+
+    def _finish(self, delivery: Delivery) -> None:
+        delivery.phase = Phase.DONE
+        if self._journal is not None:
+            self._journal.append(DeliveryRemoved(self._client_id, delivery.number))

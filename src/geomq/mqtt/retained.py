@@ -1,0 +1,157 @@
+"""Retained messages: the last one per topic, found by filter, bounded in number, expiring.
+
+Decides nothing about who may see them.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from geomq.mqtt.message import Message
+
+
+class _Node:
+    __slots__ = ("children", "message")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] | None = None
+        self.message: Message | None = None
+
+
+class RetainedStore:
+    """A trie of topic names. `count_max` bounds it; replacing and deleting always work."""
+
+    def __init__(self, count_max: int) -> None:
+        self.count_max = count_max
+        self._root = _Node()
+        self._count = 0
+        self._expiries: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, message: Message) -> bool:
+        """Keep `message` as its topic's retained one; False if there is no room for another topic."""
+        node = self._find(message.topic)
+        if node is None or node.message is None:
+            if self._count >= self.count_max:
+                return False
+            node = self._grow(message.topic)
+            self._count += 1
+        node.message = message
+        if message.expires_at is not None:
+            heapq.heappush(self._expiries, (message.expires_at, message.topic))
+            if len(self._expiries) > 2 * self._count + 64:
+                self._rebuild_expiries()
+        return True
+
+    def get(self, topic: str) -> Message | None:
+        node = self._find(topic)
+        return None if node is None else node.message
+
+    def remove(self, topic: str) -> bool:
+        """Forget the topic's message; whether there was one."""
+        path: list[tuple[_Node, str]] = []
+        node = self._root
+        for level in topic.split("/"):
+            child = node.children.get(level) if node.children else None
+            if child is None:
+                return False
+            path.append((node, level))
+            node = child
+        if node.message is None:
+            return False
+        node.message = None
+        self._count -= 1
+        for parent, level in reversed(path):
+            assert parent.children is not None
+            child = parent.children[level]
+            if child.children or child.message is not None:
+                break
+            del parent.children[level]
+        return True
+
+    def match(self, topic_filter: str, now: float) -> Iterator[Message]:
+        """The unexpired messages whose topics match, in insertion order of the levels."""
+        levels = topic_filter.split("/")
+        stack: list[tuple[_Node, int]] = [(self._root, 0)]
+        while stack:
+            node, depth = stack.pop()
+            if depth == len(levels):
+                if node.message is not None and not node.message.expired(now):
+                    yield node.message
+                continue
+            level = levels[depth]
+            if level == "#":
+                yield from self._below(node, now, top=depth == 0)
+            elif node.children is None:
+                continue
+            elif level == "+":
+                stack.extend(
+                    (child, depth + 1)
+                    for name, child in reversed(node.children.items())
+                    if depth or not name.startswith("$")
+                )
+            elif level in node.children:
+                stack.append((node.children[level], depth + 1))
+
+    def expire(self, now: float) -> list[str]:
+        """Forget what has expired and name those topics."""
+        gone: list[str] = []
+        while self._expiries and self._expiries[0][0] <= now:
+            topic = heapq.heappop(self._expiries)[1]
+            message = self.get(topic)
+            if message is not None and message.expired(now):
+                self.remove(topic)
+                gone.append(topic)
+        return gone
+
+    def next_expiry(self) -> float | None:
+        """When `expire` may next have something to do."""
+        return self._expiries[0][0] if self._expiries else None
+
+    def __iter__(self) -> Iterator[Message]:
+        stack = [self._root]
+        while stack:
+            node = stack.pop()
+            if node.message is not None:
+                yield node.message
+            if node.children:
+                stack.extend(reversed(node.children.values()))
+
+    def _below(self, start: _Node, now: float, *, top: bool) -> Iterator[Message]:
+        stack = [start]
+        while stack:
+            node = stack.pop()
+            if node.message is not None and not node.message.expired(now):
+                yield node.message
+            if not node.children:
+                continue
+            stack.extend(
+                child
+                for name, child in reversed(node.children.items())
+                if not (top and node is start and name.startswith("$"))
+            )
+
+    def _find(self, topic: str) -> _Node | None:
+        node = self._root
+        for level in topic.split("/"):
+            child = node.children.get(level) if node.children else None
+            if child is None:
+                return None
+            node = child
+        return node
+
+    def _grow(self, topic: str) -> _Node:
+        node = self._root
+        for level in topic.split("/"):
+            if node.children is None:
+                node.children = {}
+            child = node.children.get(level)
+            if child is None:
+                child = node.children[level] = _Node()
+            node = child
+        return node
+
+    def _rebuild_expiries(self) -> None:
+        self._expiries = [(message.expires_at, message.topic) for message in self if message.expires_at is not None]
+        heapq.heapify(self._expiries)

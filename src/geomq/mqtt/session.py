@@ -1,0 +1,292 @@
+"""One client's session on a server: its subscriptions, what is on its way, what outlives its connection.
+
+Packets and messages in, bytes out; time is an argument. It routes nothing, authorises nothing and stores
+nothing: steps that must survive a crash are appended to the journal, and the caller sends the returned bytes
+only once those are safe.
+"""
+
+from geomq.mqtt.aliases import InboundAliases, OutboundAliases
+from geomq.mqtt.changes import Journal
+from geomq.mqtt.encode import encode, encode_within, publish_parts
+from geomq.mqtt.handshake import Agreement, Policy
+from geomq.mqtt.inbound import Inbound
+from geomq.mqtt.message import Fanout, Message, message_of
+from geomq.mqtt.outbound import Delivery, Outbound, Phase, Step
+from geomq.mqtt.packets import (
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Will,
+)
+from geomq.mqtt.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.subscriptions import Subscription, Terms
+from geomq.mqtt.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
+
+
+class Session:
+    """Create it for a new client, `attach` it to each network connection, `detach` it when that ends."""
+
+    __slots__ = (
+        "_inbound",
+        "_inbound_aliases",
+        "_journal",
+        "_outbound",
+        "_outbound_aliases",
+        "_policy",
+        "_problem_information",
+        "client_id",
+        "connected",
+        "expires_at",
+        "expiry_s",
+        "oversized",
+        "packet_size_max",
+        "subscriptions",
+        "version",
+        "will",
+        "window",
+    )
+
+    def __init__(self, client_id: str, policy: Policy, journal: Journal | None = None) -> None:
+        self.client_id = client_id
+        self.version = V5
+        self.connected = False
+        self.expiry_s = 0
+        self.expires_at: float | None = None
+        self.subscriptions: dict[str, Subscription] = {}
+        self.will: Will | None = None
+        self.window = policy.in_flight_max
+        self.packet_size_max = PACKET_SIZE_MAX
+        self.oversized = 0
+        self._policy = policy
+        self._journal = journal
+        self._problem_information = True
+        self._inbound: Inbound | None = None
+        self._outbound: Outbound | None = None
+        self._inbound_aliases: InboundAliases | None = None
+        self._outbound_aliases: OutboundAliases | None = None
+
+    @property
+    def durable(self) -> bool:
+        """Whether the session keeps a journal because it may outlive its connection."""
+        return self._journal is not None
+
+    @property
+    def dropped(self) -> int:
+        """Messages given up because the queue was full or the packet too large."""
+        return self.oversized + (self._outbound.dropped if self._outbound is not None else 0)
+
+    @property
+    def pending(self) -> int:
+        """Messages queued or in flight towards the client."""
+        return len(self._outbound) if self._outbound is not None else 0
+
+    def attach(self, agreement: Agreement, will: Will | None, now: float) -> list[bytes]:
+        """A network connection begins. The bytes, due after CONNACK, repeat what is in flight and go on."""
+        self.version = agreement.version
+        self.expiry_s = agreement.expiry_s
+        self.expires_at = None
+        self.will = will
+        self.window = agreement.window
+        self.packet_size_max = agreement.packet_size_max
+        self.connected = True
+        self._problem_information = agreement.problem_information
+        self._inbound_aliases = None
+        self._outbound_aliases = OutboundAliases(agreement.alias_max) if agreement.alias_max else None
+        if self._inbound is not None:
+            self._inbound.connect(self._receive_max)
+        if self._outbound is None:
+            return []
+        self._outbound.connect(self.window)
+        return self._pumped(now)
+
+    def detach(self, expiry_s: int, now: float) -> None:
+        """The network connection is gone; the session lives `expiry_s` longer."""
+        self.connected = False
+        self.expiry_s = expiry_s
+        self.expires_at = None if expiry_s == NEVER_EXPIRES else now + expiry_s
+        self.will = None
+        self._inbound_aliases = self._outbound_aliases = None
+        if self._outbound is not None:
+            self._outbound.disconnect()
+
+    @property
+    def _receive_max(self) -> int:
+        # MQTT 3.1.1 cannot be told a limit, so only the packet identifiers bound it.
+        return self._policy.receive_max if self.version == V5 else 65_535
+
+    # From the client.
+
+    def accept(self, publish: Publish, now: float) -> Message | None:
+        """The message of a PUBLISH; None for a repeated QoS 2 one, which only needs its PUBREC again."""
+        topic = publish.topic
+        if publish.properties.topic_alias is not None:
+            if self._inbound_aliases is None:
+                self._inbound_aliases = InboundAliases(self._policy.alias_max)
+            topic = self._inbound_aliases.resolve(publish)
+        if publish.qos:
+            if self._inbound is None:
+                self._inbound = Inbound(self.client_id, receive_max=self._receive_max, journal=self._journal)
+            if not self._inbound.accept(publish.packet_id, publish.qos):
+                return None
+        return message_of(publish, topic=topic, now=now)
+
+    def answer(
+        self, packet_id: int, qos: int, reason: ReasonCode = ReasonCode.SUCCESS, text: str | None = None
+    ) -> bytes:
+        """PUBACK or PUBREC for an accepted PUBLISH, to be sent when its message is safe."""
+        if self._inbound is not None:
+            self._inbound.answered(packet_id, qos, failed=reason >= ReasonCode.UNSPECIFIED_ERROR)
+        if reason == ReasonCode.SUCCESS or self.version != V5:
+            return bytes((0x40 if qos == 1 else 0x50, 2, packet_id >> 8, packet_id & 0xFF))
+        properties = NO_PROPERTIES if text is None else Properties(reason_string=text)
+        packet = (Puback if qos == 1 else Pubrec)(packet_id, reason, properties)
+        return self.reply(packet)
+
+    def on_pubrel(self, packet: Pubrel) -> bytes:
+        known = self._inbound is not None and self._inbound.release(packet.packet_id)
+        reason = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+        return encode(Pubcomp(packet.packet_id, reason), self.version)
+
+    # Towards the client.
+
+    def deliver(self, fanout: Fanout, terms: Terms) -> bytes:
+        """Take a message for the client; the bytes to send now are empty if it waits or is dropped."""
+        qos, retain, identifiers = terms
+        if qos == 0:
+            return self._qos0(fanout, retain, identifiers) if self.connected else b""
+        outbound = self._outbound
+        if outbound is None:
+            outbound = self._outbound = self._new_outbound()
+        delivery = outbound.push(fanout.message, qos, retain=retain, identifiers=identifiers)
+        return b"" if delivery is None else self._publish_wire(delivery, fanout, again=False)
+
+    def _qos0(self, fanout: Fanout, retain: bool, identifiers: tuple[int, ...]) -> bytes:
+        if identifiers or self._outbound_aliases is not None:
+            data = self._special(fanout, 0, retain, identifiers, 0, again=False)
+        else:
+            data = fanout.qos0(self.version, retain=retain)
+        if len(data) > self.packet_size_max:
+            self._too_large(fanout.message.topic)
+            self.oversized += 1
+            return b""
+        return data
+
+    def on_puback(self, packet: Puback, now: float) -> list[bytes]:
+        if self._outbound is None or not self._outbound.acknowledge(packet.packet_id):
+            return []
+        return self._pumped(now)
+
+    def on_pubrec(self, packet: Pubrec, now: float) -> list[bytes]:
+        failed = packet.reason >= ReasonCode.UNSPECIFIED_ERROR
+        outbound = self._outbound
+        if outbound is not None and outbound.receive(packet.packet_id, failed=failed):
+            return [_pubrel(packet.packet_id)]
+        if failed:
+            return self._pumped(now)
+        return [encode(Pubrel(packet.packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND), self.version)]
+
+    def on_pubcomp(self, packet: Pubcomp, now: float) -> list[bytes]:
+        if self._outbound is None or not self._outbound.complete(packet.packet_id):
+            return []
+        return self._pumped(now)
+
+    def reply(self, packet: Packet) -> bytes:
+        """Encode any answer within what the client accepts and wants to read."""
+        if not self._problem_information and isinstance(packet, Puback | Pubrec):
+            packet = type(packet)(packet.packet_id, packet.reason)
+        return encode_within(packet, self.version, self.packet_size_max)
+
+    # Persistence.
+
+    def forget_journal(self) -> None:
+        """The session became one that ends with its connection."""
+        self._journal = None
+        if self._outbound is not None:
+            self._outbound.forget_journal()
+        if self._inbound is not None:
+            self._inbound.forget_journal()
+
+    def restore(self, deliveries: list[Delivery], receipts: list[int]) -> None:
+        """Put back what a store remembered, deliveries in the order of their numbers."""
+        if deliveries:
+            self._outbound = self._new_outbound()
+            for delivery in deliveries:
+                self._outbound.restore(delivery)
+        if receipts:
+            self._inbound = Inbound(self.client_id, receive_max=self._receive_max, journal=self._journal)
+            for packet_id in receipts:
+                self._inbound.restore(packet_id)
+
+    def _new_outbound(self) -> Outbound:
+        outbound = Outbound(
+            self.client_id,
+            queue_max=self._policy.queue_max,
+            bytes_max=self._policy.queue_bytes_max,
+            journal=self._journal,
+        )
+        if self.connected:
+            outbound.connect(self.window)
+        return outbound
+
+    def _pumped(self, now: float) -> list[bytes]:
+        out: list[bytes] = []
+        while self._outbound is not None:
+            steps = self._outbound.pump(now)
+            wires = [self._step_wire(step, now) for step in steps]
+            out += filter(None, wires)
+            if all(wires):
+                break
+        return out
+
+    def _step_wire(self, step: Step, now: float) -> bytes:
+        delivery = step.delivery
+        if delivery.phase is Phase.RELEASED:
+            return _pubrel(delivery.packet_id)
+        return self._publish_wire(delivery, Fanout(delivery.message, now), again=step.again)
+
+    def _publish_wire(self, delivery: Delivery, fanout: Fanout, *, again: bool) -> bytes:
+        packet_id = delivery.packet_id
+        if again or delivery.identifiers or self._outbound_aliases is not None:
+            data = self._special(fanout, delivery.qos, delivery.retain, delivery.identifiers, packet_id, again=again)
+        else:
+            head, tail = fanout.parts(self.version, delivery.qos, retain=delivery.retain)
+            data = b"%b%c%c%b" % (head, packet_id >> 8, packet_id & 0xFF, tail)
+        if len(data) > self.packet_size_max:
+            self._too_large(fanout.message.topic)
+            assert self._outbound is not None
+            self._outbound.abandon(delivery)
+            return b""
+        return data
+
+    def _special(
+        self,
+        fanout: Fanout,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        packet_id: int,
+        *,
+        again: bool,
+    ) -> bytes:
+        alias, known = None, False
+        if self._outbound_aliases is not None:
+            alias, known = self._outbound_aliases.alias(fanout.message.topic)
+        if self.version != V5:
+            identifiers, alias, known = (), None, False
+        publish = fanout.publish(self.version, qos, retain=retain, identifiers=identifiers, alias=alias, bare=known)
+        head, tail = publish_parts(publish, self.version)
+        if again:
+            head = bytes((head[0] | 8,)) + head[1:]
+        return head + packet_id.to_bytes(2, "big") + tail if qos else head + tail
+
+    def _too_large(self, topic: str) -> None:
+        if self._outbound_aliases is not None:
+            self._outbound_aliases.forget(topic)
+
+
+def _pubrel(packet_id: int) -> bytes:
+    return bytes((0x62, 2, packet_id >> 8, packet_id & 0xFF))

@@ -1,0 +1,44 @@
+"""Topic aliases in both directions."""
+
+import pytest
+
+from geomq.mqtt.aliases import InboundAliases, OutboundAliases
+from geomq.mqtt.faults import ProtocolViolation
+from geomq.mqtt.packets import Publish
+from geomq.mqtt.properties import Properties
+from geomq.mqtt.reasons import ReasonCode
+
+
+def _aliased(topic: str, alias: int) -> Publish:
+    return Publish(topic, properties=Properties(topic_alias=alias))
+
+
+def test_an_alias_stands_for_the_topic_it_last_came_with() -> None:
+    aliases = InboundAliases(2)
+    assert aliases.resolve(Publish("x")) == "x"
+    assert aliases.resolve(_aliased("a", 1)) == "a"
+    assert aliases.resolve(_aliased("", 1)) == "a"
+    assert aliases.resolve(_aliased("b", 1)) == "b"
+    assert aliases.resolve(_aliased("", 1)) == "b"
+
+
+def test_an_alias_above_the_maximum_or_unknown_is_refused() -> None:
+    aliases = InboundAliases(2)
+    with pytest.raises(ProtocolViolation) as caught:
+        aliases.resolve(_aliased("a", 3))
+    assert caught.value.reason == ReasonCode.TOPIC_ALIAS_INVALID
+    with pytest.raises(ProtocolViolation) as caught:
+        aliases.resolve(_aliased("", 2))
+    assert caught.value.reason == ReasonCode.PROTOCOL_ERROR
+
+
+def test_the_first_topics_get_aliases_until_none_is_left() -> None:
+    aliases = OutboundAliases(2)
+    assert aliases.alias("a") == (1, False)
+    assert aliases.alias("a") == (1, True)
+    assert aliases.alias("b") == (2, False)
+    assert aliases.alias("c") == (None, False)
+    aliases.forget("a")
+    assert aliases.alias("a") == (1, True)
+    aliases.forget("b")
+    assert aliases.alias("c") == (2, False)
