@@ -72,6 +72,7 @@ def empty_tally(brokers: int, histogram: int, groups: int) -> Tally:
         delays=zeros(STRATEGIES, histogram),
         told=zeros(STRATEGIES, *pairs),
         useful=zeros(STRATEGIES),
+        needed=zeros(*pairs),
         relayed=zeros(brokers, groups),
         published=zeros(brokers),
         subscribed=zeros(brokers),

@@ -42,13 +42,15 @@ class Tally(NamedTuple):
     """Everything counted, as whole numbers; tallies of parts add up to the tally of the whole.
 
     `delays[s, ms]` deliveries; `told[s, rendezvous, home]` delivery messages; `useful[s]` event and delivery messages
-    that served a client; `relayed[group]` events the cloud passed to a group; `published[b]`, `subscribed[b]` actions;
+    that served a client; `needed[b, home]` what the oracle sends; `relayed[b, group]` events the cloud passed to a
+    group; `published[b]`, `subscribed[b]` actions;
     `event_pairs`, `subscription_pairs` what disgb sends; `topic_events`, `topic_subscriptions` what dht sends.
     """
 
     delays: NDArray[np.int64]
     told: NDArray[np.int64]
     useful: NDArray[np.int64]
+    needed: NDArray[np.int64]
     relayed: NDArray[np.int64]
     published: NDArray[np.int64]
     subscribed: NDArray[np.int64]
@@ -93,7 +95,9 @@ def tally_sent_events(topic: TopicData, table: ViewTable, tally: Tally, counts: 
             continue
         delay = table.latency[publisher, home] + CLIENTS_MS
         tally.delays[FLOOD_EVENTS, delay] += found
-        tally.useful[FLOOD_EVENTS] += home != publisher
+        if home != publisher:
+            tally.useful[FLOOD_EVENTS] += 1
+            tally.needed[publisher, home] += 1
         reached = (topic.event_to[event, home >> 6] >> np.uint64(home & 63)) & np.uint64(1)
         if reached != 0:
             tally.delays[DISGB_EVENTS, delay] += found

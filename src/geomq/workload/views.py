@@ -117,7 +117,8 @@ def _fill_grid(sub: NDArray[np.int32], latency: NDArray[np.int32], side: int | N
         sub[view] = np.where(apart, latency[home, meeting] - latency[other, meeting], sub[view])
     by_row = latency[home, in_row] + latency[in_row, other]
     by_column = latency[home, in_column] + latency[in_column, other]
-    return np.less_equal(by_row, by_column)
+    row_first: NDArray[np.bool_] = by_row <= by_column
+    return row_first
 
 
 def groups_of(table: ViewTable) -> BroadcastGroups:
