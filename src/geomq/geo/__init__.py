@@ -6,10 +6,12 @@ Pure computation on numpy and shapely. No sockets, no clock, no randomness.
 from geomq.geo.areas import Areas, SoleArea
 from geomq.geo.box import WORLD, Box
 from geomq.geo.fence import Circle, Fence, MultiPolygon, Polygon
+from geomq.geo.fences import FenceIndex
 from geomq.geo.grid import GridAreas
 from geomq.geo.location import Location, location_text, make_location, parse_location
 from geomq.geo.meet import fences_meet
 from geomq.geo.nearest import NearestAreas
+from geomq.geo.points import PointIndex
 from geomq.geo.polygon_areas import PolygonAreas
 from geomq.geo.sphere import (
     EARTH_RADIUS_M,
@@ -36,11 +38,13 @@ __all__ = [
     "Box",
     "Circle",
     "Fence",
+    "FenceIndex",
     "FenceLimits",
     "GridAreas",
     "Location",
     "MultiPolygon",
     "NearestAreas",
+    "PointIndex",
     "Polygon",
     "PolygonAreas",
     "SoleArea",
