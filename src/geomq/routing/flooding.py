@@ -18,9 +18,7 @@ class Single(RendezvousStrategy):
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return (self.me,)
 
-    def subscription_targets(
-        self, client: ClientId, topic_filter: str, fence: Fence | None
-    ) -> tuple[BrokerId, ...]:
+    def subscription_targets(self, client: ClientId, topic_filter: str, fence: Fence | None) -> tuple[BrokerId, ...]:
         return (self.me,)
 
 
@@ -30,9 +28,7 @@ class FloodEvents(RendezvousStrategy):
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return self.federation.ids
 
-    def subscription_targets(
-        self, client: ClientId, topic_filter: str, fence: Fence | None
-    ) -> tuple[BrokerId, ...]:
+    def subscription_targets(self, client: ClientId, topic_filter: str, fence: Fence | None) -> tuple[BrokerId, ...]:
         return (self.me,)
 
 
@@ -42,7 +38,5 @@ class FloodSubscriptions(RendezvousStrategy):
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return (self.me,)
 
-    def subscription_targets(
-        self, client: ClientId, topic_filter: str, fence: Fence | None
-    ) -> tuple[BrokerId, ...]:
+    def subscription_targets(self, client: ClientId, topic_filter: str, fence: Fence | None) -> tuple[BrokerId, ...]:
         return self.federation.ids

@@ -4,13 +4,21 @@ import importlib
 from difflib import get_close_matches
 
 from geomq.errors import ConfigError
+from geomq.routing.dht import Dht
+from geomq.routing.disgb_events import DisgbEvents
+from geomq.routing.disgb_subscriptions import DisgbSubscriptions
 from geomq.routing.flooding import FloodEvents, FloodSubscriptions, Single
+from geomq.routing.grid_quorum import GridQuorum
 from geomq.routing.strategy import Strategy
 
 STRATEGIES: dict[str, type[Strategy]] = {
     "single": Single,
     "flood_events": FloodEvents,
     "flood_subscriptions": FloodSubscriptions,
+    "disgb_events": DisgbEvents,
+    "disgb_subscriptions": DisgbSubscriptions,
+    "dht": Dht,
+    "grid_quorum": GridQuorum,
 }
 
 

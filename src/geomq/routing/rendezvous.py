@@ -64,6 +64,40 @@ class SeenEvents:
         return clients
 
 
+class Replicas(SubscriptionTable):
+    """A table that can be brought up to date by repetition: what a peer no longer mentions is swept out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unmentioned: dict[BrokerId, dict[Subscriber, dict[str, None]]] = {}
+
+    def begin(self, peer: BrokerId) -> None:
+        """The peer starts to repeat what it has here."""
+        self._unmentioned[peer] = {
+            subscriber: dict.fromkeys(self.filters(subscriber))
+            for subscriber in self.subscribers()
+            if subscriber.home == peer
+        }
+
+    def put(self, subscriber: Subscriber, topic_filter: str, fence: Fence | None, location: Location | None) -> None:
+        unmentioned = self._unmentioned.get(subscriber.home)
+        if unmentioned and subscriber in unmentioned:
+            unmentioned[subscriber].pop(topic_filter, None)
+        super().put(subscriber, topic_filter, fence, location)
+
+    def end(self, peer: BrokerId) -> None:
+        """The peer has repeated everything."""
+        for subscriber, filters in self._unmentioned.pop(peer, {}).items():
+            for topic_filter in filters:
+                self.drop(subscriber, topic_filter)
+
+    def drop_home(self, home: BrokerId) -> None:
+        """Forget everything of a broker."""
+        for subscriber in self.subscribers():
+            if subscriber.home == home:
+                self.drop_subscriber(subscriber)
+
+
 class RendezvousStrategy(Strategy):
     """Replicates subscriptions to rendezvous and matches events there."""
 
@@ -71,9 +105,7 @@ class RendezvousStrategy(Strategy):
         """The brokers (maybe `me`) that match an event of an own client."""
         raise NotImplementedError
 
-    def subscription_targets(
-        self, client: ClientId, topic_filter: str, fence: Fence | None
-    ) -> tuple[BrokerId, ...]:
+    def subscription_targets(self, client: ClientId, topic_filter: str, fence: Fence | None) -> tuple[BrokerId, ...]:
         """The brokers (maybe `me`) that hold a subscription of an own client."""
         raise NotImplementedError
 
@@ -83,10 +115,9 @@ class RendezvousStrategy(Strategy):
 
     def __init__(self, **context: object) -> None:
         super().__init__(**context)  # type: ignore[arg-type]
-        self.table = SubscriptionTable()
+        self.table = Replicas()
         self.seen = SeenEvents()
         self._placed: dict[ClientId, dict[str, tuple[BrokerId, ...]]] = {}
-        self._unmentioned: dict[BrokerId, dict[Subscriber, set[str]]] = {}
 
     def published(self, event: Event, *, now: float) -> None:
         targets = self.event_targets(event)
@@ -173,10 +204,8 @@ class RendezvousStrategy(Strategy):
                 self.match_here(event)
             case DeliverEvent(event=event, matches=matches):
                 self._deliver_matched(event, matches)
-            case PutSubscription():
-                subscriber = Subscriber(peer, message.client)
-                self._mention(subscriber, message.topic_filter)
-                self.table.put(subscriber, message.topic_filter, message.fence, message.location)
+            case PutSubscription(client=client, topic_filter=topic_filter, fence=fence, location=location):
+                self.table.put(Subscriber(peer, client), topic_filter, fence, location)
             case DropSubscription():
                 self.table.drop(Subscriber(peer, message.client), message.topic_filter)
             case DropClient(client=client):
@@ -184,15 +213,9 @@ class RendezvousStrategy(Strategy):
             case PutLocation(client=client, location=location):
                 self.table.move(Subscriber(peer, client), location)
             case SyncBegin():
-                self._unmentioned[peer] = {
-                    subscriber: set(self.table.filters(subscriber))
-                    for subscriber in self.table.subscribers()
-                    if subscriber.home == peer
-                }
+                self.table.begin(peer)
             case SyncEnd():
-                for subscriber, filters in self._unmentioned.pop(peer, {}).items():
-                    for topic_filter in sorted(filters):
-                        self.table.drop(subscriber, topic_filter)
+                self.table.end(peer)
 
     def _deliver_matched(self, event: Event, matches: tuple[Match, ...]) -> None:
         """A rendezvous matched for us; a subscription that ended meanwhile is not served."""
@@ -207,11 +230,6 @@ class RendezvousStrategy(Strategy):
         state = self.clients.get(match.client)
         return state is not None and match.topic_filter in state.subscriptions
 
-    def _mention(self, subscriber: Subscriber, topic_filter: str) -> None:
-        unmentioned = self._unmentioned.get(subscriber.home)
-        if unmentioned and subscriber in unmentioned:
-            unmentioned[subscriber].discard(topic_filter)
-
     def peer_up(self, peer: BrokerId, *, now: float) -> None:
         self.send(peer, SyncBegin())
         for client, placed in self._placed.items():
@@ -220,12 +238,16 @@ class RendezvousStrategy(Strategy):
                 if peer in targets:
                     fence = state.subscriptions[topic_filter]
                     self.send(peer, PutSubscription(client, topic_filter, fence, state.location))
+        self.sync_extras(peer)
         self.send(peer, SyncEnd())
 
+    def sync_extras(self, peer: BrokerId) -> None:
+        """Whatever else a strategy has to repeat to a peer that may have forgotten it."""
+
     def federation_changed(self, before: Federation, *, now: float) -> None:
-        for subscriber in self.table.subscribers():
-            if subscriber.home not in self.federation.position:
-                self.table.drop_subscriber(subscriber)
+        for broker in before.ids:
+            if broker not in self.federation.position:
+                self.table.drop_home(broker)
         self.replace_all()
 
     def state_size(self) -> int:

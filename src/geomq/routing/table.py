@@ -7,7 +7,7 @@ none), and the subscriber is inside the event's fence (or it has none). Without 
 from collections.abc import Iterator, Mapping
 
 from geomq.geo import Fence, FenceIndex, Location, PointIndex
-from geomq.mqtt.topics import TopicTrie
+from geomq.mqtt.topics import TopicTrie, first_level
 from geomq.routing.model import BrokerId, Event, Match, Subscriber
 
 INDEX_FROM = 64
@@ -68,6 +68,7 @@ class SubscriptionTable:
         self._filters: dict[Subscriber, dict[str, Fence | None]] = {}
         self._points: PointIndex[Subscriber] = PointIndex()
         self._routes: dict[str, list[tuple[str, _Bucket]]] = {}
+        self._homes: dict[str | None, dict[BrokerId, int]] = {}
 
     def __len__(self) -> int:
         return sum(len(filters) for filters in self._filters.values())
@@ -82,16 +83,18 @@ class SubscriptionTable:
         """How many subscribers have a location here; for bound checks."""
         return len(self._points)
 
-    def put(
-        self, subscriber: Subscriber, topic_filter: str, fence: Fence | None, location: Location | None
-    ) -> None:
+    def put(self, subscriber: Subscriber, topic_filter: str, fence: Fence | None, location: Location | None) -> None:
         bucket = self._buckets.get(topic_filter)
         if bucket is None:
             bucket = _Bucket()
             self._buckets.put(topic_filter, bucket)
             self._forget_routes(topic_filter)
         bucket.put(subscriber, fence)
-        self._filters.setdefault(subscriber, {})[topic_filter] = fence
+        filters = self._filters.setdefault(subscriber, {})
+        if topic_filter not in filters:
+            homes = self._homes.setdefault(first_level(topic_filter), {})
+            homes[subscriber.home] = homes.get(subscriber.home, 0) + 1
+        filters[topic_filter] = fence
         self.move(subscriber, location)
 
     def drop(self, subscriber: Subscriber, topic_filter: str) -> None:
@@ -99,6 +102,7 @@ class SubscriptionTable:
         if filters is None or topic_filter not in filters:
             return
         del filters[topic_filter]
+        self._leave_home(first_level(topic_filter), subscriber.home)
         if not filters:
             del self._filters[subscriber]
             self._points.remove(subscriber)
@@ -133,9 +137,17 @@ class SubscriptionTable:
                 found.setdefault(home, []).append(Match(client, topic_filter))
         return {home: tuple(matches) for home, matches in found.items()}
 
-    def interested(self, topic: str) -> bool:
-        """Whether any subscription here has a filter that matches the topic."""
-        return bool(self._routes.get(topic) or self._route(topic))
+    def homes(self, level: str | None) -> tuple[BrokerId, ...]:
+        """The homes with subscriptions whose filter starts with this level (None: with a wildcard)."""
+        return tuple(self._homes.get(level, ()))
+
+    def _leave_home(self, level: str | None, home: BrokerId) -> None:
+        homes = self._homes[level]
+        homes[home] -= 1
+        if not homes[home]:
+            del homes[home]
+            if not homes:
+                del self._homes[level]
 
     def _passing(self, bucket: _Bucket, event: Event) -> Iterator[Subscriber]:
         fence, place = event.fence, event.location

@@ -1,0 +1,244 @@
+"""The event loop: nodes of the routing core, a queue of what will happen, virtual milliseconds.
+
+It decides nothing about routing. Two orders inside one millisecond: `fifo` (as sent) and `published`, the order of
+the DisGB simulation: all brokers finish a kind of message before the next kind, and inside a kind messages go by the
+client and the tick they stem from.
+"""
+
+import math
+import random
+from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
+from typing import Any, Literal, Protocol
+
+from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPeer
+from geomq.routing.events import (
+    ClientGone,
+    ClientMoved,
+    ClientPublished,
+    ClientSubscribed,
+    ClientUnsubscribed,
+    PeerSaid,
+    PeerUp,
+    RoutingEvent,
+)
+from geomq.routing.federation import Federation
+from geomq.routing.messages import (
+    DeliverEvent,
+    DropClient,
+    DropSubscription,
+    ForwardEvent,
+    Message,
+    PutLocation,
+    PutSubscription,
+)
+from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.node import Node
+from geomq.sim.network import CLIENT_LATENCY_MS, Latencies
+from geomq.sim.script import Step
+
+Order = Literal["fifo", "published"]
+
+FORWARDED_PHASE: dict[type[Message], int] = {
+    PutLocation: 0,
+    PutSubscription: 1,
+    DropSubscription: 2,
+    DropClient: 2,
+    ForwardEvent: 3,
+    DeliverEvent: 4,
+}
+CONTROL_PHASE = 5
+CLIENT_PHASE: dict[type[RoutingEvent], int] = {
+    ClientMoved: 6,
+    ClientSubscribed: 7,
+    ClientUnsubscribed: 8,
+    ClientGone: 8,
+    ClientPublished: 9,
+}
+ARRIVAL_PHASE = 10
+FIFO_PHASE = 0
+
+
+class Origin:
+    """Where a chain of messages began: the client and the tick of its action."""
+
+    __slots__ = ("client", "rank", "t_ms")
+
+    def __init__(self, client: ClientId | None, t_ms: int) -> None:
+        self.client = client
+        self.rank = (0, "") if client is None else (len(client), str(client))
+        self.t_ms = t_ms
+
+
+class Observer:
+    """Sees everything that happens in a run; statistics, checkers, traces and transcripts are observers."""
+
+    def acted(self, t_ms: int, home: BrokerId, event: RoutingEvent) -> None:
+        """A client acted (its home has not heard of it yet)."""
+
+    def handled(self, t_ms: int, broker: BrokerId, event: RoutingEvent | str, actions: list[Action]) -> None:
+        """A broker took something in and asked for these actions."""
+
+    def sent(
+        self, t_ms: int, source: BrokerId, target: BrokerId, message: Message, origin: Origin, arrives_ms: int
+    ) -> None:
+        """A message left a broker."""
+
+    def arrived(self, t_ms: int, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
+        """A client received an event."""
+
+    def dropped(self, t_ms: int, broker: BrokerId, event_id: EventId, reason: str) -> None:
+        """An event ended at a broker."""
+
+
+class NodeDoor(Protocol):
+    """What the engine needs of a node."""
+
+    def handle(self, event: RoutingEvent, *, now: float) -> list[Action]: ...
+
+    def next_deadline(self) -> float | None: ...
+
+    def on_deadline(self, *, now: float) -> list[Action]: ...
+
+
+class Simulation:
+    """One run of one strategy."""
+
+    def __init__(
+        self,
+        federation: Federation,
+        strategy: str,
+        *,
+        options: Mapping[str, Any] | None = None,
+        latencies: Latencies | None = None,
+        order: Order = "fifo",
+        seed: int = 0,
+        observers: Iterable[Observer] = (),
+        others: Mapping[BrokerId, NodeDoor] | None = None,
+    ) -> None:
+        self.federation = federation
+        self.strategy = strategy
+        self.options = dict(options or {})
+        self.latencies = latencies or Latencies(federation)
+        self.order = order
+        self.seed = seed
+        self.observers = list(observers)
+        self.now_ms = 0
+        self.nodes: dict[BrokerId, NodeDoor] = {broker: self.make_node(broker) for broker in federation.ids}
+        self.nodes.update(others or {})
+        self._queue: list[tuple[int, int, tuple[int, str], int, int, BrokerId | None, Any, Origin]] = []
+        self._count = 0
+        self._wakes: dict[BrokerId, int] = {}
+        self._timers = 0
+
+    def make_node(self, broker: BrokerId, epoch: int = 0) -> Node:
+        return Node(
+            me=broker,
+            federation=self.federation,
+            strategy=self.strategy,
+            options=self.options,
+            epoch=epoch,
+            rng=random.Random(f"{self.seed}/{broker}/{epoch}"),
+        )
+
+    def connect_all(self) -> None:
+        """Every link comes up."""
+        for broker in self.nodes:
+            for peer in self.nodes:
+                if peer != broker:
+                    self.feed(broker, PeerUp(peer), Origin(None, self.now_ms))
+
+    def run(self, script: Iterable[Step], *, until_ms: int | None = None) -> None:
+        """Play a script (in time order), then go on until nothing is under way or `until_ms`."""
+        for step in script:
+            self.advance(step.t_ms)
+            self.act(step)
+        self.advance(until_ms)
+
+    def act(self, step: Step) -> None:
+        """A client acts now."""
+        for observer in self.observers:
+            observer.acted(step.t_ms, step.home, step.event)
+        origin = Origin(getattr(step.event, "client", None), step.t_ms)
+        phase = FIFO_PHASE if self.order == "fifo" else CLIENT_PHASE.get(type(step.event), CONTROL_PHASE)
+        self._push(step.t_ms + CLIENT_LATENCY_MS, phase, origin, step.home, step.event)
+
+    def advance(self, until_ms: int | None) -> None:
+        """Let everything happen that is due before `until_ms` (None: until only timers are left)."""
+        queue = self._queue
+        while queue and (until_ms is None or queue[0][0] < until_ms):
+            if until_ms is None and len(queue) == self._timers:
+                return
+            t_ms, _, _, _, _, broker, what, origin = heappop(queue)
+            self.now_ms = t_ms
+            if broker is None:
+                self._arrive(*what)
+            elif what is None:
+                self._wake(broker)
+            else:
+                self.feed(broker, what, origin)
+        if until_ms is not None:
+            self.now_ms = max(self.now_ms, until_ms)
+
+    def feed(self, broker: BrokerId, event: RoutingEvent, origin: Origin) -> None:
+        """Hand an input to a broker's node and carry out what it asks for."""
+        actions = self.nodes[broker].handle(event, now=self.now_ms)
+        self._carry_out(broker, event, actions, origin)
+
+    def _wake(self, broker: BrokerId) -> None:
+        self._timers -= 1
+        if self._wakes.get(broker) != self.now_ms:
+            return  # an earlier wake took its place
+        del self._wakes[broker]
+        deadline = self.nodes[broker].next_deadline()
+        if deadline is not None and deadline <= self.now_ms:
+            actions = self.nodes[broker].on_deadline(now=self.now_ms)
+            self._carry_out(broker, "deadline", actions, Origin(None, self.now_ms))
+        else:
+            self._schedule_wake(broker)
+
+    def _carry_out(self, broker: BrokerId, event: RoutingEvent | str, actions: list[Action], origin: Origin) -> None:
+        for observer in self.observers:
+            observer.handled(self.now_ms, broker, event, actions)
+        for action in actions:
+            match action:
+                case SendToPeer(peer=peer, message=message):
+                    self.transmit(broker, peer, message, origin)
+                case DeliverToClients(event=delivered, matches=matches):
+                    for client in dict.fromkeys(match.client for match in matches):
+                        arrival = (broker, client, delivered, origin.t_ms)
+                        self._push(self.now_ms + CLIENT_LATENCY_MS, ARRIVAL_PHASE, origin, None, arrival)
+                case DropEvent(event_id=event_id, reason=reason):
+                    for observer in self.observers:
+                        observer.dropped(self.now_ms, broker, event_id, reason)
+        self._schedule_wake(broker)
+
+    def transmit(self, source: BrokerId, target: BrokerId, message: Message, origin: Origin) -> None:
+        """Put a message on a perfect link."""
+        arrives = self.now_ms + self.latencies(source, target)
+        for observer in self.observers:
+            observer.sent(self.now_ms, source, target, message, origin, arrives)
+        phase = FIFO_PHASE if self.order == "fifo" else FORWARDED_PHASE.get(type(message), CONTROL_PHASE)
+        self._push(arrives, phase, origin, target, PeerSaid(source, message))
+
+    def _arrive(self, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
+        for observer in self.observers:
+            observer.arrived(self.now_ms, home, client, event, published_ms)
+
+    def _schedule_wake(self, broker: BrokerId) -> None:
+        deadline = self.nodes[broker].next_deadline()
+        if deadline is None:
+            return
+        due = max(self.now_ms + 1, math.ceil(deadline))
+        if due < self._wakes.get(broker, due + 1):
+            self._wakes[broker] = due
+            self._timers += 1
+            self._push(due, CONTROL_PHASE, Origin(None, self.now_ms), broker, None)
+
+    def _push(self, t_ms: int, phase: int, origin: Origin, broker: BrokerId | None, what: Any) -> None:
+        self._count += 1
+        if self.order == "fifo":
+            key: tuple[int, int, tuple[int, str], int] = (t_ms, phase, (0, ""), 0)
+        else:
+            key = (t_ms, phase, origin.rank, origin.t_ms)
+        heappush(self._queue, (*key, self._count, broker, what, origin))

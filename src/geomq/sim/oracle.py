@@ -1,0 +1,59 @@
+"""Who should have received what: every subscription asked, one by one, with the definition of "delivered".
+
+It knows nothing of brokers. In a quiet network every strategy has to deliver exactly this.
+"""
+
+from geomq.geo import Fence, Location
+from geomq.mqtt.topics import topic_matches
+from geomq.routing.events import (
+    ClientGone,
+    ClientMoved,
+    ClientPublished,
+    ClientSubscribed,
+    ClientUnsubscribed,
+    RoutingEvent,
+)
+from geomq.routing.model import ClientId
+
+
+class Oracle:
+    """Follows the clients' actions and names the receivers of each publish."""
+
+    def __init__(self) -> None:
+        self.locations: dict[ClientId, Location | None] = {}
+        self.subscriptions: dict[ClientId, dict[str, Fence | None]] = {}
+
+    def observe(self, event: RoutingEvent) -> frozenset[ClientId] | None:
+        """Take in a client's action; for a publish, return who must receive it."""
+        match event:
+            case ClientMoved(client=client, location=location):
+                self.locations[client] = location
+            case ClientSubscribed(client=client, topic_filter=topic_filter, fence=fence):
+                self.subscriptions.setdefault(client, {})[topic_filter] = fence
+            case ClientUnsubscribed(client=client, topic_filter=topic_filter):
+                self.subscriptions.get(client, {}).pop(topic_filter, None)
+            case ClientGone(client=client):
+                self.locations.pop(client, None)
+                self.subscriptions.pop(client, None)
+            case ClientPublished(client=client, location=location):
+                if location is not None:
+                    self.locations[client] = location
+                return self.receivers(event)
+        return None
+
+    def receivers(self, event: ClientPublished) -> frozenset[ClientId]:
+        publisher = self.locations.get(event.client)
+        return frozenset(
+            client
+            for client, subscriptions in self.subscriptions.items()
+            if inside(event.fence, self.locations.get(client))
+            and any(
+                topic_matches(topic_filter, event.topic) and inside(fence, publisher)
+                for topic_filter, fence in subscriptions.items()
+            )
+        )
+
+
+def inside(fence: Fence | None, location: Location | None) -> bool:
+    """Whether a check passes: no fence always, no location never."""
+    return fence is None or (location is not None and fence.contains(location))
