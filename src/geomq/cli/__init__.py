@@ -1,1 +1,57 @@
-"""GeoMQ cli."""
+"""The command line: parse, call, print. Nothing is decided here, and each command loads only what it needs."""
+
+from importlib import import_module
+
+import click
+
+from geomq import __version__
+from geomq.errors import GeomqError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "broker": ("geomq.cli.broker:broker", "Run one MQTT broker."),
+    "pub": ("geomq.cli.pub:pub", "Publish an event, to a fence if you like."),
+    "sub": ("geomq.cli.sub:sub", "Subscribe and print what arrives."),
+    "passwd": ("geomq.cli.passwd:passwd", "Add, change or remove a user of a password file."),
+    "import-mosquitto": ("geomq.cli.import_mosquitto:import_mosquitto", "Turn a mosquitto.conf into a geomq.toml."),
+    "simulate": ("geomq.cli.simulate:simulate", "Run strategies in the deterministic simulator."),
+    "workload": ("geomq.cli.workload:workload", "Generate workload datasets."),
+    "evaluate": ("geomq.cli.evaluate:evaluate", "Evaluate all strategies exactly, at scale, on Spark."),
+    "report": ("geomq.cli.report:report", "Make tables and figures from results."),
+    "reproduce": ("geomq.cli.reproduce:reproduce", "Reproduce a paper's published numbers."),
+}
+
+
+class LazyGroup(click.Group):
+    """Lists all commands without importing any; imports the one that runs. Errors become one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except GeomqError as error:
+            message = " ".join(str(error).split())
+            click.echo(f"geomq: {message}", err=True)
+            ctx.exit(2)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="geomq")
+def main() -> None:
+    """GeoMQ: a geo-aware, federated MQTT broker, its simulator and its Spark pipeline.
+
+    Devices say where they are; events and subscriptions say where they matter.
+    """

@@ -1,0 +1,56 @@
+# Everything a newcomer needs: `make run` and `make test` set up .venv themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SEEDS ?= 1000
+TEST ?= tests
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format bench soak docs clean system-packages
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+$(VENV)/.run: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "GeoMQ needs Python 3.11 or newer; set PYTHON=")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev
+	@touch $@
+
+run: $(VENV)/.run ## Simulate 25 brokers under every strategy and print what each costs
+	$(BIN)/geomq simulate --brokers 25 --clients 300 --seconds 120
+
+test: check system-packages ## Lint, type-check and run all tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(TEST)
+
+check: $(VENV)/.dev ## Lint, types, layers
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## Put the code into its one format
+	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests
+
+soak: $(VENV)/.dev ## Fault simulations over many seeds (SEEDS=1000)
+	$(BIN)/python -m geomq.sim.soak --seeds $(SEEDS)
+
+bench: $(VENV)/.dev ## Measure against other brokers
+	$(BIN)/python -m bench
+
+# The tests talk to a real Mosquitto; without the right to install one they are skipped, and say so.
+system-packages:
+	@command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || { \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	    (apt-get update -qq && apt-get install -y -qq mosquitto mosquitto-clients) >/dev/null 2>&1 \
+	      || echo "mosquitto could not be installed: its tests will be skipped"; \
+	  else echo "mosquitto is not installed: its tests will be skipped"; fi; }
+
+clean: ## Remove everything that was built
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

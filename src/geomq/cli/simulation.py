@@ -1,0 +1,133 @@
+"""Plays a generated workload in the simulator: the glue between two packages that do not know each other."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from geomq.errors import ConfigError, UsageError
+from geomq.geo import Circle, Location
+from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
+from geomq.routing.federation import Broker, Federation
+from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.registry import STRATEGIES, strategy_class
+from geomq.sim.engine import Observer, Simulation
+from geomq.sim.script import Step
+from geomq.sim.statistics import Statistics
+from geomq.sim.tracing import TraceHash, Transcript
+from geomq.workload.disgb import preset as workload_preset
+from geomq.workload.model import DEGREE, Kind, Workload, generate
+from geomq.workload.script import Action, actions_of
+from geomq.workload.world import World
+
+SETTLE_MS = 30_000
+TAIL_GAP_MS = 7
+CLIENTS_MAX = 200_000
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """The numbers of a simulated world and what happens in it."""
+
+    brokers: int
+    clients: int
+    seconds: int
+    topics: int
+    preset: str
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.brokers <= 1000:
+            raise UsageError(f"brokers must be between 1 and 1000, not {self.brokers}")
+        if not 1 <= self.clients <= CLIENTS_MAX:
+            raise UsageError(
+                f"clients must be between 1 and {CLIENTS_MAX:,}, not {self.clients:,}; `geomq evaluate` has no such limit"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def title(self) -> str:
+        return f"{self.brokers} brokers, {self.clients} clients, {self.seconds} s, seed {self.seed}"
+
+    def world(self) -> World:
+        return _world(self.brokers, self.seed)
+
+    def federation(self) -> Federation:
+        return federation_of(self.world())
+
+    def workload(self) -> Workload:
+        spec = workload_preset(self.preset, clients=self.clients, seconds=self.seconds, topics=self.topics)
+        return generate(self.world(), spec, self.seed)
+
+    def strategies(self) -> list[str]:
+        """The names of all strategies that can serve this federation."""
+        return [name for name in STRATEGIES if _serves(name, self.federation())]
+
+
+@lru_cache(maxsize=4)
+def _world(brokers: int, seed: int) -> World:
+    return World.published() if brokers == 25 else World.of_cities(brokers, seed=seed)
+
+
+def _serves(name: str, federation: Federation) -> bool:
+    try:
+        strategy_class(name).check(federation)
+    except ConfigError:
+        return False
+    return True
+
+
+def federation_of(world: World) -> Federation:
+    """A world's brokers as routing knows them."""
+    brokers = [Broker(BrokerId(place.name), Location(place.lat, place.lon)) for place in world.places]
+    return Federation(brokers, world.areas)
+
+
+def steps_of(workload: Workload, federation: Federation, *, start_ms: int = 0) -> Iterator[Step]:
+    """A workload's actions as steps of a script."""
+    for action in actions_of(workload):
+        yield Step(start_ms + action.t_ms, federation.ids[action.home], _event_of(action))
+
+
+def _event_of(action: Action) -> RoutingEvent:
+    client = ClientId(f"c{action.client}")
+    if action.kind is Kind.LOCATION:
+        return ClientMoved(client, action.location)
+    assert action.topic is not None
+    if action.kind is Kind.SUBSCRIPTION:
+        return ClientSubscribed(client, action.topic, action.fence)
+    return ClientPublished(client, action.topic, action.fence, payload=bytes(action.payload_bytes))
+
+
+def quiet_tail(workload: Workload, federation: Federation, *, start_ms: int, radius_m: float) -> Iterator[Step]:
+    """Everybody stands still and publishes once more, one after the other."""
+    clients = workload.clients
+    for number in range(len(clients)):
+        topic = workload.topic_names[int(clients.topics[number, 0])]
+        place = Location(clients.lat_e7[number] / DEGREE, clients.lon_e7[number] / DEGREE)
+        event = ClientPublished(ClientId(f"c{number}"), topic, Circle(place, radius_m))
+        yield Step(start_ms + number * TAIL_GAP_MS, federation.ids[int(clients.home[number])], event)
+
+
+def simulate_one(scenario: Scenario, strategy: str) -> dict[str, Any]:
+    """Run one strategy; the result is plain data."""
+    tail_ms = scenario.seconds * 1000 + SETTLE_MS
+    statistics, trace_hash = Statistics(tail_from_ms=tail_ms), TraceHash()
+    _play(scenario, strategy, [statistics, trace_hash])
+    return statistics.summary() | {"trace_hash": trace_hash.hexdigest()}
+
+
+def explain(scenario: Scenario, strategy: str, *, write: Callable[[str], object], steps_max: int) -> None:
+    """Write the first steps of a run as a transcript."""
+    _play(scenario, strategy, [Transcript(write, steps_max=steps_max)])
+
+
+def _play(scenario: Scenario, strategy: str, observers: list[Observer]) -> None:
+    federation, workload = scenario.federation(), scenario.workload()
+    tail_ms = scenario.seconds * 1000 + SETTLE_MS
+    simulation = Simulation(federation, strategy, order="published", seed=scenario.seed, observers=observers)
+    simulation.connect_all()
+    simulation.run(steps_of(workload, federation))
+    simulation.run(quiet_tail(workload, federation, start_ms=tail_ms, radius_m=556_000.0))
+    simulation.advance(tail_ms + len(workload.clients) * TAIL_GAP_MS + SETTLE_MS)
