@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from geomq.errors import GeometryError
 
-TEXT_MAX = 256
+TEXT_MAX = 2_048
 NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 _PLAIN = re.compile(rf"({NUMBER})\s*,\s*({NUMBER})")
