@@ -82,9 +82,7 @@ def test_destination_lies_at_the_distance_and_in_range(a: Location, bearing: flo
     there = destination(a, bearing, metres)
     assert -90 <= there.lat <= 90
     assert -180 <= there.lon <= 180
-    assert math.sqrt(squared_chord(a, there)) == pytest.approx(
-        2 * math.sin(metres / 2 / EARTH_RADIUS_M), abs=1e-9
-    )
+    assert math.sqrt(squared_chord(a, there)) == pytest.approx(2 * math.sin(metres / 2 / EARTH_RADIUS_M), abs=1e-9)
     lats, lons = destinations(a.lat, a.lon, np.array([bearing]), metres)
     assert squared_chord(there, Location(float(lats[0]), float(lons[0]))) < 1e-24
     assert -180 <= lons[0] <= 180

@@ -1,0 +1,39 @@
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.geo.shapes import CIRCLES, FENCES, LATS, LONS
+
+from geomq.geo import Box, Fence, Location
+from geomq.geo.cells import PER_DEGREE, ROW_SHIFT, covering, covering_count, spans
+
+SHIFTS = st.sampled_from([3, 6, 9, 12])
+
+
+def cell_of(location: Location, shift: int) -> int:
+    row, column = int((location.lat + 90) * PER_DEGREE), int((location.lon + 180) * PER_DEGREE)
+    return (row >> shift << ROW_SHIFT) + (column >> shift)
+
+
+@given(st.tuples(LATS, LATS).map(sorted), st.tuples(LONS, LONS).map(sorted), st.data())
+def test_every_place_of_a_box_is_in_a_listed_cell(lat: list[float], lon: list[float], data: st.DataObject) -> None:
+    box = Box(lat[0], lat[1], lon[0], lon[1])
+    place = Location(data.draw(st.floats(*lat)), data.draw(st.floats(*lon)))
+    assert cell_of(place, 9) in covering(spans([box]), 9)
+
+
+@given(FENCES, st.sampled_from([9, 12]))
+def test_no_cell_is_listed_twice(fence: Fence, shift: int) -> None:
+    covered = spans(fence.bounds())
+    cells = covering(covered, shift)
+    assert len(cells) == len(set(cells)) <= covering_count(covered, shift)
+
+
+@given(CIRCLES, st.sampled_from([9, 12]))
+def test_the_count_is_exact_for_one_box(fence: Fence, shift: int) -> None:
+    covered = spans(fence.bounds())[:1]
+    assert len(covering(covered, shift)) == covering_count(covered, shift)
+
+
+def test_rows_and_columns_never_mix() -> None:
+    """The last column of a row must not run into the next row's first."""
+    assert cell_of(Location(0, 180), 0) != cell_of(Location(1 / PER_DEGREE, -180), 0)
+    assert int(360 * PER_DEGREE) < 1 << ROW_SHIFT
