@@ -5,6 +5,7 @@ ring and the areas. The kernel must give the same numbers.
 """
 
 from collections import Counter, defaultdict
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from geomq.geo import Circle, Location
@@ -43,14 +44,12 @@ class Result(NamedTuple):
 class Broker:
     def __init__(self) -> None:
         self.locations: dict[int, Location] = {}
-        self.fences: dict[tuple[int, int], Fence] = {}
+        self.fences: dict[int, dict[int, Fence]] = defaultdict(dict)
         self.delivered: set[tuple[int, int]] = set()
 
     def matching(self, event: Event) -> list[int]:
         found = []
-        for (client, topic), fence in sorted(self.fences.items(), key=lambda item: item[0]):
-            if topic != event.topic:
-                continue
+        for client, fence in sorted(self.fences[event.topic].items(), key=lambda item: item[0]):
             if fence is not None and (event.location is None or not fence.contains(event.location)):
                 continue
             place = self.locations.get(client)
@@ -68,6 +67,7 @@ class Reference:
         self.n = len(world)
         self.latency = world.latency_ms.tolist()
         self.brokers = [Broker() for _ in range(self.n + 1)]
+        self.ticks: list[int] = []
         self.queue: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
         self.result = Result(Counter(), Counter(), Counter(), Counter(), Counter())
         groups = form_groups(world)
@@ -80,14 +80,10 @@ class Reference:
     def run(self, actions: Actions) -> Result:
         for i in range(len(actions)):
             self.client_acts(actions, i)
-        while self.queue:
-            tick = min(self.queue)
-            while self.queue.get(tick):
-                batch = sorted(self.queue[tick], key=lambda item: item[:4])
-                self.queue[tick] = []
-                for item in batch:
-                    self.handle(tick, *item[4:])
-            del self.queue[tick]
+        while self.ticks:
+            tick = heappop(self.ticks)
+            for item in sorted(self.queue.pop(tick), key=lambda item: item[:4]):
+                self.handle(tick, *item[4:])
         return self.result
 
     def client_acts(self, actions: Actions, i: int) -> None:
@@ -110,6 +106,8 @@ class Reference:
 
     def later(self, tick: int, rank: int, client: int, t: int, sender: int, to: int, body: Any) -> None:
         self.sequence += 1
+        if tick not in self.queue:
+            heappush(self.ticks, tick)
         self.queue[tick].append((rank, client, t, self.sequence, rank, client, t, sender, to, body))
 
     def send(self, tick: int, rank: int, client: int, t: int, sender: int, to: int, body: Any) -> None:
@@ -178,7 +176,7 @@ class Reference:
             self.told[client, topic] = now
             here = self.paper or home in now
             if not here:
-                self.brokers[home].fences.pop((client, topic), None)
+                self.brokers[home].fences[topic].pop(client, None)
             for other in sorted((now | before) - {home}):
                 keep = self.paper or other in now
                 self.send(tick, PEER_SUBSCRIPTION, client, t, home, other, (*body, tick, keep))
@@ -191,7 +189,7 @@ class Reference:
             leader = self.leader[home]
             targets = [leader if leader != home else self.n]
         if here:
-            self.brokers[home].fences[client, topic] = fence
+            self.brokers[home].fences[topic][client] = fence
         for other in targets:
             if other != home:
                 self.send(tick, PEER_SUBSCRIPTION, client, t, home, other, (*body, tick, True))
@@ -202,9 +200,9 @@ class Reference:
         if self.strategy == "broadcast_groups" and at != self.n:
             self.send(tick, PEER_SUBSCRIPTION, client, t, at, self.n, body)
         elif keep:
-            self.brokers[at].fences[client, topic] = fence
+            self.brokers[at].fences[topic][client] = fence
         else:
-            self.brokers[at].fences.pop((client, topic), None)
+            self.brokers[at].fences[topic].pop(client, None)
 
     # Events
 

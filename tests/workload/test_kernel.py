@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ from geomq.workload.cities import PUBLISHED
 from geomq.workload.disgb import preset
 from geomq.workload.evaluate import Evaluator, evaluate
 from geomq.workload.model import DEGREE, NO_FENCE, Actions, Kind, Workload, generate
+from geomq.workload.ring import HashRing
 from geomq.workload.script import RecordedSpec, recorded
 from geomq.workload.summary import NAMES, StrategyResult, summarise
-from geomq.workload.views import view_table
+from geomq.workload.views import VIEWS, ViewTable, view_table, with_topic_broker
 from geomq.workload.world import World
 
 sys.path.append(str(Path(__file__).parent))
@@ -66,30 +68,43 @@ def check_all(world: World, spec: RecordedSpec, *, paper: bool) -> Counter[str]:
     return delivered
 
 
+@cache
+def tables_of(brokers: int) -> list[ViewTable]:
+    """The view table of each of the two topics."""
+    world = world_of(brokers)
+    ring = HashRing([place.name for place in world.places])
+    return [with_topic_broker(view_table(world), ring.owner(topic)) for topic in ("a", "b")]
+
+
 @st.composite
 def scripts(draw: st.DrawFn) -> tuple[World, RecordedSpec]:
-    """A handful of clients on a few places, acting within a few link latencies of each other."""
-    world = world_of(draw(st.sampled_from(sorted(CHOICES))))
-    latencies = sorted({int(ms) for ms in world.latency_ms.ravel()})
-    homes = np.sort(np.array(draw(st.lists(st.integers(0, len(world) - 1), min_size=1, max_size=6)), np.int32))
-    places = draw(st.lists(st.tuples(st.integers(-900, 900), st.integers(-1800, 1799)), min_size=1, max_size=4))
-    spots = [(int(a) * DEGREE // 10, int(b) * DEGREE // 10) for a, b in places]
-    exact = [round(distance_m(degrees(a), degrees(b)) * 100) for a in spots for b in spots]
-    radii = st.one_of(
-        st.just(NO_FENCE), st.sampled_from(exact), st.sampled_from(exact).map(lambda cm: max(cm - 1, 0)), st.just(10**9)
-    )
-    base = st.sampled_from([1, 1000, 1001])
-    times = st.builds(lambda t, ms, off: max(t + ms + off, 1), base, st.sampled_from(latencies), st.integers(-1, 1))
-    row = st.tuples(
-        times,
-        st.integers(0, len(homes) - 1),
-        st.sampled_from(list(Kind)),
-        st.integers(0, 1),
-        st.sampled_from(spots),
-        radii,
-    )
-    rows = draw(st.lists(row, min_size=1, max_size=24))
-    return world, recorded(["a", "b"], homes, actions_from(rows))
+    """Clients that are where the events are, or not, and change their minds just when it matters."""
+    brokers = draw(st.sampled_from(sorted(CHOICES)))
+    world = world_of(brokers)
+    homes = np.sort(np.array(draw(st.lists(st.integers(0, brokers - 1), min_size=2, max_size=5)), np.int32))
+    here = (draw(st.integers(-900, 900)) * DEGREE // 10, draw(st.integers(-1800, 1799)) * DEGREE // 10)
+    there = (draw(st.integers(-900, 900)) * DEGREE // 10, draw(st.integers(-1800, 1799)) * DEGREE // 10)
+    border = round(distance_m(degrees(here), degrees(there)) * 100)
+    places = st.sampled_from([here, here, here, there])
+    radii = st.sampled_from([NO_FENCE, 0, border, max(border - 1, 0), 10**9])
+    topics = st.sampled_from([0, 0, 0, 1])
+    start = [
+        (t, client, kind, topic, draw(places), draw(radii))
+        for client in range(len(homes))
+        for t, kind, topic in ((1, Kind.LOCATION, 0), (2, Kind.SUBSCRIPTION, 0), (3, Kind.SUBSCRIPTION, 1))
+        if draw(st.integers(0, 9)) > 0
+    ]
+    clients = st.integers(0, len(homes) - 1)
+    event = st.tuples(st.sampled_from([5000, 5000, 5001]), clients, st.just(Kind.EVENT), topics, places, radii)
+    events = draw(st.lists(event, min_size=1, max_size=3))
+    updates = []
+    for _ in range(draw(st.integers(1, 8))):
+        t, publisher, _, topic, _, _ = draw(st.sampled_from(events))
+        client, view, table = draw(clients), draw(st.integers(0, VIEWS - 1)), tables_of(brokers)[topic]
+        kind, offset = draw(st.sampled_from([(Kind.LOCATION, table.loc_offset), (Kind.SUBSCRIPTION, table.sub_offset)]))
+        when = t + int(offset[view, homes[publisher], homes[client]]) + draw(st.sampled_from([0, 1, -1]))
+        updates.append((when, client, kind, topic, draw(places), draw(radii)))
+    return world, recorded(["a", "b"], homes, actions_from(start + events + updates))
 
 
 def degrees(spot: tuple[int, int]) -> Location:
@@ -112,11 +127,46 @@ def actions_from(rows: list[tuple[int, int, Kind, int, tuple[int, int], int]]) -
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(scripts(), st.booleans())
 def test_kernel_equals_the_reference_on_any_small_script(script: tuple[World, RecordedSpec], paper: bool) -> None:
     world, spec = script
     check_all(world, spec, paper=paper)
+
+
+@pytest.mark.parametrize("brokers", [4, 5])
+def test_every_view_changes_its_mind_in_the_right_tick(brokers: int) -> None:
+    """For each pair of homes and each view: an update that comes just in time, or one tick too late."""
+    world = world_of(brokers)
+    names = [f"t{i}" for i in range(24)]
+    ring = HashRing([place.name for place in world.places])
+    tables = [with_topic_broker(view_table(world), ring.owner(name)) for name in names]
+    here, there, wide = (0, 0), (0, 90 * DEGREE), 10**8
+    rows, homes, episode = [], [], 0
+    for publisher, subscriber, view, kind, off, leaves in product(
+        range(brokers), range(brokers), range(VIEWS), (Kind.LOCATION, Kind.SUBSCRIPTION), (0, 1), (False, True)
+    ):
+        topic, t = episode % len(names), 10_000 * (episode + 1)
+        offset = tables[topic].loc_offset if kind == Kind.LOCATION else tables[topic].sub_offset
+        before, after = (here, there) if leaves else (there, here)
+        place, fence = (before, here) if kind == Kind.LOCATION else (here, before)
+        a, b = 2 * episode, 2 * episode + 1
+        homes += [publisher, subscriber]
+        rows += [
+            (t - 5000, a, Kind.LOCATION, 0, here, NO_FENCE),
+            (t - 5000, b, Kind.LOCATION, 0, place, NO_FENCE),
+            (t - 5000, b, Kind.SUBSCRIPTION, topic, fence, wide),
+            (t, a, Kind.EVENT, topic, here, wide),
+            (t + int(offset[view, publisher, subscriber]) + off, b, kind, topic, after, wide),
+            (t + 4000, b, Kind.SUBSCRIPTION, topic, there, wide),
+        ]
+        episode += 1
+    order = np.argsort(homes, kind="stable")
+    number = np.argsort(order)
+    rows = [(t, int(number[client]), *rest) for t, client, *rest in rows]
+    spec = recorded(names, np.array(homes, np.int32)[order], actions_from(rows))
+    delivered = check_all(world, spec, paper=True)
+    assert all(0.2 * episode < count < 0.8 * episode for count in delivered.values())
 
 
 @pytest.mark.parametrize("brokers", sorted(CHOICES))
