@@ -54,16 +54,10 @@ class Listener(Section, frozen=True):
         Port | None,
         about("Port to bind; 0 picks a free one. Default 1883, 8883, 9001 or 9002 by kind."),
     ] = None
-    connections_max: Annotated[
-        Positive | None, about("Connections on this listener; the rest are refused.")
-    ] = None
-    certfile: Annotated[
-        Path | None, about("PEM certificate chain of this broker (TLS kinds).", path="read")
-    ] = None
+    connections_max: Annotated[Positive | None, about("Connections on this listener; the rest are refused.")] = None
+    certfile: Annotated[Path | None, about("PEM certificate chain of this broker (TLS kinds).", path="read")] = None
     keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
-    cafile: Annotated[Path | None, about("PEM authorities that sign client certificates.", path="read")] = (
-        None
-    )
+    cafile: Annotated[Path | None, about("PEM authorities that sign client certificates.", path="read")] = None
     crlfile: Annotated[Path | None, about("PEM list of revoked client certificates.", path="read")] = None
     require_certificate: Annotated[bool, about("Refuse clients without a certificate from cafile.")] = False
     certificate_user: Annotated[
@@ -132,9 +126,7 @@ class Auth(Section, frozen=True):
 class Limits(Section, frozen=True):
     """What one client may cost. 0 means no limit where a key says so."""
 
-    connect_timeout_s: Annotated[
-        Seconds, about("Seconds a new connection has to send CONNECT.", reload=True)
-    ] = 5.0
+    connect_timeout_s: Annotated[Seconds, about("Seconds a new connection has to send CONNECT.", reload=True)] = 5.0
     pre_auth_bytes_max: Annotated[
         Annotated[int, Meta(ge=64, le=1_048_576)],
         about("Bytes of the CONNECT packet, before the client is known.", reload=True),
@@ -171,9 +163,7 @@ class Limits(Section, frozen=True):
     topic_levels_max: Annotated[
         Annotated[int, Meta(ge=1, le=200)], about("Levels of a topic or filter.", reload=True)
     ] = 200
-    subscriptions_per_client_max: Annotated[Positive, about("Subscriptions of one client.", reload=True)] = (
-        10_000
-    )
+    subscriptions_per_client_max: Annotated[Positive, about("Subscriptions of one client.", reload=True)] = 10_000
     queue_messages_max: Annotated[
         Positive, about("Messages waiting for one client beyond those under way.", reload=True)
     ] = 1_000
@@ -186,12 +176,10 @@ class Limits(Section, frozen=True):
         about("Bytes handed to a socket that its client has not read; more waits in the queue.", reload=True),
     ] = 1_048_576
     retained_messages_max: Annotated[Positive, about("Retained messages kept.", reload=True)] = 1_000_000
-    publish_rate_per_s: Annotated[
-        Rate, about("Publishes a second from one client; 0 is no limit.", reload=True)
-    ] = 0.0
-    publish_burst: Annotated[
-        Positive, about("Publishes a client may send at once above the rate.", reload=True)
-    ] = 1_000
+    publish_rate_per_s: Annotated[Rate, about("Publishes a second from one client; 0 is no limit.", reload=True)] = 0.0
+    publish_burst: Annotated[Positive, about("Publishes a client may send at once above the rate.", reload=True)] = (
+        1_000
+    )
     location_rate_per_s: Annotated[
         Rate, about("Location updates a second from one client; 0 is no limit.", reload=True)
     ] = 0.0
@@ -204,9 +192,7 @@ class Limits(Section, frozen=True):
     fence_vertices_max: Annotated[
         Annotated[int, Meta(ge=3, le=100_000)], about("Vertices of a fence.", reload=True)
     ] = 1_000
-    fence_depth_max: Annotated[
-        Annotated[int, Meta(ge=1, le=16)], about("Nesting of a fence's text.", reload=True)
-    ] = 4
+    fence_depth_max: Annotated[Annotated[int, Meta(ge=1, le=16)], about("Nesting of a fence's text.", reload=True)] = 4
     named_fences_per_client_max: Annotated[Positive, about("Named fences of one client.", reload=True)] = 100
     hops_max: Annotated[
         Annotated[int, Meta(ge=1, le=255)], about("Brokers an event may pass through.", reload=True)
@@ -217,9 +203,7 @@ class Persistence(Section, frozen=True):
     """What survives a restart: sessions, queues, retained messages, named fences."""
 
     enabled: Annotated[bool, about("false keeps everything in memory only.")] = True
-    path: Annotated[
-        Path | None, about("Folder of the store; 'store' in data_dir when not given.", path="write")
-    ] = None
+    path: Annotated[Path | None, about("Folder of the store; 'store' in data_dir when not given.", path="write")] = None
     sync: Annotated[
         bool, about("Acknowledge only what reached the disk; false trusts the operating system's cache.")
     ] = True
@@ -255,17 +239,13 @@ class Federation(Section, frozen=True):
         Annotated[str, Meta(min_length=1, max_length=255)],
         about("Address to bind for links from other brokers; '*' is every interface."),
     ] = "*"
-    port: Annotated[
-        Port | None, about("Port for links from other brokers; none given: no such listener.")
-    ] = None
+    port: Annotated[Port | None, about("Port for links from other brokers; none given: no such listener.")] = None
     area: Annotated[
         Text | None, about("The area of this broker as a fence; where it is the nearest when not given.")
     ] = None
     certfile: Annotated[Path | None, about("PEM certificate that names this broker.", path="read")] = None
     keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
-    cafile: Annotated[
-        Path | None, about("PEM authorities that sign the brokers' certificates.", path="read")
-    ] = None
+    cafile: Annotated[Path | None, about("PEM authorities that sign the brokers' certificates.", path="read")] = None
     key_file: Annotated[
         Path | None,
         about("File with a key all brokers share; for development, instead of certificates.", path="read"),
@@ -287,9 +267,7 @@ class Admin(Section, frozen=True):
     """The JSON admin API, /health and /metrics."""
 
     enabled: Annotated[bool, about("Serve them at all.")] = False
-    host: Annotated[Annotated[str, Meta(min_length=1, max_length=255)], about("Address to bind.")] = (
-        "127.0.0.1"
-    )
+    host: Annotated[Annotated[str, Meta(min_length=1, max_length=255)], about("Address to bind.")] = "127.0.0.1"
     port: Annotated[Port, about("Port to bind; 0 picks a free one.")] = 9883
     token_file: Annotated[
         Path | None,
@@ -313,9 +291,7 @@ class Log(Section, frozen=True):
         Literal["debug", "info", "warning", "error"], about("debug, info, warning or error.", reload=True)
     ] = "info"
     format: Annotated[Literal["text", "json"], about("text or json, one line each.", reload=True)] = "text"
-    file: Annotated[Path | None, about("File to append to; standard error when not given.", path="write")] = (
-        None
-    )
+    file: Annotated[Path | None, about("File to append to; standard error when not given.", path="write")] = None
 
 
 class Config(Section, frozen=True):

@@ -52,9 +52,7 @@ def sections() -> dict[str, SectionKeys]:
 def _keys(struct: type[Section]) -> Iterator[Key]:
     hints = get_type_hints(struct, include_extras=True)
     for entry in msgspec.structs.fields(struct):
-        meta = next(
-            m for m in hints[entry.name].__metadata__ if isinstance(m, msgspec.Meta) and m.description
-        )
+        meta = next(m for m in hints[entry.name].__metadata__ if isinstance(m, msgspec.Meta) and m.description)
         extra = meta.extra or {}
         default = entry.default
         if entry.default_factory is not msgspec.NODEFAULT:

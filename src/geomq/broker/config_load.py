@@ -102,8 +102,7 @@ class _Reader:
         if len(value) > TABLES_MAX:
             self.fail(section.title, f"more than {TABLES_MAX} of them")
         return tuple(
-            self.table(section, struct, entry, f"{section.title} #{number}")
-            for number, entry in enumerate(value, 1)
+            self.table(section, struct, entry, f"{section.title} #{number}") for number, entry in enumerate(value, 1)
         )
 
     def table(self, section: SectionKeys, struct: type[Section], value: Any, where: str) -> Section:

@@ -69,8 +69,7 @@ class FenceRules:
         return [
             rule
             for rule in self._rules
-            if rule.direction == direction
-            and (rule.topic_filter is None or topic_matches(rule.topic_filter, topic))
+            if rule.direction == direction and (rule.topic_filter is None or topic_matches(rule.topic_filter, topic))
         ]
 
 
@@ -128,9 +127,7 @@ def _shape_in_circle(shape: Any, circle: Circle) -> bool:
     west, south, east, north = shapely.bounds(shape)
     step = max(east - west, north - south) / EDGE_PARTS
     points = shapely.get_coordinates(shapely.segmentize(shape, step))
-    sagitta_m = (
-        (step * 111_195.0) ** 2 / 6_371_000.0 * math.tan(math.radians(min(89.0, max(abs(south), abs(north)))))
-    )
+    sagitta_m = (step * 111_195.0) ** 2 / 6_371_000.0 * math.tan(math.radians(min(89.0, max(abs(south), abs(north)))))
     radius_m = circle.radius_m - sagitta_m
     if radius_m <= 0.0 or circle.radius_m > 9_000_000.0:
         return False

@@ -30,9 +30,7 @@ def certificate_user(listener: Listener, certificate: Mapping[str, Any] | None) 
     return ",".join(f"{_SHORT.get(key, key)}={_escape(value)}" for key, value in reversed(pairs)) or None
 
 
-def client_id_refusal(
-    auth: Auth, *, client_id: str, user: str | None, owner: str | None, exists: bool
-) -> str | None:
+def client_id_refusal(auth: Auth, *, client_id: str, user: str | None, owner: str | None, exists: bool) -> str | None:
     """Why this user may not use this client id, or None if it may.
 
     `exists` says there is a session under that id, `owner` is the user who opened it (None: anonymous).

@@ -1,0 +1,64 @@
+"""The writes of one loop tick: in order, without those that cancelled each other before reaching the disk."""
+
+from collections.abc import Callable
+
+RANGE_END = b"\xff" * 9
+
+
+class Writes:
+    """Puts and deletes by key. A later write to a key replaces an earlier one."""
+
+    __slots__ = ("_born", "_keys", "_sealed")
+
+    def __init__(self) -> None:
+        self._keys: dict[bytes, bytes | None] = {}
+        self._born: set[bytes] = set()
+        self._sealed: list[tuple[dict[bytes, bytes | None], bytes]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._keys or self._sealed)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self._keys[key] = value
+
+    def put_new(self, key: bytes, value: bytes) -> None:
+        """Put a key that was never used before; deleting it before it is written leaves no trace."""
+        self._keys[key] = value
+        self._born.add(key)
+
+    def delete(self, key: bytes) -> None:
+        if key in self._born:
+            self._born.discard(key)
+            del self._keys[key]
+        else:
+            self._keys[key] = None
+
+    def delete_prefix(self, prefix: bytes) -> None:
+        """Delete every key that starts with `prefix` and goes on with UTF-8 text or at most eight bytes."""
+        self._sealed.append((self._keys, prefix))
+        self._keys = {}
+        self._born.clear()
+
+    def replay(
+        self,
+        put: Callable[[bytes, bytes], object],
+        delete: Callable[[bytes], object],
+        delete_range: Callable[[bytes, bytes], object],
+    ) -> None:
+        """Hand every write over in order; doing so again has the same effect."""
+        for keys, prefix in self._sealed:
+            _hand_over(keys, put, delete)
+            delete_range(prefix, prefix + RANGE_END)
+        _hand_over(self._keys, put, delete)
+
+
+def _hand_over(
+    keys: dict[bytes, bytes | None],
+    put: Callable[[bytes, bytes], object],
+    delete: Callable[[bytes], object],
+) -> None:
+    for key, value in keys.items():
+        if value is None:
+            delete(key)
+        else:
+            put(key, value)
