@@ -1,19 +1,31 @@
 """What every registered strategy must do, whatever it is."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.routing.worlds import CLIENTS, actions, federation_of, home_of, on_one_topic, quiet_actions, script_of
 
-from geomq.routing.events import ClientGone, RoutingEvent
+from geomq.geo import Circle, Location
+from geomq.routing.events import ClientGone, ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
 from geomq.routing.model import BrokerId, ClientId, Event
 from geomq.routing.registry import STRATEGIES
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.oracle import Oracle
-from tests.routing.worlds import CLIENTS, actions, federation_of, home_of, script_of
+from geomq.sim.tracing import TraceHash
 
-FEDERATED = [name for name in STRATEGIES if name != "single"]
+FEDERATED: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in STRATEGIES if name != "single"),
+    ("adaptive", {"patience": 1.0}),
+    ("georendezvous", {"nearest": 1}),
+    ("georendezvous", {"rendezvous": 1, "refresh_ms": 2_000}),
+    ("grid_quorum", {"notify_twice": True}),
+]
+CASES = pytest.mark.parametrize(
+    ("strategy", "options"), FEDERATED, ids=[f"{name}{options or ''}" for name, options in FEDERATED]
+)
 WARM_UP_MS = 20_000
 GAP_MS = 5_000
 
@@ -28,21 +40,27 @@ class Ledger(Observer):
         self.received.setdefault(published_ms, Counter())[client] += 1
 
 
-def play(strategy: str, events: list[RoutingEvent]) -> tuple[Simulation, Ledger]:
+def play(strategy: str, options: dict[str, Any], events: list[RoutingEvent]) -> tuple[Simulation, Ledger]:
     federation = federation_of()
     ledger = Ledger()
-    simulation = Simulation(federation, strategy, observers=[ledger])
+    simulation = Simulation(federation, strategy, options=options, observers=[ledger])
     simulation.connect_all()
     script = script_of(events, federation, gap_ms=GAP_MS, start_ms=WARM_UP_MS)
     simulation.run(script, until_ms=WARM_UP_MS + GAP_MS * (len(events) + 4))
     return simulation, ledger
 
 
-@pytest.mark.parametrize("strategy", FEDERATED)
+@CASES
 @settings(max_examples=60, deadline=None)
 @given(events=st.lists(actions, max_size=25))
-def test_every_strategy_delivers_what_the_oracle_says_once_quiet(strategy: str, events: list[RoutingEvent]) -> None:
-    _, ledger = play(strategy, events)
+def test_every_strategy_delivers_what_the_oracle_says_once_quiet(
+    strategy: str, options: dict[str, Any], events: list[RoutingEvent]
+) -> None:
+    _, ledger = play(strategy, options, events)
+    check_against_oracle(events, ledger)
+
+
+def check_against_oracle(events: list[RoutingEvent], ledger: Ledger) -> None:
     oracle = Oracle()
     for number, event in enumerate(events):
         expected = oracle.observe(event)
@@ -51,14 +69,49 @@ def test_every_strategy_delivers_what_the_oracle_says_once_quiet(strategy: str, 
             assert got == Counter(dict.fromkeys(expected, 1)), (number, event)
 
 
-@pytest.mark.parametrize("strategy", FEDERATED)
+@CASES
 @settings(max_examples=25, deadline=None)
 @given(events=st.lists(actions, max_size=20))
-def test_no_strategy_remembers_clients_that_are_gone(strategy: str, events: list[RoutingEvent]) -> None:
+def test_no_strategy_remembers_clients_that_are_gone(
+    strategy: str, options: dict[str, Any], events: list[RoutingEvent]
+) -> None:
     goodbyes: list[RoutingEvent] = [ClientGone(client) for client in CLIENTS]
-    simulation, _ = play(strategy, [*events, *goodbyes])
+    simulation, _ = play(strategy, options, [*events, *goodbyes])
     for broker, node in simulation.nodes.items():
         assert node.strategy.state_size() == 0, broker  # type: ignore[attr-defined]
+
+
+@CASES
+@settings(max_examples=20, deadline=None)
+@given(before=st.lists(quiet_actions, max_size=12), busy=st.lists(on_one_topic, min_size=20, max_size=60))
+def test_long_traffic_on_one_topic_is_delivered_as_the_oracle_says(
+    strategy: str, options: dict[str, Any], before: list[RoutingEvent], busy: list[RoutingEvent]
+) -> None:
+    events = before + busy
+    _, ledger = play(strategy, options, events)
+    check_against_oracle(events, ledger)
+
+
+@CASES
+def test_same_seed_gives_the_same_trace(strategy: str, options: dict[str, Any]) -> None:
+    events = actions_for_trace()
+    assert trace_hash(strategy, options, events) == trace_hash(strategy, options, events)
+
+
+def trace_hash(strategy: str, options: dict[str, Any], events: list[RoutingEvent]) -> str:
+    federation, hashed = federation_of(), TraceHash()
+    simulation = Simulation(federation, strategy, options=options, observers=[hashed])
+    simulation.connect_all()
+    simulation.run(script_of(events, federation, gap_ms=50), until_ms=20_000)
+    return hashed.hexdigest()
+
+
+def actions_for_trace() -> list[RoutingEvent]:
+    near, far = Circle(Location(52.0, 9.0), 400_000.0), Circle(Location(40.0, -74.0), 100_000.0)
+    moves = [ClientMoved(client, Location(52.0, 4.0 + number)) for number, client in enumerate(CLIENTS)]
+    subscribes = [ClientSubscribed(client, "a/#", near) for client in CLIENTS]
+    publishes = [ClientPublished(client, "a/b", fence) for client in CLIENTS for fence in (near, far, None)]
+    return [*moves, *subscribes, *publishes]
 
 
 def test_clients_live_at_different_homes() -> None:

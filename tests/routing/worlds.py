@@ -67,6 +67,15 @@ actions: st.SearchStrategy[RoutingEvent] = st.one_of(
 )
 
 
+quiet_actions: st.SearchStrategy[RoutingEvent] = st.one_of(subscribes, moves)
+on_one_topic: st.SearchStrategy[RoutingEvent] = st.one_of(
+    *[st.builds(ClientPublished, clients, st.just("a/b"), fences)] * 6,
+    st.builds(ClientSubscribed, clients, st.sampled_from(["a/b", "a/+", "#"]), fences),
+    st.builds(ClientUnsubscribed, clients, st.sampled_from(["a/b", "a/+", "#"])),
+    moves,
+)
+
+
 def home_of(client: ClientId, federation: Federation) -> BrokerId:
     return federation.ids[int(client[1:]) % len(federation.ids)]
 

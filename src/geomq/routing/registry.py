@@ -4,10 +4,12 @@ import importlib
 from difflib import get_close_matches
 
 from geomq.errors import ConfigError
+from geomq.routing.adaptive import Adaptive
 from geomq.routing.dht import Dht
 from geomq.routing.disgb_events import DisgbEvents
 from geomq.routing.disgb_subscriptions import DisgbSubscriptions
 from geomq.routing.flooding import FloodEvents, FloodSubscriptions, Single
+from geomq.routing.georendezvous import GeoRendezvous
 from geomq.routing.grid_quorum import GridQuorum
 from geomq.routing.strategy import Strategy
 
@@ -19,6 +21,8 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "disgb_subscriptions": DisgbSubscriptions,
     "dht": Dht,
     "grid_quorum": GridQuorum,
+    "georendezvous": GeoRendezvous,
+    "adaptive": Adaptive,
 }
 
 

@@ -1,0 +1,219 @@
+"""`adaptive`: between any two brokers, per topic group, whichever of the two DisGB ways is cheaper.
+
+Towards a broker B, a broker Q is in one of two modes for each topic group. *Matched here*: B sends Q every event whose
+fence meets Q's coverage (as `disgb_events`). *Advertised*: Q keeps its subscriptions at B wherever their fence meets
+B's coverage, and B sends an event only on a match (as `disgb_subscriptions`). Q announces a mode after the
+subscriptions it needs, on the same ordered link, so B uses exactly one of the two for every event: nothing is lost
+or doubled at a switch.
+
+Each side decides when it is the one that can see the waste. While matched here, Q sees the events that matched
+nothing, and knows what advertising would have cost; while advertised, B sees the updates it received and the events
+they saved it. Both keep a running sum that never falls below zero and act when it exceeds a bound: so a mode is left
+only after it has lost more than the switch will cost. The topic group is the first topic level.
+"""
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from geomq.geo import Fence, Location
+from geomq.mqtt.topics import first_level
+from geomq.routing.coverage import CoverageStrategy
+from geomq.routing.federation import Federation
+from geomq.routing.messages import ForwardEvent, Kind, Message, PutLocation, PutSubscription, SyncBegin
+from geomq.routing.model import BrokerId, ClientId, Event, Subscriber
+from geomq.routing.strategy import StrategyOptions
+
+PAIRS_MAX = 1_000_000
+
+
+class AdaptiveOptions(StrategyOptions, frozen=True):
+    patience: Annotated[float, msgspec.Meta(ge=1)] = 4.0
+    """How many wasted messages, beyond the cost of switching, are borne before a mode is left."""
+
+
+class UseMode(Message, frozen=True):
+    """From now on the receiver finds the sender's subscriptions of this topic group advertised, or not."""
+
+    kind: ClassVar[Kind] = "control"
+    group: str
+    advertised: bool
+
+
+class PreferMatchedHere(Message, frozen=True):
+    """Advertising this topic group to the sender costs more than it saves."""
+
+    kind: ClassVar[Kind] = "control"
+    group: str
+
+
+Pair = tuple[BrokerId, str]
+
+
+class Adaptive(CoverageStrategy):
+    """Chooses between the two DisGB strategies by what each is seen to cost."""
+
+    Options = AdaptiveOptions
+
+    def __init__(self, **context: object) -> None:
+        super().__init__(**context)
+        self._advertising: dict[Pair, None] = {}
+        """The (peer, group) pairs for which own subscriptions are kept at the peer."""
+        self._advertised: dict[Pair, None] = {}
+        """The (peer, group) pairs for which the peer's subscriptions are kept here."""
+        self._wasted: dict[Pair, float] = {}
+        """Own running sums while matched here: events that matched nothing, less what advertising would cost."""
+        self._overpaid: dict[Pair, float] = {}
+        """Running sums for advertised pairs: updates received, less events saved."""
+
+    def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
+        group = first_level(event.topic) or ""
+        return tuple(
+            broker
+            for broker in self.meeting(event.fence)
+            if broker == self.me or (broker, group) not in self._advertised
+        )
+
+    def subscription_targets(self, client: ClientId, topic_filter: str, fence: Fence | None) -> tuple[BrokerId, ...]:
+        group = first_level(topic_filter)
+        if group is None:
+            peers = dict.fromkeys(peer for peer, _ in self._advertising)
+        else:
+            peers = dict.fromkeys(peer for peer in self.federation.ids if (peer, group) in self._advertising)
+        return (self.me, *(peer for peer in self.meeting(fence) if peer in peers))
+
+    def notifies(self, event: Event, home: BrokerId) -> bool:
+        return (home, first_level(event.topic) or "") in self._advertised
+
+    def published(self, event: Event, *, now: float) -> None:
+        super().published(event, now=now)
+        if self._advertised:
+            self._count_saved(event)
+
+    def _count_saved(self, event: Event) -> None:
+        """Events that would have gone to an advertised broker in vain are what advertising is good for."""
+        group = first_level(event.topic) or ""
+        matched = None
+        for broker in self.meeting(event.fence):
+            pair = (broker, group)
+            if pair in self._overpaid:
+                matched = self.table.match(event) if matched is None else matched
+                if broker not in matched:
+                    self._overpaid[pair] = max(0.0, self._overpaid[pair] - 1)
+
+    def subscribed(self, client: ClientId, topic_filter: str, fence: Fence | None, *, now: float) -> None:
+        super().subscribed(client, topic_filter, fence, now=now)
+        self._count_update(first_level(topic_filter), fence)
+
+    def moved(self, client: ClientId, location: Location | None, *, now: float) -> None:
+        super().moved(client, location, now=now)
+        if self._wasted:
+            for topic_filter, fence in self.clients[client].subscriptions.items():
+                self._count_update(first_level(topic_filter), fence)
+
+    def _count_update(self, group: str | None, fence: Fence | None) -> None:
+        """An update that would have been sent, had the group been advertised, speaks for staying as it is."""
+        if group is None or not self._wasted:
+            return
+        for peer in self.meeting(fence):
+            if (peer, group) in self._wasted:
+                self._lower_waste((peer, group))
+
+    def _lower_waste(self, pair: Pair) -> None:
+        self._wasted[pair] -= 1
+        if self._wasted[pair] <= 0:
+            del self._wasted[pair]
+
+    def said(self, peer: BrokerId, message: Message, *, now: float) -> None:
+        match message:
+            case ForwardEvent(event=event):
+                before = len(self._actions)
+                super().said(peer, message, now=now)
+                if len(self._actions) == before:
+                    self._count_waste((peer, first_level(event.topic) or ""))
+            case UseMode(group=group, advertised=advertised):
+                self._set_advertised((peer, group), advertised)
+            case PreferMatchedHere(group=group):
+                self._stop_advertising((peer, group))
+            case PutSubscription(topic_filter=topic_filter):
+                super().said(peer, message, now=now)
+                self._count_paid(peer, first_level(topic_filter))
+            case PutLocation(client=client):
+                super().said(peer, message, now=now)
+                self._count_paid_move(peer, client)
+            case SyncBegin():
+                for pair in tuple(self._advertised):
+                    if pair[0] == peer:
+                        self._set_advertised(pair, False)
+                super().said(peer, message, now=now)
+            case _:
+                super().said(peer, message, now=now)
+
+    def _count_waste(self, pair: Pair) -> None:
+        """An event came in vain; when that happened too often, advertise."""
+        if len(self._wasted) >= PAIRS_MAX or pair in self._advertising:
+            return
+        wasted = self._wasted[pair] = self._wasted.get(pair, 0.0) + 1
+        if wasted >= self.options.patience and wasted >= self.options.patience + self._switch_cost(pair):
+            del self._wasted[pair]
+            self._advertising[pair] = None
+            self._place_group(pair[1])
+            self.send(pair[0], UseMode(pair[1], True))
+
+    def _switch_cost(self, pair: Pair) -> int:
+        peer, group = pair
+        return sum(
+            1
+            for state in self.clients.values()
+            for topic_filter, fence in state.subscriptions.items()
+            if first_level(topic_filter) in (group, None) and peer in self.meeting(fence)
+        )
+
+    def _stop_advertising(self, pair: Pair) -> None:
+        if pair not in self._advertising:
+            return
+        del self._advertising[pair]
+        self.send(pair[0], UseMode(pair[1], False))
+        self._place_group(pair[1])
+
+    def _place_group(self, group: str) -> None:
+        for client, state in self.clients.items():
+            for topic_filter in state.subscriptions:
+                if first_level(topic_filter) in (group, None):
+                    self.place(client, topic_filter)
+
+    def _set_advertised(self, pair: Pair, advertised: bool) -> None:
+        if advertised and len(self._advertised) < PAIRS_MAX:
+            self._advertised[pair] = None
+            self._overpaid[pair] = 0.0
+        elif not advertised:
+            self._advertised.pop(pair, None)
+            self._overpaid.pop(pair, None)
+
+    def _count_paid(self, peer: BrokerId, group: str | None) -> None:
+        """A peer told us of a change; when that happened too often for what it saves, say so."""
+        if group is None or (peer, group) not in self._overpaid:
+            return
+        pair = (peer, group)
+        self._overpaid[pair] += 1
+        if self._overpaid[pair] > self.options.patience * 2:
+            self._overpaid[pair] = 0.0
+            self.send(peer, PreferMatchedHere(pair[1]))
+
+    def _count_paid_move(self, peer: BrokerId, client: ClientId) -> None:
+        filters = self.table.filters(Subscriber(peer, client))
+        for group in dict.fromkeys(first_level(topic_filter) for topic_filter in filters):
+            self._count_paid(peer, group)
+
+    def sync_extras(self, peer: BrokerId) -> None:
+        super().sync_extras(peer)
+        for each, group in self._advertising:
+            if each == peer:
+                self.send(peer, UseMode(group, True))
+
+    def federation_changed(self, before: Federation, *, now: float) -> None:
+        for pairs in (self._advertising, self._advertised, self._wasted, self._overpaid):
+            for pair in tuple(pairs):
+                if pair[0] not in self.federation.position:
+                    pairs.pop(pair)
+        super().federation_changed(before, now=now)
