@@ -1,0 +1,95 @@
+"""The filters a group wants from the cloud, counted by who wants them, and the link they are told on.
+
+Each filter is subscribed at the cloud once, when its first holder comes, and unsubscribed with its last. After the
+link broke everything is told anew. A mark (`mark()`, later `passed()`) answers whether what was said before it has
+taken effect at the cloud.
+"""
+
+from collections.abc import Callable, Iterable
+
+from geomq.routing.groups_messages import CloudPing, CloudSubscribe, CloudUnsubscribe
+from geomq.routing.messages import Message
+from geomq.routing.model import BrokerId
+
+ANNOUNCEMENTS = BrokerId("")
+"""The holder of the subscription to the leaders' topic; no broker has an empty name."""
+
+
+class GroupInterest:
+    """Reference counts of filters by holder, kept equal to the subscriptions at the cloud."""
+
+    def __init__(self, say: Callable[[Message], None]) -> None:
+        self._say = say
+        self._holders: dict[str, dict[BrokerId, None]] = {}
+        self._filters: dict[BrokerId, dict[str, None]] = {}
+        self._asked = 0
+        self._passed = 0
+        self.up = True
+
+    def __len__(self) -> int:
+        """What is held for clients."""
+        return sum(len(filters) for holder, filters in self._filters.items() if holder != ANNOUNCEMENTS)
+
+    def subscribed(self) -> tuple[str, ...]:
+        """What the cloud holds for this broker once quiet."""
+        return tuple(self._holders)
+
+    def held_by(self, holder: BrokerId) -> int:
+        return len(self._filters.get(holder, ()))
+
+    def add(self, holder: BrokerId, topic_filter: str) -> None:
+        holders = self._holders.get(topic_filter)
+        if holders is None:
+            holders = self._holders[topic_filter] = {}
+            if self.up:
+                self._say(CloudSubscribe(topic_filter))
+        holders[holder] = None
+        self._filters.setdefault(holder, {})[topic_filter] = None
+
+    def drop(self, holder: BrokerId, topic_filter: str) -> None:
+        filters = self._filters.get(holder)
+        if filters is None or topic_filter not in filters:
+            return
+        del filters[topic_filter]
+        if not filters:
+            del self._filters[holder]
+        holders = self._holders[topic_filter]
+        del holders[holder]
+        if not holders:
+            del self._holders[topic_filter]
+            if self.up:
+                self._say(CloudUnsubscribe(topic_filter))
+
+    def replace(self, holder: BrokerId, topic_filters: Iterable[str]) -> None:
+        """The holder wants exactly these; what stays is not told again."""
+        wanted = dict.fromkeys(topic_filters)
+        for topic_filter in wanted:
+            self.add(holder, topic_filter)
+        for topic_filter in tuple(self._filters.get(holder, ())):
+            if topic_filter not in wanted:
+                self.drop(holder, topic_filter)
+
+    def mark(self) -> int:
+        """Mark this point in what is said to the cloud; once `passed` says so, the cloud has acted on it all."""
+        self._asked += 1
+        if self.up:
+            self._say(CloudPing(self._asked))
+        return self._asked
+
+    def pong(self, token: int) -> None:
+        if self._passed < token <= self._asked:
+            self._passed = token
+
+    def passed(self, mark: int) -> bool:
+        return mark <= self._passed
+
+    def cloud_down(self) -> None:
+        self.up = False
+
+    def cloud_up(self) -> None:
+        """Say everything again: the cloud may have forgotten it."""
+        self.up = True
+        for topic_filter in self._holders:
+            self._say(CloudSubscribe(topic_filter))
+        if self._passed < self._asked:
+            self._say(CloudPing(self._asked))
