@@ -75,6 +75,11 @@ class Session:
         return self._journal is not None
 
     @property
+    def uses_aliases(self) -> bool:
+        """Whether the client accepts topic aliases, so that its packets are made for it alone."""
+        return self._outbound_aliases is not None
+
+    @property
     def dropped(self) -> int:
         """Messages given up because the queue was full or the packet too large."""
         return self.oversized + (self._outbound.dropped if self._outbound is not None else 0)

@@ -1,0 +1,202 @@
+"""CONNECT to CONNACK: who the client is, whether it may come in, and on what terms.
+
+Passwords are checked in a thread; everything else is decided at once on the loop.
+"""
+
+import logging
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from geomq.broker.connection import Connection
+from geomq.broker.core import Core
+from geomq.broker.geocontext import GeoContext
+from geomq.broker.geotopics import LOCATION_PROPERTY
+from geomq.broker.identity import anonymous_allowed, certificate_user, client_id_refusal
+from geomq.broker.registry import Registry
+from geomq.errors import GeometryError
+from geomq.geo import Location, parse_location
+from geomq.mqtt.faults import ProtocolViolation
+from geomq.mqtt.handshake import agree, refusal, welcome
+from geomq.mqtt.packets import Auth, Connect
+from geomq.mqtt.properties import Properties
+from geomq.mqtt.reasons import ReasonCode
+
+log = logging.getLogger("geomq.broker")
+
+CHECKING_MAX = 1_000
+
+
+class Exchange(Protocol):
+    """One enhanced authentication under way."""
+
+    def step(self, data: bytes | None) -> tuple[bytes | None, str | None]:
+        """Take the client's data; return data to send on, or the user it has proved to be.
+
+        Raises PermissionError to refuse.
+        """
+
+
+class Authenticator(Protocol):
+    """An enhanced authentication method of MQTT 5."""
+
+    def begin(self, connect: Connect) -> Exchange: ...
+
+
+class Admission:
+    """Lets clients in. `authenticators` maps method names to enhanced authentications."""
+
+    def __init__(self, core: Core, registry: Registry, geo: GeoContext) -> None:
+        self.authenticators: dict[str, Authenticator] = {}
+        self._core = core
+        self._registry = registry
+        self._geo = geo
+        self._checking = 0
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="geomq-password")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, connection: Connection, connect: Connect) -> None:
+        """Decide on a CONNECT, at once or as soon as its password is checked."""
+        method = connect.properties.authentication_method
+        if method is not None:
+            self._begin_exchange(connection, connect, method)
+            return
+        user = certificate_user(connection.listener, connection.certificate())
+        if user is not None:
+            self._finish(connection, connect, user)
+        elif connect.username is None:
+            if anonymous_allowed(self._core.config.auth, connection.listener):
+                self._finish(connection, connect, None)
+            else:
+                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "a user name is needed")
+        else:
+            self._check_password(connection, connect, connect.username, connect.password or b"")
+
+    def _check_password(self, connection: Connection, connect: Connect, user: str, password: bytes) -> None:
+        passwords = self._core.security.passwords
+        if passwords is None:
+            # Without a password file a user name is only a name, as long as nobody needs one.
+            if anonymous_allowed(self._core.config.auth, connection.listener):
+                self._finish(connection, connect, user)
+            else:
+                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "there is no password file")
+            return
+        if passwords.remembered(user, password):
+            self._finish(connection, connect, user)
+            return
+        if self._checking >= CHECKING_MAX:
+            self._refuse(connection, ReasonCode.SERVER_BUSY, "too many passwords to check")
+            return
+        self._checking += 1
+        loop = self._core.loop
+
+        def check() -> None:
+            good = passwords.check(user, password)
+            loop.call_soon_threadsafe(self._checked, connection, connect, user, good)
+
+        self._pool.submit(check)
+
+    def _checked(self, connection: Connection, connect: Connect, user: str, good: bool) -> None:
+        self._checking -= 1
+        if connection.closed:
+            return
+        if good:
+            self._finish(connection, connect, user)
+        else:
+            log.info("client %r from %s: wrong user name or password", connect.client_id, connection.address)
+            self._refuse(connection, ReasonCode.BAD_USER_NAME_OR_PASSWORD, None)
+
+    def _finish(self, connection: Connection, connect: Connect, user: str | None) -> None:
+        """The client is who it says: agree on terms and let it in."""
+        core = self._core
+        try:
+            agreement = agree(connect, core.policy, spare_id=f"auto-{secrets.token_hex(12)}")
+            location = _location(connect)
+        except ProtocolViolation as violation:
+            self._refuse(connection, violation.reason, str(violation))
+            return
+        except GeometryError as error:
+            core.counts.geo_errors += 1
+            self._refuse(connection, ReasonCode.PAYLOAD_FORMAT_INVALID, str(error))
+            return
+        known = core.clients.get(agreement.client_id)
+        text = client_id_refusal(
+            core.config.auth,
+            client_id=agreement.client_id,
+            user=user,
+            owner=None if known is None else known.user,
+            exists=known is not None,
+        )
+        if text is not None:
+            self._refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, text)
+            return
+        client, present, resumed = self._registry.open(connection, connect, agreement, user)
+        connack = welcome(connect, agreement, core.policy, session_present=present)
+        connection.admitted(client, agreement)
+        connection.send(client.session.reply(connack))
+        for data in resumed:
+            core.outbox.hold(connection, data)
+        if location is not None:
+            self._geo.move(client, location)
+        connection.go_on()
+
+    def _refuse(self, connection: Connection, reason: ReasonCode, text: str | None) -> None:
+        self._core.counts.connections_refused += 1
+        connection.refuse(refusal(reason, text))
+
+    # Enhanced authentication.
+
+    def _begin_exchange(self, connection: Connection, connect: Connect, method: str) -> None:
+        authenticator = self.authenticators.get(method)
+        if authenticator is None:
+            self._refuse(connection, ReasonCode.BAD_AUTHENTICATION_METHOD, f"method {method[:80]!r} is unknown")
+            return
+        connection.exchange = authenticator.begin(connect)
+        connection.pending_connect = connect
+        self._step(connection, connect.properties.authentication_data)
+
+    def on_auth(self, connection: Connection, packet: Auth) -> None:
+        """AUTH during the handshake, or later to prove the identity again."""
+        connect = connection.pending_connect
+        method = packet.properties.authentication_method
+        if connect is None or connect.properties.authentication_method is None:
+            raise ProtocolViolation("AUTH without an authentication method in CONNECT")
+        if method != connect.properties.authentication_method:
+            raise ProtocolViolation("AUTH names another method", ReasonCode.BAD_AUTHENTICATION_METHOD)
+        if connection.client is not None and packet.reason == ReasonCode.REAUTHENTICATE:
+            connection.exchange = self.authenticators[method].begin(connect)
+        elif packet.reason != ReasonCode.CONTINUE_AUTHENTICATION or connection.exchange is None:
+            raise ProtocolViolation("AUTH does not continue anything")
+        self._step(connection, packet.properties.authentication_data)
+
+    def _step(self, connection: Connection, data: bytes | None) -> None:
+        exchange, connect = connection.exchange, connection.pending_connect
+        assert exchange is not None
+        assert connect is not None
+        method = connect.properties.authentication_method
+        try:
+            answer, user = exchange.step(data)
+        except PermissionError as error:
+            if connection.client is None:
+                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, str(error) or None)
+                return
+            raise ProtocolViolation("authentication failed", ReasonCode.NOT_AUTHORIZED) from None
+        properties = Properties(authentication_method=method, authentication_data=answer)
+        if user is None:
+            connection.send_packet(Auth(ReasonCode.CONTINUE_AUTHENTICATION, properties))
+            connection.listen_for_auth()
+            return
+        connection.exchange = None
+        if connection.client is None:
+            self._finish(connection, connect, user)
+        elif connection.client.user != user:
+            raise ProtocolViolation("authenticated as somebody else", ReasonCode.NOT_AUTHORIZED)
+        else:
+            connection.send_packet(Auth(ReasonCode.SUCCESS, properties))
+
+
+def _location(connect: Connect) -> Location | None:
+    text = connect.properties.user(LOCATION_PROPERTY)
+    return None if text is None else parse_location(text)

@@ -1,0 +1,131 @@
+"""What all parts of a running broker share: settings, clients, the routing node, the store and the way out."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from geomq.broker.acl import ALL_RIGHTS, Acl, Rights
+from geomq.broker.clients import Client
+from geomq.broker.config import Config
+from geomq.broker.counts import Counts
+from geomq.broker.geotopics import FenceTexts
+from geomq.broker.outbox import Outbox
+from geomq.broker.passwords import Passwords
+from geomq.broker.store import Store
+from geomq.geo import FenceLimits
+from geomq.mqtt.handshake import Policy
+from geomq.mqtt.message import Message
+from geomq.mqtt.topics import TopicNames
+from geomq.routing.actions import Action, DeliverToClients, SendToPeer
+from geomq.routing.events import RoutingEvent
+from geomq.routing.messages import Message as PeerMessage
+from geomq.routing.model import BrokerId, Event, Match
+from geomq.routing.node import Node
+
+
+class Links(Protocol):
+    """Where messages to other brokers go."""
+
+    def send(self, peer: BrokerId, message: PeerMessage) -> None: ...
+
+
+class Deliverer(Protocol):
+    """Hands events to own clients."""
+
+    def deliver(self, event: Event, matches: tuple[Match, ...], message: Message | None) -> int: ...
+
+
+class Security:
+    """Who may come in and what they may do, as the files said when they were last read."""
+
+    def __init__(self, passwords: Passwords | None, acl: Acl | None) -> None:
+        self.passwords = passwords
+        self.acl = acl
+
+    def rights(self, user: str | None, client_id: str) -> Rights:
+        return ALL_RIGHTS if self.acl is None else self.acl.rights(user=user, client_id=client_id)
+
+
+class Core:
+    """One per broker. `topology` grows whenever who receives what may have changed."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        node: Node,
+        store: Store,
+        outbox: Outbox,
+        security: Security,
+    ) -> None:
+        self.config = config
+        self.policy = make_policy(config)
+        self.loop = loop
+        self.node = node
+        self.store = store
+        self.outbox = outbox
+        self.security = security
+        self.clients: dict[str, Client] = {}
+        self.counts = Counts()
+        self.names = TopicNames()
+        self.fence_texts = FenceTexts(fence_limits(config))
+        self.links: Links | None = None
+        self.deliverer: Deliverer | None = None
+        self.before_delivery: Callable[[], None] = lambda: None
+        self.topology_changed: Callable[[], None] = lambda: None
+        self.deadline_changed: Callable[[], None] = lambda: None
+
+    @staticmethod
+    def wall_s() -> float:
+        """Unix time: what message, session and will expiry count in, because it survives a restart."""
+        return time.time()
+
+    def now_ms(self) -> float:
+        """The routing core's clock."""
+        return self.loop.time() * 1000.0
+
+    def handle(self, event: RoutingEvent, message: Message | None = None) -> int:
+        """Tell the node what happened and carry out what it asks for; how many deliveries that made.
+
+        `message` is the published one, to spare its way through the node's plain form.
+        """
+        delivered = self.carry_out(self.node.handle(event, now=self.now_ms()), message)
+        self.deadline_changed()
+        return delivered
+
+    def carry_out(self, actions: list[Action], message: Message | None = None) -> int:
+        delivered = 0
+        for action in actions:
+            if isinstance(action, DeliverToClients):
+                assert self.deliverer is not None
+                delivered += self.deliverer.deliver(action.event, action.matches, message)
+            elif isinstance(action, SendToPeer) and self.links is not None:
+                self.links.send(action.peer, action.message)
+        return delivered
+
+    def take_config(self, config: Config) -> None:
+        """Go on under changed settings; they bind new connections."""
+        self.config = config
+        self.policy = make_policy(config)
+        self.fence_texts = FenceTexts(fence_limits(config))
+
+
+def make_policy(config: Config) -> Policy:
+    limits = config.limits
+    return Policy(
+        receive_max=limits.receive_maximum,
+        in_flight_max=limits.inflight_messages_max,
+        queue_max=limits.queue_messages_max,
+        queue_bytes_max=limits.queue_bytes_max,
+        alias_max=limits.topic_alias_maximum,
+        packet_size_max=limits.packet_bytes_max,
+        keep_alive_max_s=limits.keep_alive_max_s,
+        session_expiry_max_s=limits.session_expiry_max_s,
+    )
+
+
+def fence_limits(config: Config) -> FenceLimits:
+    limits = config.limits
+    return FenceLimits(limits.fence_text_bytes_max, limits.fence_vertices_max, limits.fence_depth_max)

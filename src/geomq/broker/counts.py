@@ -1,0 +1,50 @@
+"""Running totals of a broker, as plain integers that cost nothing to raise. Others read and publish them."""
+
+
+class Counts:
+    """What happened since the start."""
+
+    __slots__ = (
+        "bytes_received",
+        "bytes_sent",
+        "connections_opened",
+        "connections_refused",
+        "deliveries_denied",
+        "events_delivered",
+        "events_dropped",
+        "events_received",
+        "events_refused",
+        "expired_sessions",
+        "geo_errors",
+        "location_updates",
+        "locations_dropped",
+        "packets_received",
+        "protocol_errors",
+        "retained_refused",
+        "wills_published",
+    )
+
+    def __init__(self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, 0)
+
+    bytes_received: int
+    bytes_sent: int
+    connections_opened: int
+    connections_refused: int
+    deliveries_denied: int
+    events_delivered: int
+    events_dropped: int
+    events_received: int
+    events_refused: int
+    expired_sessions: int
+    geo_errors: int
+    location_updates: int
+    locations_dropped: int
+    packets_received: int
+    protocol_errors: int
+    retained_refused: int
+    wills_published: int
+
+    def as_dict(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.__slots__}

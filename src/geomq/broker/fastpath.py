@@ -1,0 +1,146 @@
+"""The shortest way for the most common publish: QoS 0, not retained, no properties, to plain subscriptions.
+
+The routing core is asked once per topic; its answer holds until who is connected or subscribed changes, or if it
+could depend on the publisher's place it is never kept. The received bytes go on as they came, gathered per topic
+and tick. Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
+"""
+
+from geomq.broker.connection import Connection
+from geomq.broker.core import Core
+from geomq.broker.delivery import Delivery
+from geomq.broker.fenced import FencedFilters
+from geomq.broker.publishing import Publishing
+from geomq.mqtt.packets import Publish
+from geomq.mqtt.properties import NO_PROPERTIES
+from geomq.mqtt.types import PACKET_SIZE_MAX, V5
+from geomq.mqtt.wire import varint
+
+ROUTES_MAX = 65_536
+
+
+class Route:
+    """Who gets the events of one topic, by version, and what has gathered for them in this tick."""
+
+    __slots__ = ("chunks", "count", "old", "old_chunks", "topic", "v5")
+
+    def __init__(self, topic: str, old: list[Connection], v5: list[Connection]) -> None:
+        self.topic = topic
+        self.old = old
+        self.v5 = v5
+        self.chunks: list[bytes] = []
+        self.old_chunks: list[bytes] = []
+        self.count = 0
+
+
+class FastPath:
+    """Remembers routes and sends along them."""
+
+    def __init__(self, core: Core, publishing: Publishing, delivery: Delivery, fenced: FencedFilters) -> None:
+        self._core = core
+        self._publishing = publishing
+        self._delivery = delivery
+        self._fenced = fenced
+        self._routes: dict[bytes, Route] = {}
+        self._unfit: set[str] = set()
+        self._dirty: list[Route] = []
+
+    def publish(self, connection: Connection, data: bytes, start: int, body: int, end: int) -> bool:
+        """Send a QoS 0 PUBLISH on its way if its topic has a route; False leaves it to the ordinary way."""
+        topic_end = body + 2
+        if topic_end > end:
+            return False
+        topic_end += data[body] << 8 | data[body + 1]
+        route = self._routes.get(data[body + 2 : topic_end])
+        client = connection.client
+        if route is None or client is None or client.publish_bucket is not None:
+            return False
+        rights = client.rights
+        if not rights.all_allowed and (rights.fenced or not rights.may_write(route.topic)):
+            return False
+        new = connection.version == V5
+        if new and (topic_end >= end or data[topic_end]):
+            return False
+        counts = self._core.counts
+        counts.events_received += 1
+        if not route.count:
+            self._dirty.append(route)
+            self._core.outbox.schedule()
+        route.count += 1
+        if route.v5:
+            route.chunks.append(data[start:end] if new else _as_v5(data, body, topic_end, end))
+        if route.old:
+            route.old_chunks.append(_as_old(data, body, topic_end, end) if new else data[start:end])
+        return True
+
+    def drain(self) -> None:
+        """Hand what has gathered to the connections."""
+        if not self._dirty:
+            return
+        dirty, self._dirty = self._dirty, []
+        counts = self._core.counts
+        for route in dirty:
+            count, route.count = route.count, 0
+            for connections, chunks in ((route.v5, route.chunks), (route.old, route.old_chunks)):
+                if not connections:
+                    continue
+                data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                chunks.clear()
+                for connection in connections:
+                    if connection.paused:
+                        counts.events_dropped += count
+                    else:
+                        connection.send(data)
+                        counts.events_delivered += count
+
+    def forget(self) -> None:
+        """Who receives what may have changed."""
+        self.drain()
+        if self._routes or self._unfit:
+            self._routes.clear()
+            self._unfit.clear()
+
+    def learn(self, packet: Publish) -> None:
+        """A QoS 0 event just went the ordinary way: keep its route if the next one would go the same."""
+        topic = packet.topic
+        if packet.properties is not NO_PROPERTIES or self._core.links is not None or topic in self._unfit:
+            return
+        if len(self._routes) + len(self._unfit) >= ROUTES_MAX:
+            self.forget()
+        route = self._route(topic)
+        if route is None:
+            self._unfit.add(topic)
+        else:
+            self._routes[topic.encode()] = route
+
+    def _route(self, topic: str) -> Route | None:
+        if self._publishing.watches(topic) or self._fenced.concern(topic):
+            return None
+        if topic.count("/") >= self._core.config.limits.topic_levels_max:
+            return None
+        connections: dict[Connection, bool] = {}
+        for client_id, topic_filter in self._delivery.last:
+            client = self._core.clients.get(client_id)
+            subscription = None if client is None else client.session.subscriptions.get(topic_filter)
+            if client is None or subscription is None or subscription.identifier or subscription.no_local:
+                return None
+            if client.connection is None or not client.rights.may_read(topic):
+                continue
+            session = client.session
+            if session.uses_aliases or session.packet_size_max < PACKET_SIZE_MAX:
+                return None
+            connections[client.connection] = session.version == V5
+        return Route(
+            topic,
+            [connection for connection, new in connections.items() if not new],
+            [connection for connection, new in connections.items() if new],
+        )
+
+
+def _as_v5(data: bytes, body: int, topic_end: int, end: int) -> bytes:
+    """A 3.1.1 packet for MQTT 5: with an empty property list."""
+    return b"0%b%b\0%b" % (varint(end - body + 1), data[body:topic_end], data[topic_end:end])
+
+
+def _as_old(data: bytes, body: int, topic_end: int, end: int) -> bytes:
+    """An MQTT 5 packet for 3.1.1: without its empty property list."""
+    return b"0%b%b%b" % (varint(end - body - 1), data[body:topic_end], data[topic_end + 1 : end])

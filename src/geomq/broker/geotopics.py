@@ -1,0 +1,160 @@
+"""Geo-context in words: what the `$geo/...` topics, the `geo-...` user properties and OwnTracks payloads say.
+
+Pure reading of text. Whose location or fence it is, and what follows from it, is decided elsewhere.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from geomq.errors import GeometryError, TopicError
+from geomq.geo import Fence, FenceLimits, Location, make_location, parse_fence, parse_location
+from geomq.mqtt.topics import check_filter, check_topic, split_shared
+
+LOCATION_PROPERTY: Final = "geo-location"
+FENCE_PROPERTY: Final = "geo-fence"
+LOCATION_TOPIC: Final = "$geo/location"
+ERROR_TOPIC: Final = "$geo/error"
+ENTER_PREFIX: Final = "$geo/enter/"
+LEAVE_PREFIX: Final = "$geo/leave/"
+
+_PREFIX: Final = "$geo/"
+_FENCE: Final = "$geo/fence/"
+_TO: Final = "$geo/to/"
+_FROM: Final = "$geo/from/"
+_NAME_MAX: Final = 128
+_LOCATION_BYTES_MAX: Final = 16_384
+
+
+class FenceTopic(NamedTuple):
+    """`$geo/fence/<name>`: define the fence, or forget it."""
+
+    name: str
+
+
+class ToTopic(NamedTuple):
+    """`$geo/to/<name>/<topic>`: publish to the topic with that fence."""
+
+    name: str
+    topic: str
+
+
+class LocationTopic(NamedTuple):
+    """`$geo/location`: the client says where it is."""
+
+
+def is_geo(topic: str) -> bool:
+    return topic.startswith(_PREFIX)
+
+
+def parse_geo_topic(topic: str) -> FenceTopic | ToTopic | LocationTopic:
+    """What publishing to this `$geo/...` topic means; TopicError if it means nothing."""
+    if topic == LOCATION_TOPIC:
+        return LocationTopic()
+    if topic.startswith(_FENCE):
+        return FenceTopic(_name(topic[len(_FENCE) :]))
+    if topic.startswith(_TO):
+        name, slash, rest = topic[len(_TO) :].partition("/")
+        if not slash or rest.startswith(_PREFIX):
+            raise TopicError(f"{topic[:80]!r} does not read $geo/to/<name>/<topic>")
+        return ToTopic(_name(name), check_topic(rest))
+    raise TopicError(f"nothing can be published to {topic[:80]!r}")
+
+
+def _name(name: str) -> str:
+    if not name or len(name) > _NAME_MAX or "/" in name:
+        raise TopicError(f"a fence's name is one topic level of 1 to {_NAME_MAX} characters")
+    return name
+
+
+class Reading(NamedTuple):
+    """A subscription's filter taken apart: `prefix + plain` is what the client wrote."""
+
+    prefix: str
+    plain: str
+    group: str | None
+    fence_name: str | None
+    private: bool
+
+    @property
+    def whole(self) -> str:
+        return self.prefix + self.plain
+
+
+def read_filter(topic_filter: str) -> Reading:
+    """Take `$share/<group>/` and `$geo/from/<name>/` off a filter.
+
+    Other filters under `$geo/` are private: they see only what the broker tells this client.
+    """
+    group, rest = split_shared(topic_filter) if topic_filter.startswith("$share/") else (None, topic_filter)
+    name = None
+    if rest.startswith(_FROM):
+        name, slash, rest = rest[len(_FROM) :].partition("/")
+        if not slash or not rest or rest.startswith(_PREFIX):
+            raise TopicError(f"{topic_filter[:80]!r} does not read $geo/from/<name>/<filter>")
+        _name(name)
+        check_filter(rest)
+    prefix = topic_filter[: len(topic_filter) - len(rest)]
+    return Reading(prefix, rest, group, name, name is None and rest.startswith(_PREFIX))
+
+
+class FenceTexts(dict[str, Fence]):
+    """Fences by their text, parsed once: clients repeat the same text with every publish."""
+
+    COUNT_MAX = 4_096
+    CACHED_CHARS_MAX = 4_096
+
+    def __init__(self, limits: FenceLimits) -> None:
+        super().__init__()
+        self.limits = limits
+
+    def __missing__(self, text: str) -> Fence:
+        fence = parse_fence(text, self.limits)
+        if len(text) <= self.CACHED_CHARS_MAX:
+            if len(self) >= self.COUNT_MAX:
+                self.clear()
+            self[text] = fence
+        return fence
+
+
+def payload_text(payload: bytes) -> str:
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        raise GeometryError("the payload is not UTF-8 text") from None
+
+
+def parse_location_payload(payload: bytes) -> Location | None:
+    """`lat,lon`, a geo URI or OwnTracks' JSON; an empty payload withdraws the location."""
+    if not payload:
+        return None
+    if payload[:1] == b"{":
+        location = owntracks_location(payload)
+        if location is None:
+            raise GeometryError("the JSON is no OwnTracks location")
+        return location
+    return parse_location(payload_text(payload[:_LOCATION_BYTES_MAX]))
+
+
+class _OwnTracks(msgspec.Struct, gc=False):
+    kind: str = msgspec.field(name="_type", default="")
+    lat: float | None = None
+    lon: float | None = None
+
+
+_owntracks = msgspec.json.Decoder(_OwnTracks)
+
+
+def owntracks_location(payload: bytes) -> Location | None:
+    """The place in an OwnTracks message; None if it is of another kind, GeometryError if it is nonsense."""
+    if len(payload) > _LOCATION_BYTES_MAX:
+        raise GeometryError(f"a location message is longer than {_LOCATION_BYTES_MAX} bytes")
+    try:
+        said = _owntracks.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        raise GeometryError("the location message is not OwnTracks JSON") from None
+    if said.kind != "location":
+        return None
+    if said.lat is None or said.lon is None:
+        raise GeometryError("the OwnTracks location has no lat or no lon")
+    return make_location(said.lat, said.lon)

@@ -1,0 +1,75 @@
+"""Listening sockets: TCP, TLS, WebSocket and WebSocket over TLS, as many as configured."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+from geomq.broker.config import Listener
+from geomq.broker.connection import Connection, as_protocol
+from geomq.broker.websocket import WebSocketConnection
+from geomq.errors import ConfigError
+
+BACKLOG = 4_096
+
+ConnectionMaker = Callable[[Listener], Connection]
+
+
+def tls_context(listener: Listener) -> ssl.SSLContext:
+    """The server side TLS settings of a listener, or ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    minimum = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}[listener.tls_min]
+    context.minimum_version = minimum
+    try:
+        context.load_cert_chain(listener.certfile or "", listener.keyfile)
+        if listener.cafile is not None:
+            context.load_verify_locations(listener.cafile)
+            context.verify_mode = ssl.CERT_REQUIRED if listener.require_certificate else ssl.CERT_OPTIONAL
+        if listener.crlfile is not None:
+            context.load_verify_locations(listener.crlfile)
+            context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"listener on port {listener.bind_port}: {_first_line(error)}") from None
+    return context
+
+
+def _first_line(error: OSError) -> str:
+    return (error.strerror or str(error) or type(error).__name__).splitlines()[0]
+
+
+def _protocol_maker(listener: Listener, make: ConnectionMaker) -> Callable[[], asyncio.Protocol]:
+    if listener.websocket:
+        return lambda: WebSocketConnection(make(listener), listener)  # type: ignore[return-value]
+    return lambda: as_protocol(make(listener))
+
+
+class Listeners:
+    """All open sockets of a broker."""
+
+    def __init__(self) -> None:
+        self._servers: list[asyncio.Server] = []
+        self.addresses: list[tuple[str, str, int]] = []
+
+    async def open(self, listener: Listener, make: ConnectionMaker) -> None:
+        """Bind a listener; ConfigError if the address cannot be had."""
+        context = tls_context(listener) if listener.tls else None
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                _protocol_maker(listener, make),
+                listener.bind_host,
+                listener.bind_port,
+                ssl=context,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=10.0 if context is not None else None,
+            )
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {listener.host}:{listener.bind_port}: {_first_line(error)}") from None
+        self._servers.append(server)
+        for socket in server.sockets:
+            host, port = socket.getsockname()[:2]
+            self.addresses.append((listener.kind, str(host), int(port)))
+
+    def stop(self) -> None:
+        """Take no more connections."""
+        for server in self._servers:
+            server.close()

@@ -1,0 +1,92 @@
+"""The way out: bytes for one connection leave in one write per loop tick, and what needs the disk waits for it.
+
+`send` is for what may go at once. `hold` is for acknowledgements and for QoS 1 and 2 messages: they leave only when
+everything the store collected before is safe, in the order they were held. Nothing here waits for a slow reader.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from geomq.broker.committer import Committer
+from geomq.broker.store import Store
+from geomq.mqtt.changes import Journal
+
+if TYPE_CHECKING:
+    from geomq.broker.connection import Connection
+
+Held = list[tuple["Connection", bytes]]
+
+
+class Outbox:
+    """`journal` is the list that durable sessions append to; `before_write` runs first in every flush."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: Store, committer: Committer | None) -> None:
+        self.journal: Journal = []
+        self.before_write: Callable[[], None] | None = None
+        self._loop = loop
+        self._store = store
+        self._committer = committer
+        self._dirty: list[Connection] = []
+        self._held: Held = []
+        self._scheduled = False
+
+    @property
+    def durable(self) -> bool:
+        """Whether sessions are to keep a journal at all."""
+        return self._committer is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether the disk takes nothing more."""
+        return self._committer is not None and self._committer.full
+
+    def mark(self, connection: "Connection") -> None:
+        """The connection has something to write."""
+        self._dirty.append(connection)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.flush)
+
+    def schedule(self) -> None:
+        """Something was journalled or collected: see to it at the end of this tick."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.flush)
+
+    def hold(self, connection: "Connection", data: bytes) -> None:
+        """Send when safe."""
+        if self._committer is None:
+            connection.send(data)
+            return
+        if not self._held:
+            self.schedule()
+            self._committer.when_safe(partial(self._release, self._held))
+        self._held.append((connection, data))
+
+    def flush(self) -> None:
+        """The end of a tick: hand writes to the store, then bytes to the sockets."""
+        if self.before_write is not None:
+            self.before_write()
+        self._scheduled = False
+        if self.journal:
+            self._store.record(self.journal)
+            self.journal.clear()
+        if self._held:
+            self._held = []
+        elif self._committer is not None and self._store.dirty:
+            self._committer.wrote()
+        self._write()
+
+    def _release(self, held: Held) -> None:
+        for connection, data in held:
+            connection.send(data)
+        self._write()
+
+    def _write(self) -> None:
+        dirty = self._dirty
+        if dirty:
+            self._dirty = []
+            for connection in dirty:
+                connection.write_out()

@@ -1,0 +1,209 @@
+"""The clients of a broker through their lives: sessions begin, are taken over, resumed, left, and end.
+
+Also their wills, and the deadlines of both. Everything that must survive is told to the store here.
+"""
+
+import heapq
+import logging
+
+from geomq.broker.clients import Client
+from geomq.broker.connection import Connection
+from geomq.broker.core import Core
+from geomq.broker.geotopics import read_filter
+from geomq.broker.limits import make_bucket
+from geomq.broker.publishing import Publishing, Refused
+from geomq.broker.store_records import SessionRecord, StoredSession
+from geomq.broker.subscribing import Subscribing
+from geomq.errors import GeomqError
+from geomq.geo import Location
+from geomq.mqtt.handshake import Agreement, expiry_after
+from geomq.mqtt.packets import Connect, Disconnect
+from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.session import Session
+from geomq.mqtt.types import NEVER_EXPIRES
+from geomq.mqtt.wills import DueWill, due_will
+from geomq.routing.events import ClientMoved
+
+log = logging.getLogger("geomq.broker")
+
+
+class Registry:
+    """Begins and ends sessions."""
+
+    def __init__(self, core: Core, publishing: Publishing, subscribing: Subscribing) -> None:
+        self._core = core
+        self._publishing = publishing
+        self._subscribing = subscribing
+        self._deadlines: list[tuple[float, str]] = []
+
+    # Coming.
+
+    def open(
+        self, connection: Connection, connect: Connect, agreement: Agreement, user: str | None
+    ) -> tuple[Client, bool, list[bytes]]:
+        """A client is let in: its record, whether its session was there, and what goes out after CONNACK."""
+        core = self._core
+        client_id = agreement.client_id
+        client = core.clients.get(client_id)
+        if client is not None and client.connection is not None:
+            self._take_over(client)
+            client = core.clients.get(client_id)
+        present = client is not None
+        if client is not None and connect.clean_start:
+            self.end(client)
+            client, present = None, False
+        if client is None:
+            journal = core.outbox.journal if core.outbox.durable and agreement.expiry_s else None
+            session = Session(client_id, core.policy, journal)
+            client = core.clients[client_id] = Client(session, user, core.security.rights(user, client_id))
+        elif not agreement.expiry_s and client.session.durable:
+            client.session.forget_journal()
+            core.store.delete_session(client_id)
+        client.user = user
+        client.rights = core.security.rights(user, client_id)
+        client.due_will = None
+        client.connection = connection
+        resumed = client.session.attach(agreement, connect.will, core.wall_s())
+        self._limit(client)
+        self._remember(client)
+        core.topology_changed()
+        return client, present, resumed
+
+    def _take_over(self, client: Client) -> None:
+        connection = client.connection
+        assert connection is not None
+        self.leave(client, None)
+        connection.dismiss(ReasonCode.SESSION_TAKEN_OVER)
+
+    def _limit(self, client: Client) -> None:
+        limits, now = self._core.config.limits, self._core.loop.time()
+        client.publish_bucket = make_bucket(limits.publish_rate_per_s, limits.publish_burst, now=now)
+        client.location_bucket = make_bucket(limits.location_rate_per_s, limits.location_burst, now=now)
+
+    # Going.
+
+    def leave(self, client: Client, farewell: Disconnect | None) -> None:
+        """The client's connection is gone, after `farewell` or without a word."""
+        core = self._core
+        now = core.wall_s()
+        session = client.session
+        will = session.will
+        expiry_s = expiry_after(farewell, session.expiry_s, core.policy)
+        session.detach(expiry_s, now)
+        client.connection = None
+        core.topology_changed()
+        client.due_will = due_will(will, farewell, session_expires_at=session.expires_at, now=now)
+        if not expiry_s:
+            self.end(client)
+            return
+        if client.due_will is not None and client.due_will.due_at <= now:
+            self._publish_will(client)
+        self._remember(client)
+        self._expect(client)
+
+    def end(self, client: Client) -> None:
+        """The session is over: nothing of it remains but its will."""
+        core = self._core
+        if client.due_will is not None:
+            self._publish_will(client)
+        self._subscribing.forget(client)
+        if core.clients.get(client.id) is client:
+            del core.clients[client.id]
+        if client.session.durable:
+            core.store.delete_session(client.id)
+            # What this tick already journalled for the session must not bring it back.
+            core.outbox.journal[:] = [c for c in core.outbox.journal if c.client_id != client.id]
+            core.outbox.schedule()
+        core.topology_changed()
+
+    def _publish_will(self, client: Client) -> None:
+        due, client.due_will = client.due_will, None
+        assert due is not None
+        self._core.counts.wills_published += 1
+        try:
+            self._publishing.publish(client, due.message(self._core.wall_s()))
+        except Refused as refused:
+            log.info("will of %s refused: %s", client.id, refused)
+
+    # Deadlines.
+
+    def _expect(self, client: Client) -> None:
+        moments = [client.session.expires_at, client.due_will.due_at if client.due_will else None]
+        for moment in moments:
+            if moment is not None:
+                heapq.heappush(self._deadlines, (moment, client.id))
+
+    def sweep(self) -> None:
+        """Publish wills and end sessions whose time has come."""
+        now = self._core.wall_s()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            client = self._core.clients.get(heapq.heappop(self._deadlines)[1])
+            if client is None or client.connection is not None:
+                continue
+            expires_at = client.session.expires_at
+            if expires_at is not None and expires_at <= now:
+                self._core.counts.expired_sessions += 1
+                self.end(client)
+            elif client.due_will is not None and client.due_will.due_at <= now:
+                self._publish_will(client)
+                self._remember(client)
+
+    # Surviving.
+
+    def _remember(self, client: Client) -> None:
+        session = client.session
+        if not session.durable:
+            return
+        due = client.due_will
+        record = SessionRecord(
+            user=client.user,
+            version=session.version,
+            expiry_s=session.expiry_s,
+            expires_at=session.expires_at,
+            location=client.location,
+            will=session.will if due is None else due.will,
+            will_due_at=None if due is None else due.due_at,
+        )
+        self._core.store.put_session(client.id, record)
+        self._core.outbox.schedule()
+
+    def remember_all(self) -> None:
+        """Write down every durable session as it is, before the broker stops."""
+        for client in self._core.clients.values():
+            self._remember(client)
+
+    def load(self, sessions: dict[str, StoredSession]) -> None:
+        """Take in what the store remembered; clients that were connected then have lost their connection."""
+        now = self._core.wall_s()
+        for client_id, stored in sessions.items():
+            self._load_one(client_id, stored, now)
+
+    def _load_one(self, client_id: str, stored: StoredSession, now: float) -> None:
+        core, record = self._core, stored.record
+        session = Session(client_id, core.policy, core.outbox.journal)
+        session.version, session.expiry_s = record.version, record.expiry_s
+        session.expires_at = record.expires_at
+        if record.expires_at is None and record.expiry_s != NEVER_EXPIRES:
+            session.expires_at = now + record.expiry_s
+        session.restore(stored.deliveries, stored.receipts)
+        client = Client(session, record.user, core.security.rights(record.user, client_id))
+        core.clients[client_id] = client
+        if record.location is not None:
+            client.location = Location(*record.location)
+            core.handle(ClientMoved(client.id, client.location))
+        for name, text in stored.fences.items():
+            client.define_fence(name, core.fence_texts[text])
+        for subscribed in stored.subscriptions.values():
+            try:
+                fence = None if subscribed.fence is None else core.fence_texts[subscribed.fence]
+                reading = read_filter(subscribed.subscription.topic_filter)
+            except GeomqError as error:
+                log.warning("a stored subscription of %s is no longer valid: %s", client_id, error)
+                continue
+            self._subscribing.take(client, subscribed.subscription, reading, fence)
+        if record.will is not None:
+            due_at = record.will_due_at
+            if due_at is None:
+                due_at = now + (record.will.properties.will_delay_interval or 0)
+            client.due_will = DueWill(record.will, due_at)
+        self._expect(client)

@@ -1,0 +1,164 @@
+"""Retained events with their fences: kept, stored, given to new subscriptions, and to clients that enter a fence.
+
+The rule of delivery is the one of live events, with the publisher's location as it was when it published.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from geomq.broker.clients import Client
+from geomq.broker.core import Core
+from geomq.broker.delivery import Delivery
+from geomq.broker.geotopics import Reading, read_filter
+from geomq.broker.store_records import RetainedRecord
+from geomq.geo import Fence, FenceIndex, Location, fence_text
+from geomq.mqtt.message import Fanout, Message
+from geomq.mqtt.retained import RetainedStore
+from geomq.mqtt.subscriptions import Subscription, Terms, merge
+from geomq.mqtt.topics import topic_matches
+
+SLICE = 256
+"""Retained events given to one new subscription before others get their turn."""
+RETRY_S = 0.05
+
+
+class About(NamedTuple):
+    """Where a retained event matters, and where and by whom it was published."""
+
+    fence: Fence | None = None
+    location: Location | None = None
+    client_id: str | None = None
+    user: str | None = None
+
+
+_NOTHING = About()
+
+
+class Retention:
+    """The retained events of a broker."""
+
+    def __init__(self, core: Core, delivery: Delivery) -> None:
+        self._core = core
+        self._delivery = delivery
+        self._events = RetainedStore(core.config.limits.retained_messages_max)
+        self._about: dict[str, About] = {}
+        self._fences: FenceIndex[str] = FenceIndex()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def load(self, retained: dict[str, tuple[Message, RetainedRecord]]) -> None:
+        """Take in what the store remembered."""
+        for message, record in retained.values():
+            fence = None if record.fence is None else self._core.fence_texts[record.fence]
+            place = None if record.location is None else Location(*record.location)
+            self._keep(message, About(fence, place, record.client_id, record.user))
+
+    def put(self, message: Message, about: About, *, stored: bool = True) -> bool:
+        """Keep the event, or forget its topic's if the payload is empty; False if there is no room."""
+        if not message.payload:
+            if self._events.remove(message.topic):
+                self._forget_about(message.topic)
+                self._core.store.delete_retained(message.topic)
+                self._core.outbox.schedule()
+            return True
+        if not self._keep(message, about):
+            self._core.counts.retained_refused += 1
+            return False
+        if stored:
+            fence, place, client_id, user = about
+            text = None if fence is None else fence_text(fence)
+            self._core.store.put_retained(message, RetainedRecord(text, place, client_id, user))
+            self._core.outbox.schedule()
+        return True
+
+    def _keep(self, message: Message, about: About) -> bool:
+        if not self._events.put(message):
+            return False
+        topic = message.topic
+        self._forget_about(topic)
+        if about != _NOTHING:
+            self._about[topic] = about
+        if about.fence is not None:
+            self._fences.put(topic, about.fence)
+        return True
+
+    def _forget_about(self, topic: str) -> None:
+        about = self._about.pop(topic, None)
+        if about is not None and about.fence is not None:
+            self._fences.remove(topic)
+
+    def expire(self) -> None:
+        for topic in self._events.expire(self._core.wall_s()):
+            self._forget_about(topic)
+            self._core.store.delete_retained(topic)
+            self._core.outbox.schedule()
+
+    # To a new subscription.
+
+    def give(self, client: Client, subscription: Subscription, reading: Reading, fence: Fence | None) -> None:
+        """Start giving a new subscription what is retained for it, in slices."""
+        if len(self._events):
+            found = self._events.match(reading.plain, self._core.wall_s())
+            self._give_slice(client, client.connection, subscription, fence, found)
+
+    def _give_slice(
+        self,
+        client: Client,
+        connection: object,
+        subscription: Subscription,
+        fence: Fence | None,
+        found: Iterator[Message],
+    ) -> None:
+        given = 0
+        room = self._core.config.limits.queue_messages_max // 2
+        while client.connection is not None and client.connection is connection:
+            if client.connection.paused or client.session.pending > room:
+                later = RETRY_S
+            elif given >= SLICE:
+                later = 0.0
+            else:
+                message = next(found, None)
+                if message is None:
+                    return
+                given += self._give_one(client, subscription, fence, message)
+                continue
+            self._core.loop.call_later(later, self._give_slice, client, connection, subscription, fence, found)
+            return
+
+    def _give_one(self, client: Client, subscription: Subscription, fence: Fence | None, message: Message) -> int:
+        about = self._about.get(message.topic, _NOTHING)
+        if not (_holds(fence, about.location) and _holds(about.fence, client.location)):
+            return 0
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        terms = Terms(min(subscription.qos, message.qos), True, identifiers)
+        return self._delivery.send(client, Fanout(message, self._core.wall_s()), terms)
+
+    # To a client that moves.
+
+    def entered(self, client: Client, before: Location | None, after: Location | None) -> None:
+        """Give the client the retained events whose fence it has just entered."""
+        if after is None or not len(self._fences):
+            return
+        for topic in tuple(self._fences.holding(after)):
+            about = self._about[topic]
+            message = self._events.get(topic)
+            if message is None or _holds(about.fence, before) or message.expired(self._core.wall_s()):
+                continue
+            terms = merge(self._matching(client, topic, about), qos=message.qos, retain=True, own=False)
+            if terms is not None:
+                fanout = Fanout(message, self._core.wall_s())
+                self._delivery.send(client, fanout, Terms(terms.qos, True, terms.identifiers))
+
+    def _matching(self, client: Client, topic: str, about: About) -> Iterator[Subscription]:
+        for whole, subscription in client.session.subscriptions.items():
+            reading = read_filter(whole)
+            if reading.private or reading.group is not None or not topic_matches(reading.plain, topic):
+                continue
+            state = self._core.node.clients.get(client.voice(reading.prefix))
+            if state is not None and _holds(state.subscriptions.get(reading.plain), about.location):
+                yield subscription
+
+
+def _holds(fence: Fence | None, location: Location | None) -> bool:
+    return fence is None or (location is not None and fence.contains(location))

@@ -1,0 +1,280 @@
+"""A broker from start to stop: builds the parts, opens the listeners, keeps the clock, reloads, closes.
+
+Embed it (`async with Broker(config) as broker`) or run it as a process with `run`.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import random
+import signal
+from collections.abc import Callable
+from typing import Self
+
+from geomq.broker.acl import load_acl
+from geomq.broker.committer import Committer
+from geomq.broker.config import Config
+from geomq.broker.config_diff import config_changes, reloaded
+from geomq.broker.core import Core, Security
+from geomq.broker.desk import Desk
+from geomq.broker.listeners import Listeners
+from geomq.broker.logs import setup_logging
+from geomq.broker.outbox import Outbox
+from geomq.broker.passwords import load_passwords
+from geomq.broker.store import Store, open_store
+from geomq.broker.store_errors import StoreError
+from geomq.broker.store_memory import MemoryStore
+from geomq.broker.sys_topics import SysTopics
+from geomq.broker.view import View
+from geomq.errors import ConfigError, GeomqError
+from geomq.geo import parse_location
+from geomq.mqtt.reasons import ReasonCode
+from geomq.routing.federation import Federation
+from geomq.routing.model import BrokerId
+from geomq.routing.node import Node
+
+log = logging.getLogger("geomq.broker")
+
+SECOND = 1.0
+FAREWELL_S = 0.2
+
+
+class Broker:
+    """One broker on the running event loop. `addresses` are (kind, host, port) once it is started."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._listeners = Listeners()
+        self._stopping = asyncio.Event()
+        self._timers: list[asyncio.TimerHandle] = []
+        self._node_timer: asyncio.TimerHandle | None = None
+        self._node_deadline: float | None = None
+        self._admin: object | None = None
+        self.exit_code = 0
+
+    @property
+    def addresses(self) -> list[tuple[str, str, int]]:
+        return self._listeners.addresses
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return self._listeners.addresses[0][2]
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Load what is stored and open every listener; GeomqError in one line if that cannot be."""
+        config = self._config
+        security = load_security(config)
+        self._store = _open_store(config)
+        state = self._store.load()
+        loop = asyncio.get_running_loop()
+        durable = self._store.durable
+        self._committer = Committer(self._store, self._store_failed) if durable else None
+        outbox = Outbox(loop, self._store, self._committer)
+        node = _make_node(config, state.epoch)
+        self.core = Core(config, loop=loop, node=node, store=self._store, outbox=outbox, security=security)
+        self.core.deadline_changed = self._watch_node
+        self.desk = Desk(self.core)
+        self.desk.retention.load(state.retained)
+        self.desk.registry.load(state.sessions)
+        self.view = View(self.core, self.desk)
+        self._sys = SysTopics(self.core, self.desk.publishing, self.desk.retention)
+        try:
+            for listener in config.listeners:
+                await self._listeners.open(listener, self.desk.make_connection)
+            await self._start_admin()
+        except BaseException:
+            await self.stop()
+            raise
+        self._every_second()
+        if config.metrics.sys_interval_s:
+            self._publish_sys()
+        for kind, host, port in self.addresses:
+            log.info("listening", extra={"kind": kind, "host": host, "port": port})
+
+    async def _start_admin(self) -> None:
+        if not self._config.admin.enabled:
+            return
+        from geomq.broker.admin import make_app
+        from geomq.broker.admin_server import AdminServer, load_token
+
+        token = load_token(self._config.admin)
+        self._token = token
+        server = AdminServer(make_app(self.view, lambda: self._token), self._config.admin)
+        await server.start()
+        self._admin = server
+        self.admin_port = server.port
+
+    # The clock.
+
+    def _every_second(self) -> None:
+        self._timers = [self.core.loop.call_later(SECOND, self._every_second)]
+        self.desk.check_alive()
+        self.desk.registry.sweep()
+        self.desk.retention.expire()
+
+    def _publish_sys(self) -> None:
+        interval_s = self.core.config.metrics.sys_interval_s
+        if interval_s and not self._stopping.is_set():
+            self._sys.publish()
+            self.core.loop.call_later(interval_s, self._publish_sys)
+
+    def _watch_node(self) -> None:
+        """Call the node when it asked to be called."""
+        deadline = self.core.node.next_deadline()
+        if deadline == self._node_deadline:
+            return
+        self._node_deadline = deadline
+        if self._node_timer is not None:
+            self._node_timer.cancel()
+            self._node_timer = None
+        if deadline is not None:
+            self._node_timer = self.core.loop.call_at(deadline / 1000.0, self._node_due)
+
+    def _node_due(self) -> None:
+        self._node_timer = self._node_deadline = None
+        self.core.carry_out(self.core.node.on_deadline(now=self.core.now_ms()))
+        self._watch_node()
+
+    # Changes while running.
+
+    def reload(self, config: Config) -> None:
+        """Take over what a running broker may; the rest is named in the log and waits for a restart."""
+        taken = reloaded(self.core.config, config)
+        security = load_security(taken)
+        for change in config_changes(self.core.config, config):
+            if not change.reloadable:
+                log.warning("change needs a restart", extra={"key": str(change)})
+        setup_logging(taken.log)
+        if self._admin is not None:
+            from geomq.broker.admin_server import load_token
+
+            self._token = load_token(taken.admin)
+        self.core.take_config(taken)
+        self.core.security = security
+        self.desk.take_limits()
+        log.info("configuration reloaded")
+
+    def _store_failed(self, error: StoreError) -> None:
+        """Nothing can be acknowledged any more: say so and give up."""
+        log.error("the store failed; stopping", extra={"reason": str(error)})
+        self.exit_code = 1
+        self._stopping.set()
+
+    # The end.
+
+    def request_stop(self) -> None:
+        self._stopping.set()
+
+    async def wait_stopped(self) -> int:
+        """Wait for a request to stop, stop, and return the exit code."""
+        await self._stopping.wait()
+        await self.stop()
+        return self.exit_code
+
+    async def stop(self) -> None:
+        """Say goodbye to every client, make everything safe, close."""
+        self._stopping.set()
+        self._listeners.stop()
+        for timer in self._timers:
+            timer.cancel()
+        if self._node_timer is not None:
+            self._node_timer.cancel()
+        if self._admin is not None:
+            await self._admin.stop()  # type: ignore[attr-defined]
+        desk = self.desk
+        for connection in tuple(desk.connections):
+            connection.dismiss(ReasonCode.SERVER_SHUTTING_DOWN)
+        desk.admission.close()
+        self.core.outbox.flush()
+        await asyncio.sleep(FAREWELL_S if self.core.counts.connections_opened else 0)
+        if self._committer is not None:
+            with contextlib.suppress(StoreError):
+                await self._committer.close()
+        try:
+            self._store.close()
+        except StoreError as error:
+            log.error("closing the store failed", extra={"reason": str(error)})
+            self.exit_code = 1
+
+
+def load_security(config: Config) -> Security:
+    """Read the password and ACL files."""
+    auth = config.auth
+    passwords = None if auth.password_file is None else load_passwords(auth.password_file)
+    acl = None if auth.acl_file is None else load_acl(auth.acl_file)
+    return Security(passwords, acl)
+
+
+def _open_store(config: Config) -> Store:
+    if not config.persistence.enabled:
+        return MemoryStore()
+    try:
+        os.makedirs(config.broker.data_dir, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make {config.broker.data_dir}: {error.strerror}") from None
+    return open_store(
+        config.store_path,
+        sync=config.persistence.sync,
+        free_bytes_min=config.persistence.free_bytes_min,
+    )
+
+
+def _make_node(config: Config, epoch: int) -> Node:
+    me = BrokerId(config.broker.name)
+    location = None if config.broker.location is None else parse_location(config.broker.location)
+    return Node(
+        me=me,
+        federation=Federation.alone(me, location),
+        strategy=config.routing.strategy,
+        options=config.routing.options,
+        epoch=epoch,
+        rng=random.Random(f"{me}:{epoch}"),
+    )
+
+
+def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
+    """Run a broker until SIGTERM or SIGINT; SIGHUP asks `reload` for the changed config. The exit code."""
+    setup_logging(config.log)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_main(config, reload))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _main(config: Config, reload: Callable[[], Config] | None) -> int:
+    broker = Broker(config)
+    loop = asyncio.get_running_loop()
+    await broker.start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, broker.request_stop)
+    if reload is not None:
+        loop.add_signal_handler(signal.SIGHUP, _reload, broker, reload)
+    # Long-lived objects are not looked at again by the collector; cycles are rare here.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    return await broker.wait_stopped()
+
+
+def _reload(broker: Broker, reload: Callable[[], Config]) -> None:
+    try:
+        broker.reload(reload())
+    except GeomqError as error:
+        log.error("configuration not reloaded", extra={"reason": str(error)})
