@@ -1,1 +1,11 @@
-"""GeoMQ client."""
+"""The Python client: plain MQTT 5 with locations and fences, asynchronous and typed.
+
+Works with any MQTT 5 broker as long as no place is involved; places need a GeoMQ broker.
+"""
+
+from geomq.client.client import Client, Will
+from geomq.client.errors import ClientError, RefusedError
+from geomq.client.message import Message
+from geomq.client.places import FenceLike, LocationLike
+
+__all__ = ["Client", "ClientError", "FenceLike", "LocationLike", "Message", "RefusedError", "Will"]

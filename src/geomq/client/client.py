@@ -1,0 +1,245 @@
+"""The client itself: connect somewhere, move, subscribe within a fence, publish to a fence, read what arrives.
+
+Every place goes along as an MQTT 5 user property, or to a `$geo/` topic, exactly as any other MQTT client could
+do it; this is convenience and checking, no protocol of its own.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import aiomqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from geomq.client.errors import ClientError, RefusedError
+from geomq.client.link import Link
+from geomq.client.message import Message, message_of
+from geomq.client.places import (
+    FENCE_PROPERTY,
+    LOCATION_PROPERTY,
+    LOCATION_TOPIC,
+    FenceLike,
+    LocationLike,
+    fence_text_of,
+    location_of,
+    location_text_of,
+)
+from geomq.errors import UsageError
+
+if TYPE_CHECKING:
+    from geomq.geo import Location
+
+UserProperties = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Will:
+    """What the broker publishes if the connection breaks; `to` is the fence where it matters."""
+
+    topic: str
+    payload: bytes | str = b""
+    qos: int = 0
+    retain: bool = False
+    delay_s: int = 0
+    to: FenceLike | None = None
+
+
+class Client:
+    """`async with Client("broker.example", at=(52.5, 13.4)) as client:`"""
+
+    def __init__(
+        self,
+        host: str = "localhost",
+        port: int | None = None,
+        *,
+        at: LocationLike | None = None,
+        client_id: str | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        tls: ssl.SSLContext | bool = False,
+        websocket: bool = False,
+        path: str = "/mqtt",
+        keep_alive_s: int = 60,
+        clean_start: bool = True,
+        session_expiry_s: int = 0,
+        will: Will | None = None,
+        timeout_s: float = 10.0,
+        queue_max: int = 100_000,
+    ) -> None:
+        context = ssl.create_default_context() if tls is True else (tls or None)
+        self._location = None if at is None else location_of(at)
+        properties = _properties(PacketTypes.CONNECT, _places(at=at))
+        if session_expiry_s:
+            properties.SessionExpiryInterval = session_expiry_s
+        self._name = f"{host}:{port if port is not None else _default_port(context, websocket)}"
+        self._link = Link(
+            host,
+            port if port is not None else _default_port(context, websocket),
+            protocol=aiomqtt.ProtocolVersion.V5,
+            identifier=client_id,
+            username=username,
+            password=password,
+            tls_context=context,
+            transport="websockets" if websocket else "tcp",
+            websocket_path=path if websocket else None,
+            keepalive=keep_alive_s,
+            clean_start=clean_start,
+            properties=properties,
+            will=None if will is None else _paho_will(will),
+            timeout=timeout_s,
+            max_queued_incoming_messages=queue_max,
+        )
+
+    @property
+    def location(self) -> "Location | None":
+        """Where this client last said it is."""
+        return self._location
+
+    @property
+    def client_id(self) -> str:
+        """The id in use; the broker's choice if none was given."""
+        assigned = getattr(self._link.welcome, "AssignedClientIdentifier", None)
+        return str(assigned) if assigned else self._link.identifier
+
+    @property
+    def session_present(self) -> bool:
+        """Whether the broker still had this client's session."""
+        return self._link.session_present
+
+    async def __aenter__(self) -> Self:
+        with self._plain_errors(f"cannot connect to {self._name}"):
+            await self._link.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._link.__aexit__(kind, error, trace)
+        except aiomqtt.MqttError:
+            if error is None:
+                raise ClientError(f"the connection to {self._name} broke before it was closed") from None
+
+    async def move(self, lat: float, lon: float, *, qos: int = 0) -> None:
+        """Tell the broker that this client is somewhere else now."""
+        place = location_of((lat, lon))
+        with self._plain_errors("cannot send the location"):
+            await self._link.publish(LOCATION_TOPIC, location_text_of(place), qos)
+        self._location = place
+
+    async def subscribe(
+        self,
+        topic_filter: str,
+        *,
+        within: FenceLike | None = None,
+        qos: int = 0,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+        identifier: int | None = None,
+    ) -> int:
+        """Subscribe, to events published inside `within` only if given; returns the granted QoS."""
+        properties = _properties(PacketTypes.SUBSCRIBE, _places(fence=within))
+        if identifier is not None:
+            properties.SubscriptionIdentifier = identifier
+        options = SubscribeOptions(qos, no_local, retain_as_published, retain_handling)
+        with self._plain_errors("cannot subscribe"):
+            granted = await self._link.subscribe(topic_filter, options=options, properties=properties)
+        code = granted[0]
+        return int(code) if isinstance(code, int) else int(code.value)
+
+    async def unsubscribe(self, topic_filter: str) -> None:
+        with self._plain_errors("cannot unsubscribe"):
+            await self._link.unsubscribe(topic_filter)
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes | str = b"",
+        *,
+        to: FenceLike | None = None,
+        at: LocationLike | None = None,
+        qos: int = 0,
+        retain: bool = False,
+        user: UserProperties = (),
+        expiry_s: int | None = None,
+        content_type: str | None = None,
+        response_topic: str | None = None,
+        correlation_data: bytes | None = None,
+    ) -> None:
+        """Publish, to subscribers inside `to` only if given; `at` says where, and shows it to them."""
+        properties = _properties(PacketTypes.PUBLISH, (*_places(at=at, fence=to), *user))
+        for name, value in (
+            ("MessageExpiryInterval", expiry_s),
+            ("ContentType", content_type),
+            ("ResponseTopic", response_topic),
+            ("CorrelationData", correlation_data),
+        ):
+            if value is not None:
+                setattr(properties, name, value)
+        with self._plain_errors("cannot publish"):
+            await self._link.publish(topic, payload, qos, retain, properties)
+        if at is not None:
+            self._location = location_of(at)
+
+    async def _received(self) -> AsyncIterator[Message]:
+        with self._plain_errors(f"the connection to {self._name} is lost"):
+            async for received in self._link.messages:
+                yield message_of(received)
+
+    @property
+    def messages(self) -> AsyncIterator[Message]:
+        """Everything that arrives, until the connection ends."""
+        return self._received()
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self._received()
+
+    @contextmanager
+    def _plain_errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except RefusedError:
+            raise
+        except aiomqtt.MqttError as error:
+            if self._link.refused is not None:
+                raise self._link.refused from None
+            raise ClientError(f"{what}: {' '.join(str(error).split())}") from None
+        except OSError as error:
+            raise ClientError(f"{what}: {error}") from None
+        except ValueError as error:
+            raise UsageError(f"{what}: {error}") from None
+
+
+def _default_port(context: ssl.SSLContext | None, websocket: bool) -> int:
+    if websocket:
+        return 9002 if context else 9001
+    return 8883 if context else 1883
+
+
+def _places(*, at: LocationLike | None = None, fence: FenceLike | None = None) -> UserProperties:
+    found = []
+    if at is not None:
+        found.append((LOCATION_PROPERTY, location_text_of(at)))
+    if fence is not None:
+        found.append((FENCE_PROPERTY, fence_text_of(fence)))
+    return tuple(found)
+
+
+def _properties(packet: int, user: UserProperties) -> Any:
+    properties = Properties(packet)  # type: ignore[no-untyped-call]
+    if user:
+        properties.UserProperty = list(user)
+    return properties
+
+
+def _paho_will(will: Will) -> aiomqtt.Will:
+    properties = _properties(PacketTypes.WILLMESSAGE, _places(fence=will.to))
+    if will.delay_s:
+        properties.WillDelayInterval = will.delay_s
+    return aiomqtt.Will(will.topic, will.payload, will.qos, will.retain, properties)
