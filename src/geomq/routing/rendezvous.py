@@ -5,8 +5,6 @@ A strategy of this family is two rules: `event_targets` and `subscription_target
 true lives here, once: fence changes, moves, unsubscribes, sessions that end, peers that come back, areas redrawn.
 """
 
-from collections import OrderedDict
-
 from geomq.geo import Fence, Location
 from geomq.routing.federation import Federation
 from geomq.routing.messages import (
@@ -20,49 +18,11 @@ from geomq.routing.messages import (
     SyncBegin,
     SyncEnd,
 )
-from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match, Subscriber
+from geomq.routing.model import BrokerId, ClientId, Event, Match, Subscriber
+from geomq.routing.seen import SEEN_MAX as SEEN_MAX
+from geomq.routing.seen import SeenEvents as SeenEvents
 from geomq.routing.strategy import ClientState, Strategy
 from geomq.routing.table import SubscriptionTable
-
-SEEN_MAX = 16_384
-
-
-class SeenEvents:
-    """Which matches were already delivered, for the last events: an event that comes twice is delivered once."""
-
-    def __init__(self, events_max: int = SEEN_MAX) -> None:
-        self._events_max = events_max
-        self._seen: OrderedDict[EventId, set[ClientId]] = OrderedDict()
-
-    def __contains__(self, event_id: EventId) -> bool:
-        return event_id in self._seen
-
-    def __len__(self) -> int:
-        return len(self._seen)
-
-    def first(self, event_id: EventId) -> bool:
-        """Note the event; whether this is the first time it is seen."""
-        if event_id in self._seen:
-            return False
-        self._note(event_id)
-        return True
-
-    def unseen(self, event_id: EventId, matches: tuple[Match, ...]) -> tuple[Match, ...]:
-        """Of these matches, those whose client has not had the event yet; they count as delivered now."""
-        clients = self._seen.get(event_id)
-        if clients is None:
-            clients = self._note(event_id)
-        if clients:
-            matches = tuple(match for match in matches if match.client not in clients)
-        clients.update(match.client for match in matches)
-        return matches
-
-    def _note(self, event_id: EventId) -> set[ClientId]:
-        if len(self._seen) >= self._events_max:
-            self._seen.popitem(last=False)
-        clients = self._seen[event_id] = set()
-        return clients
-
 
 class Replicas(SubscriptionTable):
     """A table that can be brought up to date by repetition: what a peer no longer mentions is swept out."""
@@ -116,7 +76,6 @@ class RendezvousStrategy(Strategy):
     def __init__(self, **context: object) -> None:
         super().__init__(**context)  # type: ignore[arg-type]
         self.table = Replicas()
-        self.seen = SeenEvents()
         self._placed: dict[ClientId, dict[str, tuple[BrokerId, ...]]] = {}
 
     def published(self, event: Event, *, now: float) -> None:

@@ -19,6 +19,7 @@ from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPee
 from geomq.routing.federation import Federation
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.seen import SeenEvents
 
 
 class Dice(Protocol):
@@ -59,6 +60,7 @@ class Strategy:
         self.clients = clients
         self.options: Any = options
         self.rng = rng
+        self.seen = SeenEvents()
         self._actions: list[Action] = []
 
     @classmethod

@@ -18,6 +18,7 @@ from geomq.routing.events import (
     ClientPublished,
     ClientSubscribed,
     ClientUnsubscribed,
+    LatencyMeasured,
     PeerSaid,
     PeerUp,
     RoutingEvent,
@@ -147,6 +148,14 @@ class Simulation:
             for peer in self.nodes:
                 if peer != broker:
                     self.feed(broker, PeerUp(peer), Origin(None, self.now_ms))
+
+    def measure_all(self) -> None:
+        """Every broker probes every other once."""
+        for broker in self.nodes:
+            for peer in self.nodes:
+                if peer != broker:
+                    measured = LatencyMeasured(peer, float(self.latencies(broker, peer)))
+                    self.feed(broker, measured, Origin(None, self.now_ms))
 
     def run(self, script: Iterable[Step], *, until_ms: int | None = None) -> None:
         """Play a script (in time order), then go on until nothing is under way or `until_ms`."""

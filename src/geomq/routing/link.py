@@ -1,0 +1,190 @@
+"""A reliable, ordered link between two brokers over anything that may lose, repeat or reorder frames.
+
+Bytes and sockets are the driver's affair: frames go in, frames and messages come out. Frames carry the sender's
+epoch (its start count) and a running number; the receiver takes them in order, ignores what it had and asks again for
+what is missing. What a peer has not acknowledged is sent again after a pause, and after every reconnection.
+
+While the link is down only events and deliveries wait (they are somebody's data, and bounded). Subscriptions,
+locations and control messages are not kept: when the link comes up the strategy repeats what the peer must know.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from geomq.routing.messages import Message
+
+WINDOW = 256
+"""How many unacknowledged messages may be on the wire at once."""
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """Anything on the wire between two brokers."""
+
+
+class Hello(Frame, frozen=True):
+    """The sender's epoch, the number its next data frames start from, and how far it has heard the receiver."""
+
+    epoch: int
+    starts_at: int
+    heard_epoch: int | None
+    heard_next: int
+    reply: bool
+
+
+class Data(Frame, frozen=True):
+    epoch: int
+    number: int
+    message: Message
+
+
+class Ack(Frame, frozen=True):
+    """Everything of that epoch before `next_number` has been taken in."""
+
+    epoch: int
+    next_number: int
+
+
+class LinkOutput(NamedTuple):
+    """What to put on the wire, what to hand to the node, and whether the peer has just come up."""
+
+    frames: list[Frame]
+    messages: list[Message]
+    came_up: bool = False
+
+
+class Link:
+    """One broker's end of the link to one peer."""
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        retry_ms: float = 500.0,
+        outbox_max: int = 10_000,
+        unsent: Iterable[Message] = (),
+    ) -> None:
+        self.state: Literal["down", "greeting", "up"] = "down"
+        self.dropped = 0
+        self._epoch = epoch
+        self._retry_ms = retry_ms
+        self._outbox_max = outbox_max
+        self._outbox: deque[Message] = deque(unsent)
+        self._first = 0
+        """The number of the first message of the outbox."""
+        self._next = 0
+        """The number of the next message to go on the wire."""
+        self._heard_epoch: int | None = None
+        self._heard_next = 0
+        self._retry_at: float | None = None
+
+    def connected(self, *, now: float) -> LinkOutput:
+        """The wire is there: greet."""
+        self.state = "greeting"
+        self._retry_at = now + self._retry_ms
+        return LinkOutput([self._hello(reply=False)], [])
+
+    def disconnected(self) -> None:
+        """The wire is gone."""
+        self.state = "down"
+        self._retry_at = None
+
+    def durable(self) -> list[Message]:
+        """What a restarted broker has to send again: events and deliveries not yet acknowledged."""
+        return [message for message in self._outbox if message.kind in ("event", "delivery")]
+
+    def send(self, message: Message, *, now: float) -> LinkOutput:
+        """Take a message for the peer; what goes on the wire at once comes back."""
+        if self.state != "up" and message.kind not in ("event", "delivery"):
+            return LinkOutput([], [])
+        frames: list[Frame] = []
+        if len(self._outbox) >= self._outbox_max:
+            self._forget_first()
+            self.dropped += 1
+            frames = [self._hello(reply=True)] if self.state == "up" else []
+        self._outbox.append(message)
+        if self.state == "up":
+            frames += self._pump()
+            if self._retry_at is None:
+                self._retry_at = now + self._retry_ms
+        return LinkOutput(frames, [])
+
+    def receive(self, frame: Frame, *, now: float) -> LinkOutput:
+        """Take a frame off the wire. A frame that makes no sense here is ignored."""
+        if self.state == "down":
+            return LinkOutput([], [])
+        match frame:
+            case Hello():
+                return self._greeted(frame, now)
+            case Data():
+                return self._heard(frame)
+            case Ack(epoch=epoch, next_number=next_number):
+                if epoch == self._epoch:
+                    self._acknowledged(next_number, now)
+                    return LinkOutput(self._pump(), [])
+        return LinkOutput([], [])
+
+    def next_deadline(self) -> float | None:
+        return self._retry_at
+
+    def on_deadline(self, *, now: float) -> LinkOutput:
+        """Nothing was heard for too long: say it again."""
+        if self._retry_at is None or now < self._retry_at:
+            return LinkOutput([], [])
+        if self.state == "greeting":
+            return self.connected(now=now)
+        self._retry_at = now + self._retry_ms if self._outbox else None
+        self._next = self._first
+        return LinkOutput([self._hello(reply=True), *self._pump()], [])
+
+    def _greeted(self, hello: Hello, now: float) -> LinkOutput:
+        came_up = self.state == "greeting" or hello.epoch != self._heard_epoch
+        if self._heard_epoch is not None and hello.epoch < self._heard_epoch:
+            return LinkOutput([], [])  # a straggler from before the peer's restart
+        if hello.epoch != self._heard_epoch:
+            self._heard_epoch, self._heard_next = hello.epoch, hello.starts_at
+        elif hello.starts_at > self._heard_next:
+            self._heard_next = hello.starts_at  # the peer's bounded outbox dropped what lay between
+        if hello.heard_epoch == self._epoch:
+            self._acknowledged(hello.heard_next, now)
+        self.state = "up"
+        self._retry_at = now + self._retry_ms if self._outbox else None
+        frames: list[Frame] = [] if hello.reply else [self._hello(reply=True)]
+        if came_up:
+            self._next = self._first
+        return LinkOutput(frames + self._pump(), [], came_up)
+
+    def _heard(self, data: Data) -> LinkOutput:
+        if data.epoch != self._heard_epoch:
+            return LinkOutput([], [])  # not greeted yet, or from before the peer's restart
+        messages = []
+        if data.number == self._heard_next:
+            self._heard_next += 1
+            messages.append(data.message)
+        return LinkOutput([Ack(data.epoch, self._heard_next)], messages)
+
+    def _acknowledged(self, next_number: int, now: float) -> None:
+        if next_number > self._first + len(self._outbox):
+            return  # it cannot have heard what was not sent
+        while self._first < next_number:
+            self._forget_first()
+            self._retry_at = now + self._retry_ms
+        if not self._outbox and self.state == "up":
+            self._retry_at = None
+
+    def _hello(self, *, reply: bool) -> Hello:
+        return Hello(self._epoch, self._first, self._heard_epoch, self._heard_next, reply)
+
+    def _forget_first(self) -> None:
+        self._outbox.popleft()
+        self._first += 1
+        self._next = max(self._next, self._first)
+
+    def _pump(self) -> list[Frame]:
+        """What the window lets go on the wire now."""
+        end = self._first + min(WINDOW, len(self._outbox))
+        numbers = range(self._next, end)
+        self._next = max(self._next, end)
+        return [Data(self._epoch, number, self._outbox[number - self._first]) for number in numbers]

@@ -1,0 +1,101 @@
+"""What must hold in every run, each as an observer of its own. A broken rule becomes a violation, in one line."""
+
+from collections import Counter
+
+from geomq.routing.events import ClientPublished, RoutingEvent
+from geomq.routing.messages import ForwardEvent, Message
+from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.node import Node
+from geomq.sim.engine import Observer, Origin, Simulation
+from geomq.sim.oracle import Oracle
+
+
+class Checker(Observer):
+    """Collects violations."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+
+    def finish(self, simulation: Simulation) -> None:
+        """The run is over: look at what is left."""
+
+
+class NoDuplicates(Checker):
+    """No client receives an event twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._had: set[tuple[EventId, ClientId]] = set()
+
+    def arrived(self, t_ms: int, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
+        key = (event.id, client)
+        if key in self._had:
+            self.violations.append(f"{client} received {event.id} again at {t_ms} ms")
+        self._had.add(key)
+
+
+class SameAsOracle(Checker):
+    """Events published in the given span reach exactly those the oracle names; before it nobody is surprised."""
+
+    def __init__(self, *, from_ms: int, until_ms: int | None = None) -> None:
+        super().__init__()
+        self._from_ms, self._until_ms = from_ms, until_ms
+        self._oracle = Oracle()
+        self._expected: dict[bytes, frozenset[ClientId]] = {}
+        self._got: dict[bytes, set[ClientId]] = {}
+
+    def acted(self, t_ms: int, home: BrokerId, event: RoutingEvent) -> None:
+        receivers = self._oracle.observe(event)
+        in_span = t_ms >= self._from_ms and (self._until_ms is None or t_ms < self._until_ms)
+        if receivers is not None and in_span and isinstance(event, ClientPublished):
+            self._expected[event.payload] = receivers
+
+    def arrived(self, t_ms: int, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
+        if event.payload in self._expected:
+            self._got.setdefault(event.payload, set()).add(client)
+
+    def finish(self, simulation: Simulation) -> None:
+        for payload, expected in self._expected.items():
+            got = self._got.get(payload, set())
+            if missed := sorted(expected - got):
+                self.violations.append(f"event {payload.decode()} did not reach {', '.join(missed)}")
+            if extra := sorted(got - expected):
+                self.violations.append(f"event {payload.decode()} should not have reached {', '.join(extra)}")
+
+
+class NoLoops(Checker):
+    """No broker is sent the same event by the same peer more often than its links repeat, nor too many hops."""
+
+    def __init__(self, *, hops_max: int) -> None:
+        super().__init__()
+        self._hops_max = hops_max
+        self._sent: Counter[tuple[EventId, BrokerId, BrokerId]] = Counter()
+
+    def sent(
+        self, t_ms: int, source: BrokerId, target: BrokerId, message: Message, origin: Origin, arrives_ms: int
+    ) -> None:
+        if isinstance(message, ForwardEvent):
+            self._sent[message.event.id, source, target] += 1
+            if message.hops > self._hops_max:
+                self.violations.append(f"{message.event.id} made {message.hops} hops")
+
+    def finish(self, simulation: Simulation) -> None:
+        for (event_id, source, target), times in self._sent.items():
+            if times > 2 + len(simulation.nodes):
+                self.violations.append(f"{event_id} went {times} times from {source} to {target}")
+
+
+class BoundedState(Checker):
+    """What brokers keep about others never exceeds what the clients' subscriptions explain."""
+
+    def __init__(self, *, entries_per_subscription: int) -> None:
+        super().__init__()
+        self._factor = entries_per_subscription
+
+    def finish(self, simulation: Simulation) -> None:
+        nodes = [node for node in simulation.nodes.values() if isinstance(node, Node)]
+        subscriptions = sum(len(state.subscriptions) for node in nodes for state in node.clients.values())
+        bound = self._factor * (subscriptions + len(nodes))
+        for node in nodes:
+            if node.strategy.state_size() > bound:
+                self.violations.append(f"{node.me} keeps {node.strategy.state_size()} entries, more than {bound}")

@@ -1,0 +1,167 @@
+"""Many short simulations with faults, each from one seed; every rule is checked in each of them.
+
+    python -m geomq.sim.soak --seeds 1000             # all strategies, seeds 0 to 999
+    python -m geomq.sim.soak --strategy mesh --seed 7 # replay one
+
+A run has four parts: clients settle; they publish while frames get lost, links are cut and brokers crash; they also
+move and change subscriptions under the same faults; and, when all is healed and quiet, everybody publishes once more.
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import combinations
+
+from geomq.geo import Circle, Fence, Location, NearestAreas
+from geomq.routing.cloud import CloudNode
+from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, ClientUnsubscribed, RoutingEvent
+from geomq.routing.federation import Broker, Federation
+from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.registry import STRATEGIES
+from geomq.sim.checkers import BoundedState, Checker, NoDuplicates, NoLoops, SameAsOracle
+from geomq.sim.faults import Crash, Cut, Disturbance, FaultySimulation
+from geomq.sim.network import Latencies
+from geomq.sim.script import Step
+
+BROKERS = 4
+CLIENTS = 8
+TOPICS = ("a/x", "a/y", "b")
+FILTERS = ("a/x", "a/+", "b", "#", "+")
+CLOUD = BrokerId("cloud")
+REROUTING = ("mesh", "broadcast_groups")
+"""These look for another way when a broker is gone, instead of waiting for it; what was under way may be lost."""
+
+SETTLED_MS, CHURN_MS, HEALED_MS, QUIET_MS, END_MS = 15_000, 25_000, 35_000, 65_000, 90_000
+
+
+class Dicer:
+    """Makes up a world and what happens in it from one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.published = 0
+        brokers = [Broker(BrokerId(f"b{i}"), self.place()) for i in range(BROKERS)]
+        self.federation = Federation(brokers, NearestAreas([broker.location for broker in brokers]))
+        self.clients = [ClientId(f"c{i}") for i in range(CLIENTS)]
+        self.homes = {client: self.random.choice(self.federation.ids) for client in self.clients}
+
+    def place(self) -> Location:
+        return Location(self.random.uniform(30, 60), self.random.uniform(-20, 40))
+
+    def fence(self) -> Fence | None:
+        radius_m = self.random.choice([None, 200_000.0, 1_000_000.0, 4_000_000.0])
+        return None if radius_m is None else Circle(self.place(), radius_m)
+
+    def move(self) -> RoutingEvent:
+        return ClientMoved(self.random.choice(self.clients), self.place())
+
+    def subscribe(self) -> RoutingEvent:
+        return ClientSubscribed(self.random.choice(self.clients), self.random.choice(FILTERS), self.fence())
+
+    def unsubscribe(self) -> RoutingEvent:
+        return ClientUnsubscribed(self.random.choice(self.clients), self.random.choice(FILTERS))
+
+    def publish(self) -> RoutingEvent:
+        self.published += 1
+        client, topic = self.random.choice(self.clients), self.random.choice(TOPICS)
+        return ClientPublished(client, topic, self.fence(), payload=str(self.published).encode())
+
+    def script(self, events: Sequence[RoutingEvent], from_ms: int, until_ms: int) -> list[Step]:
+        times = sorted(self.random.randrange(from_ms, until_ms) for _ in events)
+        return [
+            Step(t, self.homes[event.client], event)  # type: ignore[attr-defined]
+            for t, event in zip(times, events, strict=True)
+        ]
+
+    def setting_up(self) -> list[Step]:
+        first = [ClientMoved(client, self.place()) for client in self.clients]
+        return self.script([*first, *(self.subscribe() for _ in range(16))], 0, 3_000)
+
+    def churn(self) -> list[Step]:
+        makers = self.random.choices([self.move, self.subscribe, self.unsubscribe, self.publish], k=40)
+        return self.script([make() for make in makers], CHURN_MS, HEALED_MS - 2_000)
+
+    def faults(self) -> tuple[list[Cut], list[Crash]]:
+        pairs = list(combinations(self.federation.ids, 2))
+        cuts = [Cut(*self.span(), *self.random.choice(pairs)) for _ in range(self.random.randrange(5))]
+        crashes = [Crash(*self.span(), broker) for broker in self.federation.ids if self.random.random() < 0.4]
+        return cuts, crashes
+
+    def span(self) -> tuple[int, int]:
+        start = self.random.randrange(SETTLED_MS, HEALED_MS - 3_000)
+        return start, self.random.randrange(start + 100, min(start + 6_000, HEALED_MS))
+
+
+def run(strategy: str, seed: int) -> list[str]:
+    """One run; returns its violations."""
+    dicer = Dicer(seed)
+    checkers: list[Checker] = [
+        NoDuplicates(),
+        NoLoops(hops_max=2 * BROKERS),
+        BoundedState(entries_per_subscription=4 + BROKERS),
+        SameAsOracle(from_ms=QUIET_MS),
+    ]
+    if strategy not in REROUTING:
+        checkers.append(SameAsOracle(from_ms=SETTLED_MS, until_ms=CHURN_MS))
+    simulation = FaultySimulation(
+        dicer.federation,
+        strategy,
+        latencies=Latencies(dicer.federation, others={CLOUD: Location(50.0, 8.0)}),
+        seed=seed,
+        observers=checkers,
+        others={CLOUD: CloudNode(me=CLOUD)} if strategy == "broadcast_groups" else None,
+    )
+    simulation.connect_all()
+    simulation.measure_all()
+    simulation.run(dicer.setting_up(), until_ms=SETTLED_MS)
+    loss = dicer.random.choice([0.0, 0.05, 0.2])
+    simulation.disturbance = Disturbance(loss=loss, repeat=loss, late=loss)
+    simulation.plan(*dicer.faults())
+    simulation.run(dicer.script([dicer.publish() for _ in range(30)], SETTLED_MS, CHURN_MS))
+    simulation.run(dicer.churn(), until_ms=HEALED_MS)
+    simulation.disturbance = Disturbance()
+    simulation.advance(QUIET_MS)
+    last = [dicer.publish() for _ in range(20)]
+    simulation.run(dicer.script(last, QUIET_MS, QUIET_MS + 5_000), until_ms=END_MS)
+    for checker in checkers:
+        checker.finish(simulation)
+    return [violation for checker in checkers for violation in checker.violations]
+
+
+def run_all(seed: int, strategies: Sequence[str]) -> list[str]:
+    """One seed under each strategy; returns a line for each that failed, with the command that repeats it."""
+    failures = []
+    for strategy in strategies:
+        violations = run(strategy, seed)
+        if violations:
+            again = f"python -m geomq.sim.soak --strategy {strategy} --seed {seed}"
+            failures.append(
+                f"{strategy}, seed {seed}: {violations[0]} (and {len(violations) - 1} more); again: {again}"
+            )
+    return failures
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m geomq.sim.soak", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=100, help="how many seeds, from 0")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--strategy", choices=[name for name in STRATEGIES if name != "single"], help="only this one")
+    options = parser.parse_args(arguments)
+    strategies = [options.strategy] if options.strategy else [name for name in STRATEGIES if name != "single"]
+    seeds = [options.seed] if options.seed is not None else list(range(options.seeds))
+    failed = 0
+    with ProcessPoolExecutor() as pool:
+        for done, failures in enumerate(pool.map(run_all, seeds, [strategies] * len(seeds), chunksize=4), start=1):
+            failed += len(failures)
+            for line in failures:
+                print(line)
+            if sys.stderr.isatty():
+                print(f"\r{done}/{len(seeds)} seeds", end="", file=sys.stderr)
+    print(f"{len(seeds)} seeds x {len(strategies)} strategies: {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

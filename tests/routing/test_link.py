@@ -1,0 +1,148 @@
+"""The link between two brokers keeps order and loses nothing, whatever the wire does."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from geomq.routing.link import Ack, Data, Frame, Hello, Link, LinkOutput
+from geomq.routing.messages import ForwardEvent, Message, PutLocation, SyncBegin
+from geomq.routing.model import BrokerId, ClientId, Event, EventId
+
+
+def event(number: int) -> ForwardEvent:
+    return ForwardEvent(Event(EventId(BrokerId("a"), 0, number), "t", ClientId("c"), None, None))
+
+
+class Wire:
+    """Two ends and the frames between them, under a seeded disturbance."""
+
+    def __init__(self, seed: int, *, loss: float, repeat: float, shuffle: float) -> None:
+        self.random = random.Random(seed)
+        self.loss, self.repeat, self.shuffle = loss, repeat, shuffle
+        self.epochs = {"a": 0, "b": 0}
+        self.ends = {"a": Link(epoch=0), "b": Link(epoch=0)}
+        self.under_way: dict[str, list[Frame]] = {"a": [], "b": []}
+        self.received: dict[str, list[Message]] = {"a": [], "b": []}
+        self.ups = {"a": 0, "b": 0}
+        self.now = 0.0
+
+    def take(self, end: str, output: LinkOutput) -> None:
+        self.received[end] += output.messages
+        self.ups[end] += output.came_up
+        other = "b" if end == "a" else "a"
+        for frame in output.frames:
+            if self.random.random() >= self.loss:
+                copies = 2 if self.random.random() < self.repeat else 1
+                self.under_way[other] += [frame] * copies
+
+    def connect(self) -> None:
+        for end, link in self.ends.items():
+            self.take(end, link.connected(now=self.now))
+
+    def cut(self) -> None:
+        for end, link in self.ends.items():
+            link.disconnected()
+            self.under_way[end].clear()
+
+    def restart(self, end: str) -> None:
+        self.cut()
+        self.epochs[end] += 1
+        self.ends[end] = Link(epoch=self.epochs[end], unsent=self.ends[end].durable())
+        self.connect()
+
+    def send(self, end: str, message: Message) -> None:
+        self.take(end, self.ends[end].send(message, now=self.now))
+
+    def settle(self, rounds: int = 400) -> None:
+        for _ in range(rounds):
+            for end, link in self.ends.items():
+                frames, self.under_way[end] = self.under_way[end], []
+                if self.random.random() < self.shuffle:
+                    self.random.shuffle(frames)
+                for frame in frames:
+                    self.take(end, link.receive(frame, now=self.now))
+            self.now += 100
+            for end, link in self.ends.items():
+                self.take(end, link.on_deadline(now=self.now))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    loss=st.sampled_from([0.0, 0.1, 0.4]),
+    repeat=st.sampled_from([0.0, 0.3]),
+    shuffle=st.sampled_from([0.0, 0.5]),
+    cuts=st.lists(st.integers(0, 29), max_size=4),
+)
+def test_everything_arrives_once_and_in_order_over_a_bad_wire(
+    seed: int, loss: float, repeat: float, shuffle: float, cuts: list[int]
+) -> None:
+    wire = Wire(seed, loss=loss, repeat=repeat, shuffle=shuffle)
+    wire.connect()
+    for number in range(30):
+        wire.send("a", event(number))
+        wire.send("b", event(number))
+        if number in cuts:
+            wire.cut()
+        if number - 1 in cuts:
+            wire.connect()
+        wire.settle(1)
+    if wire.ends["a"].state == "down":
+        wire.connect()
+    wire.settle()
+    assert wire.received["b"] == [event(number) for number in range(30)]
+    assert wire.received["a"] == [event(number) for number in range(30)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), restarts=st.lists(st.tuples(st.integers(0, 29), st.sampled_from("ab")), max_size=4))
+def test_a_restart_loses_nothing_and_repeats_only_what_was_not_acknowledged(
+    seed: int, restarts: list[tuple[int, str]]
+) -> None:
+    wire = Wire(seed, loss=0.2, repeat=0.1, shuffle=0.3)
+    wire.connect()
+    for number in range(30):
+        wire.send("a", event(number))
+        wire.settle(1)
+        for at, end in restarts:
+            if at == number:
+                wire.restart(end)
+    wire.settle()
+    assert list(dict.fromkeys(m.event.id.sequence for m in wire.received["b"])) == list(range(30))  # type: ignore[attr-defined]
+
+
+def test_while_down_only_events_and_deliveries_wait() -> None:
+    wire = Wire(1, loss=0, repeat=0, shuffle=0)
+    wire.send("a", PutLocation(ClientId("c"), None))
+    wire.send("a", event(1))
+    wire.send("a", SyncBegin())
+    wire.connect()
+    wire.settle(5)
+    assert wire.received["b"] == [event(1)]
+    assert wire.ups == {"a": 1, "b": 1}
+
+
+def test_a_full_outbox_drops_the_oldest_and_the_rest_still_arrives() -> None:
+    link, peer = Link(epoch=0, outbox_max=3), Link(epoch=0)
+    for number in range(5):
+        link.send(event(number), now=0)
+    assert link.dropped == 2
+    hello = link.connected(now=0).frames[0]
+    peer.connected(now=0)
+    answer = peer.receive(hello, now=0)
+    output = link.receive(answer.frames[0], now=0)
+    got = [m for frame in output.frames for m in peer.receive(frame, now=0).messages]
+    assert got == [event(2), event(3), event(4)]
+
+
+@pytest.mark.parametrize("frame", [Ack(0, 99), Ack(7, 0), Data(5, 0, event(0)), Hello(0, 10**9, 3, -5, False), Frame()])
+def test_senseless_frames_are_survived(frame: Frame) -> None:
+    wire = Wire(1, loss=0, repeat=0, shuffle=0)
+    wire.connect()
+    wire.settle(3)
+    wire.ends["a"].receive(frame, now=0)
+    wire.send("a", event(1))
+    wire.settle(20)
+    assert wire.received["b"] == [event(1)]
