@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.workload.kernel import Scratch, evaluate_events
-from geomq.workload.kernel_index import build_index
+from geomq.workload.kernel_index import build_index, build_states
 from geomq.workload.kernel_messages import STRATEGIES, Counts, Tally, count_updates
 from geomq.workload.model import Spec
 from geomq.workload.packed import Records, in_client_order, pack, pieces
@@ -41,12 +41,11 @@ class Evaluator:
         count_updates(data, table, self.tally)
         reach = data.event_reach[np.isfinite(data.event_reach)]
         typical = float(reach.mean()) if len(reach) else 1.0
-        locations = build_index(places.loc_lat, places.loc_lon, typical)
+        states = build_states(data, places, typical)
         sub_reach = float(data.sub_reach[0])
-        subscriptions = build_index(places.sub_lat, places.sub_lon, sub_reach if np.isfinite(sub_reach) else 30.0)
+        fences = build_index(places.sub_lat, places.sub_lon, sub_reach if np.isfinite(sub_reach) else 30.0)
         scratch = Scratch(empty_counts(len(self._world)), np.full(len(data.home), -1, np.int64))
-        seen = np.full(len(data.home), -1, np.int64)
-        evaluate_events(data, locations, subscriptions, table, self.tally, scratch, seen)
+        evaluate_events(data, states, fences, table, self.tally, scratch)
 
 
 def evaluate(world: World, spec: Spec, seed: int, *, paper: bool) -> Tally:

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from geomq.workload.kernel_index import CellIndex, cell_range, column_range
+from geomq.workload.kernel_index import CellIndex, StateIndex, cell_range, column_range
 from geomq.workload.kernel_messages import Counts, Tally, tally_event
 from geomq.workload.topic import TopicData
 from geomq.workload.views import COLUMN, PLACED, ROW, VIEWS, ViewTable
@@ -120,103 +120,89 @@ def touch(counts: Counts, home: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def settled(topic: TopicData, table: ViewTable, event: int, place: int, client: int) -> int:
-    """The subscription version every view sees, -1 if none sees any, -2 if views may differ."""
+def count_sure(topic: TopicData, counts: Counts, client: int) -> None:
+    """All views agree that this subscriber matches."""
+    home = topic.home[client]
+    touch(counts, home)
+    counts.sure[home] += 1
+
+
+@njit(cache=True, nogil=True)
+def consider(topic: TopicData, table: ViewTable, counts: Counts, event: int, client: int) -> None:
+    """Count one candidate of an event without a fence: where the subscriber is does not matter."""
     t = topic.event_t[event]
-    early, late = t + table.span[0], t + table.span[1]
-    place_end = topic.loc_start[client + 1]
-    if place >= 0 and (topic.loc_t[place] > early or (place + 1 < place_end and topic.loc_t[place + 1] <= late)):
-        return -2
     first, end = topic.sub_start[client], topic.sub_start[client + 1]
-    version = latest(topic.sub_t, first, end, late)
+    version = latest(topic.sub_t, first, end, t + table.span[1])
     if version < 0:
-        return -1
-    if topic.sub_t[version] > early or not has_bit(topic.sub_held, version, topic.event_home[event]):
-        return -2
-    return version
-
-
-@njit(cache=True, nogil=True)
-def consider(topic: TopicData, table: ViewTable, scratch: Scratch, event: int, client: int, place: int) -> None:
-    """Count one candidate: a subscriber and the version of its location that made it one (-1: nowhere)."""
-    version = settled(topic, table, event, place, client)
-    if version == -1:
         return
-    if version >= 0:
+    if topic.sub_t[version] <= t + table.span[0] and has_bit(topic.sub_held, version, topic.event_home[event]):
         if subscription_open(topic, event, version):
-            home = topic.home[client]
-            touch(scratch.counts, home)
-            scratch.counts.sure[home] += 1
-    elif scratch.stamp[client] != event:
-        scratch.stamp[client] = event
-        count_each_view(topic, table, scratch.counts, event, client)
+            count_sure(topic, counts, client)
+    else:
+        count_each_view(topic, table, counts, event, client)
 
 
 @njit(cache=True, nogil=True)
-def near_locations(topic: TopicData, index: CellIndex, table: ViewTable, scratch: Scratch, event: int) -> None:
-    """Consider every subscriber with a location version inside the event's fence."""
-    early = topic.event_t[event] + table.span[0]
-    late = topic.event_t[event] + table.span[1]
-    bands = cell_range(index, topic.event_lat[event], topic.event_reach[event])
-    for band in range(bands[0], bands[1] + 1):
-        first, count = column_range(
-            index, band, topic.event_lat[event], topic.event_lon[event], topic.event_reach[event]
-        )
-        columns = index.columns[band]
+def near_locations(topic: TopicData, states: StateIndex, table: ViewTable, scratch: Scratch, event: int) -> None:
+    """Consider every subscriber with a location inside the event's fence around the time of the event."""
+    publisher, limit = topic.event_home[event], topic.event_limit[event]
+    early, late = topic.event_t[event] + table.span[0], topic.event_t[event] + table.span[1]
+    x, y, z = topic.event_x[event], topic.event_y[event], topic.event_z[event]
+    cells = states.cells
+    low, high = cell_range(cells, topic.event_lat[event], topic.event_reach[event])
+    for band in range(low, high + 1):
+        first, count = column_range(cells, band, topic.event_lon[event], topic.event_half[event])
         for step in range(count):
-            cell = index.band_start[band] + (first + step) % columns
-            for slot in range(index.cell_start[cell], index.cell_start[cell + 1]):
-                place = index.entry[slot]
-                if location_inside(topic, event, place):
-                    client = topic.loc_client[place]
-                    if topic.loc_t[place] <= late and topic.loc_until[place] > early:
-                        consider(topic, table, scratch, event, client, place)
+            cell = cells.band_start[band] + (first + step) % cells.columns[band]
+            for slot in range(cells.cell_start[cell], cells.cell_start[cell + 1]):
+                begin, until = states.begin[slot], states.until[slot]
+                if begin > late or until <= early:
+                    continue
+                dx, dy, dz = states.x[slot] - x, states.y[slot] - y, states.z[slot] - z
+                if dx * dx + dy * dy + dz * dz > limit:
+                    continue
+                version, client = states.version[slot], states.client[slot]
+                if begin <= early and until > late and (version < 0 or has_bit(topic.sub_held, version, publisher)):
+                    if version >= 0 and subscription_open(topic, event, version):
+                        count_sure(topic, scratch.counts, client)
+                elif scratch.stamp[client] != event:
+                    scratch.stamp[client] = event
+                    count_each_view(topic, table, scratch.counts, event, client)
 
 
 @njit(cache=True, nogil=True)
-def everyone(topic: TopicData, table: ViewTable, scratch: Scratch, event: int) -> None:
+def everyone(topic: TopicData, table: ViewTable, counts: Counts, event: int) -> None:
     """Consider every subscriber: the event has no fence, so locations do not matter."""
     for client in range(len(topic.home)):
-        consider(topic, table, scratch, event, client, -1)
+        consider(topic, table, counts, event, client)
 
 
 @njit(cache=True, nogil=True)
-def near_subscriptions(
-    topic: TopicData, index: CellIndex, table: ViewTable, scratch: Scratch, event: int, seen: NDArray[np.int64]
-) -> None:
-    """Consider every subscriber that had a fence around the publisher: for events without a fence."""
-    bands = cell_range(index, topic.publisher_lat[event], topic.sub_reach[0])
-    for band in range(bands[0], bands[1] + 1):
-        first, count = column_range(
-            index, band, topic.publisher_lat[event], topic.publisher_lon[event], topic.sub_reach[0]
-        )
-        columns = index.columns[band]
+def near_subscriptions(topic: TopicData, cells: CellIndex, table: ViewTable, scratch: Scratch, event: int) -> None:
+    """Consider every subscriber that ever had a fence around the publisher: for events without a fence."""
+    low, high = cell_range(cells, topic.publisher_lat[event], topic.sub_reach[0])
+    for band in range(low, high + 1):
+        first, count = column_range(cells, band, topic.publisher_lon[event], topic.publisher_half[event])
         for step in range(count):
-            cell = index.band_start[band] + (first + step) % columns
-            for slot in range(index.cell_start[cell], index.cell_start[cell + 1]):
-                version = index.entry[slot]
+            cell = cells.band_start[band] + (first + step) % cells.columns[band]
+            for slot in range(cells.cell_start[cell], cells.cell_start[cell + 1]):
+                version = cells.entry[slot]
                 client = topic.sub_client[version]
-                if seen[client] != event and subscription_open(topic, event, version):
-                    seen[client] = event
-                    consider(topic, table, scratch, event, client, -1)
+                if scratch.stamp[client] != event and subscription_open(topic, event, version):
+                    scratch.stamp[client] = event
+                    consider(topic, table, scratch.counts, event, client)
 
 
 @njit(cache=True, nogil=True)
 def evaluate_events(
-    topic: TopicData,
-    locations: CellIndex,
-    subscriptions: CellIndex,
-    table: ViewTable,
-    tally: Tally,
-    scratch: Scratch,
-    seen: NDArray[np.int64],
+    topic: TopicData, states: StateIndex, fences: CellIndex, table: ViewTable, tally: Tally, scratch: Scratch
 ) -> None:
     """All events of a topic, each against its candidates, into the tally."""
     for event in range(len(topic.event_t)):
         if topic.event_limit[event] != np.inf:
-            near_locations(topic, locations, table, scratch, event)
+            near_locations(topic, states, table, scratch, event)
         elif topic.event_located[event] and topic.sub_reach[0] < np.inf:
-            near_subscriptions(topic, subscriptions, table, scratch, event, seen)
+            near_subscriptions(topic, fences, table, scratch, event)
         else:
-            everyone(topic, table, scratch, event)
+            everyone(topic, table, scratch.counts, event)
         tally_event(topic, table, tally, scratch.counts, event)

@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from geomq.workload.topic import TopicData, TopicPlaces
+
 HEIGHT_MIN_DEG = 0.02
 HEIGHT_MAX_DEG = 30.0
 _SPHERE_SQUARE_DEG = 41253.0
@@ -26,6 +28,65 @@ class CellIndex(NamedTuple):
     band_start: NDArray[np.int64]
     cell_start: NDArray[np.int64]
     entry: NDArray[np.int64]
+
+
+class StateIndex(NamedTuple):
+    """What a subscriber's home knew of it and when, in the order of the cells: a place, a subscription version (-1
+    before the first), and the time from `begin` to before `until`."""
+
+    cells: CellIndex
+    begin: NDArray[np.int32]
+    until: NDArray[np.int32]
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    z: NDArray[np.float64]
+    client: NDArray[np.int32]
+    version: NDArray[np.int32]
+
+
+def build_states(topic: TopicData, places: TopicPlaces, typical_deg: float) -> StateIndex:
+    """Index all states of a topic's subscribers that have a location."""
+    place, version, begin, until = _states(topic)
+    cells = build_index(places.loc_lat[place], places.loc_lon[place], typical_deg)
+    place, version = place[cells.entry], version[cells.entry]
+    return StateIndex(
+        cells,
+        begin[cells.entry],
+        until[cells.entry],
+        topic.loc_x[place],
+        topic.loc_y[place],
+        topic.loc_z[place],
+        topic.loc_client[place],
+        version,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _states(topic: TopicData) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Cut each subscriber's time wherever its location or its subscription changes."""
+    most = len(topic.loc_t) + len(topic.sub_t)
+    place, version = np.empty(most, np.int32), np.empty(most, np.int32)
+    begin, until = np.empty(most, np.int32), np.empty(most, np.int32)
+    size = 0
+    for client in range(len(topic.home)):
+        sub, sub_end = topic.sub_start[client] - 1, topic.sub_start[client + 1]
+        first = sub
+        for loc in range(topic.loc_start[client], topic.loc_start[client + 1]):
+            t, end = topic.loc_t[loc], topic.loc_until[loc]
+            while sub + 1 < sub_end and topic.sub_t[sub + 1] <= t:
+                sub += 1
+            while t < end:
+                cut = end
+                if sub + 1 < sub_end and topic.sub_t[sub + 1] < end:
+                    cut = topic.sub_t[sub + 1]
+                if cut > t:
+                    place[size], version[size] = loc, (sub if sub > first else -1)
+                    begin[size], until[size] = t, cut
+                    size += 1
+                t = cut
+                if t < end:
+                    sub += 1
+    return place[:size], version[:size], begin[:size], until[:size]
 
 
 def build_index(lat: NDArray[np.float64], lon: NDArray[np.float64], typical_deg: float) -> CellIndex:
@@ -77,15 +138,11 @@ def cell_range(index: CellIndex, lat: float, reach: float) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def column_range(index: CellIndex, band: int, lat: float, lon: float, reach: float) -> tuple[int, int]:
-    """First column and number of columns of a band that the circle may touch, counted round the earth."""
+def column_range(index: CellIndex, band: int, lon: float, half: float) -> tuple[int, int]:
+    """First column and number of columns of a band within `half` degrees of longitude, counted round the earth."""
     columns = index.columns[band]
-    if abs(lat) + reach + _MARGIN_DEG >= 90.0:
+    if half >= 180.0:
         return 0, columns
-    width = math.sin((reach + _MARGIN_DEG) * _RADIAN) / math.cos(lat * _RADIAN)
-    if width >= 1.0:
-        return 0, columns
-    half = math.asin(width) / _RADIAN + _MARGIN_DEG
     first = math.floor((lon - half + 180.0) / 360.0 * columns)
     last = math.floor((lon + half + 180.0) / 360.0 * columns)
     return first, min(last - first + 1, columns)

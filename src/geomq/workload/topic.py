@@ -4,6 +4,7 @@ Owns the way from packed records to arrays: unit vectors, fence limits and the b
 Subscribers are numbered from 0 within the topic.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ Masks = NDArray[np.uint64]
 FOREVER = np.int32(2**31 - 1)
 # More than the tolerance of a fence's border, in metres, so that no candidate is overlooked.
 REACH_MARGIN_M = 1.0
+MARGIN_DEG = 1e-6
+RADIAN = math.pi / 180.0
 
 
 class TopicData(NamedTuple):
@@ -51,6 +54,7 @@ class TopicData(NamedTuple):
     event_lat: Floats
     event_lon: Floats
     event_reach: Floats
+    event_half: Floats
     event_x: Floats
     event_y: Floats
     event_z: Floats
@@ -59,6 +63,7 @@ class TopicData(NamedTuple):
     event_located: NDArray[np.bool_]
     publisher_lat: Floats
     publisher_lon: Floats
+    publisher_half: Floats
     publisher_x: Floats
     publisher_y: Floats
     publisher_z: Floats
@@ -92,6 +97,8 @@ def lay_out(
     published_from = _known_place(records, located, events)
     told, held = _subscription_masks(world, records, subs, sub_client, home, paper=paper)
     loc_t = t[of_subscriber]
+    event_reach = _reach(records["radius_cm"][events])
+    sub_reach = _reach(records["radius_cm"][subs]).max(initial=0.0)
     data = TopicData(
         home,
         np.searchsorted(sub_client, np.arange(len(clients) + 1)),
@@ -101,7 +108,7 @@ def lay_out(
         _limits(records["radius_cm"][subs]),
         told,
         held,
-        np.array([_reach(records["radius_cm"][subs]).max(initial=0.0)]),
+        np.array([sub_reach]),
         np.searchsorted(loc_client, np.arange(len(clients) + 1)),
         loc_client,
         loc_t,
@@ -111,13 +118,15 @@ def lay_out(
         homes[events],
         lat[events],
         lon[events],
-        _reach(records["radius_cm"][events]),
+        event_reach,
+        _half_widths(lat[events], event_reach),
         *unit_vectors(lat[events], lon[events]),
         _limits(records["radius_cm"][events]),
         _event_masks(world, records, events, homes[events], paper=paper),
         published_from >= 0,
         lat[published_from],
         lon[published_from],
+        _half_widths(lat[published_from], np.full(len(events), sub_reach)),
         *unit_vectors(lat[published_from], lon[published_from]),
     )
     return data, TopicPlaces(lat[of_subscriber], lon[of_subscriber], lat[subs], lon[subs])
@@ -150,6 +159,13 @@ def _reach(radius_cm: NDArray[np.int32]) -> Floats:
     """How many degrees a fence reaches, a little more than exactly; infinite without one."""
     degrees = np.minimum((np.maximum(radius_cm, 0) / 100.0 + REACH_MARGIN_M) * m_to_degrees(1.0), 180.0)
     return np.where(radius_cm == NO_FENCE, np.inf, degrees)
+
+
+def _half_widths(lat: Floats, reach: Floats) -> Floats:
+    """Degrees of longitude to each side that circles of `reach` degrees span, a little more than exactly."""
+    share = np.sin(np.minimum(reach + MARGIN_DEG, 90.0) * RADIAN) / np.maximum(np.cos(lat * RADIAN), 1e-9)
+    half = np.arcsin(np.minimum(share, 1.0)) / RADIAN + MARGIN_DEG
+    return np.where((np.abs(lat) + reach + MARGIN_DEG >= 90.0) | (share >= 1.0), 360.0, half)
 
 
 def touched(world: World, records: Records, rows: NDArray[np.intp]) -> Masks:
