@@ -40,6 +40,46 @@ def federation_of(names: list[str]) -> Federation:
     return Federation(brokers, NearestAreas([broker.location for broker in brokers]))
 
 
+class OneBroker:
+    """A single node, fed by hand: what its strategy answers, as a transcript."""
+
+    def __init__(self, me: str, others: str, *, lcm: float = 0.0, **options: Any) -> None:
+        self.node = Node(
+            me=BrokerId(me),
+            federation=federation_of([me, *others.split()]),
+            strategy=STRATEGY,
+            options={"lcm": {me: lcm}, "request_probability": 1.0, **options},
+            rng=random.Random(0),
+        )
+        assert isinstance(self.node.strategy, BroadcastGroups)
+        self.strategy = self.node.strategy
+        self.lines: list[str] = []
+
+    def hear(self, now: float, peer: str, message: Message) -> list[Action]:
+        return self.take(now, PeerSaid(BrokerId(peer), message))
+
+    def take(self, now: float, event: RoutingEvent) -> list[Action]:
+        actions = self.node.handle(event, now=now)
+        self.lines += explain(now, self.node.me, event, actions)
+        return actions
+
+    def wake(self, now: float) -> list[Action]:
+        deadline = self.node.next_deadline()
+        assert deadline is not None
+        assert deadline <= now
+        actions = self.node.on_deadline(now=now)
+        self.lines += explain(now, self.node.me, "deadline", actions)
+        return actions
+
+    def measure(self, **latency_ms: float) -> None:
+        for peer, ms in latency_ms.items():
+            assert self.node.handle(LatencyMeasured(BrokerId(peer), ms), now=0.0) == []
+
+    def transcript(self) -> str:
+        lines, self.lines = self.lines, []
+        return "\n".join(lines)
+
+
 class GroupWorld:
     """Brokers named by the keys of `lcm`, and the cloud. `latency_ms` maps unordered pairs, default `far_ms`."""
 
@@ -51,8 +91,10 @@ class GroupWorld:
         far_ms: float = 50.0,
         cloud_ms: Mapping[str, float] | None = None,
         seed: int = 0,
+        record: bool = False,
         **options: Any,
     ) -> None:
+        self.record = record
         self.federation = federation_of(list(lcm))
         self.options = {"lcm": dict(lcm), "join_ms": 5.0, **options}
         self.seed = seed
@@ -106,13 +148,18 @@ class GroupWorld:
     def leader_of(self) -> dict[BrokerId, BrokerId]:
         return {name: self.strategy(name).seat.leader for name in self.federation.ids if name in self.nodes}
 
+    def last_id(self, name: str) -> EventId:
+        """The id of the event a broker's client published last."""
+        node = self.nodes[BrokerId(name)]
+        return EventId(node.me, node.epoch, node._sequence)
+
     def groups(self) -> dict[str, list[str]]:
         """Leader to members, both sorted; every leader's own list must agree."""
         found: dict[str, list[str]] = {}
-        for name, leader in sorted(self.leader_of().items()):
-            found.setdefault(leader, [])
-            if name != leader:
-                found[leader].append(name)
+        for name, its_leader in sorted(self.leader_of().items()):
+            found.setdefault(its_leader, [])
+            if name != its_leader:
+                found[its_leader].append(name)
         for leader, members in found.items():
             assert sorted(self.strategy(leader).members) == members, leader
         return found
@@ -190,10 +237,8 @@ class GroupWorld:
         self._carry_out(name, event, self.nodes[name].handle(event, now=self.now))
 
     def _carry_out(self, name: BrokerId, event: RoutingEvent | str, actions: list[Action]) -> None:
-        step = explain(self.now, name, event, actions)
-        if not any(word in step[0] for word in QUIET):
-            step = [line for line in step if not any(word in line for word in QUIET)]
-            self.lines += step if len(step) > 1 or event != "deadline" else []
+        if self.record:
+            self._note(explain(self.now, name, event, actions))
         for action in actions:
             if isinstance(action, SendToPeer):
                 self.sent[type(action.message).__name__] += 1
@@ -205,6 +250,12 @@ class GroupWorld:
         deadline = self.nodes[name].next_deadline()
         if deadline is not None:
             self._later(max(self.now, deadline), lambda epoch=self._epoch[name]: self._wake(name, epoch))  # type: ignore[misc]
+
+    def _note(self, step: list[str]) -> None:
+        """Keep a step for the transcript, without what is said again and again."""
+        if not any(word in step[0] for word in QUIET):
+            kept = [line for line in step if not any(word in line for word in QUIET)]
+            self.lines += kept if len(kept) > 1 or "deadline" not in step[0] else []
 
     def _wake(self, name: BrokerId, epoch: int) -> None:
         node = self.nodes.get(name)

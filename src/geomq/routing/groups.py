@@ -179,7 +179,7 @@ class BroadcastGroups(GroupMerging):
         if event.id.origin == self.me or not self.relayed.first(event.id):
             self.drop(event.id, "echo")
             return
-        for member in self.members:
+        for member in (*self.members, *self.departed):
             self.send(member, ForwardEvent(event))
         self._match_first(event)
 

@@ -14,6 +14,9 @@ from geomq.routing.model import BrokerId
 ANNOUNCEMENTS = BrokerId("")
 """The holder of the subscription to the leaders' topic; no broker has an empty name."""
 
+DROPPED_MAX = 65_536
+"""Filters remembered as dropped while the cloud is away."""
+
 
 class GroupInterest:
     """Reference counts of filters by holder, kept equal to the subscriptions at the cloud."""
@@ -22,6 +25,7 @@ class GroupInterest:
         self._say = say
         self._holders: dict[str, dict[BrokerId, None]] = {}
         self._filters: dict[BrokerId, dict[str, None]] = {}
+        self._dropped: dict[str, None] = {}
         self._asked = 0
         self._passed = 0
         self.up = True
@@ -59,6 +63,8 @@ class GroupInterest:
             del self._holders[topic_filter]
             if self.up:
                 self._say(CloudUnsubscribe(topic_filter))
+            elif len(self._dropped) < DROPPED_MAX:
+                self._dropped[topic_filter] = None
 
     def replace(self, holder: BrokerId, topic_filters: Iterable[str]) -> None:
         """The holder wants exactly these; what stays is not told again."""
@@ -87,8 +93,12 @@ class GroupInterest:
         self.up = False
 
     def cloud_up(self) -> None:
-        """Say everything again: the cloud may have forgotten it."""
+        """Say everything again: the cloud may have forgotten it, or may hear only now what was said before."""
         self.up = True
+        for topic_filter in self._dropped:
+            if topic_filter not in self._holders:
+                self._say(CloudUnsubscribe(topic_filter))
+        self._dropped.clear()
         for topic_filter in self._holders:
             self._say(CloudSubscribe(topic_filter))
         if self._passed < self._asked:

@@ -3,8 +3,8 @@
 A broker always has exactly one seat: at a leader's, or its own. It takes a new seat before it gives up the old one.
 The new leader subscribes at the cloud for the newcomer, waits until the cloud has acted on that, and only then
 confirms with the group's view; meanwhile the old leader serves on, and what comes twice is dropped by id. A leader
-that took a seat elsewhere keeps serving the members it still has until they are gone. So no event is missed that
-passed the cloud while groups change.
+serves one that left until what the cloud had on the way for it is through, and one that took a seat elsewhere keeps
+serving the members it still has. So no event is missed that passed the cloud while groups change.
 """
 
 import msgspec
@@ -70,6 +70,7 @@ class GroupMembership(RendezvousStrategy):
         self.seat = Seat(self.me)
         self.move: Move | None = None
         self.members: dict[BrokerId, Member] = {}
+        self.departed: dict[BrokerId, int] = {}
         self.version = 0
         self.down: set[BrokerId] = set()
         self.interest = GroupInterest(lambda message: self.send(self.cloud, message))
@@ -227,6 +228,7 @@ class GroupMembership(RendezvousStrategy):
         since = self.version if known is None else known.since
         self.interest.replace(peer, [f for f in join.filters if _is_filter(f)])
         self.members[peer] = Member(join.term, since, now, self.interest.mark())
+        self.departed.pop(peer, None)
         if known is None:
             self.send_views()
 
@@ -234,6 +236,8 @@ class GroupMembership(RendezvousStrategy):
         member = self.members.get(peer)
         if member is not None and member.term == leave.term:
             self.remove_member(peer)
+            if self.interest.up:
+                self.departed[peer] = self.interest.mark()
 
     def on_member_beat(self, peer: BrokerId, beat: MemberBeat, *, now: float) -> None:
         member = self.members.get(peer)
@@ -255,6 +259,7 @@ class GroupMembership(RendezvousStrategy):
 
     def on_pong(self, token: int, *, now: float) -> None:
         self.interest.pong(token)
+        self.departed = {p: mark for p, mark in self.departed.items() if not self.interest.passed(mark)}
         for peer, member in self.members.items():
             if member.unconfirmed and self.interest.passed(member.unconfirmed):
                 member.unconfirmed = 0
@@ -294,11 +299,13 @@ class GroupMembership(RendezvousStrategy):
     def peer_down(self, peer: BrokerId, *, now: float) -> None:
         if peer == self.cloud:
             self.interest.cloud_down()
+            self.departed.clear()
         elif peer in self.federation.position:
             self.down.add(peer)
             self._lose(peer, now=now)
 
     def _lose(self, peer: BrokerId, *, now: float) -> None:
+        self.departed.pop(peer, None)
         self.remove_member(peer)
         if peer == self.seat.leader:
             self.lead_at_once(now=now)
