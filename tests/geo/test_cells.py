@@ -5,8 +5,6 @@ from tests.geo.shapes import CIRCLES, FENCES, LATS, LONS
 from geomq.geo import Box, Fence, Location
 from geomq.geo.cells import PER_DEGREE, ROW_SHIFT, covering, covering_count, spans
 
-SHIFTS = st.sampled_from([3, 6, 9, 12])
-
 
 def cell_of(location: Location, shift: int) -> int:
     row, column = int((location.lat + 90) * PER_DEGREE), int((location.lon + 180) * PER_DEGREE)
@@ -16,8 +14,10 @@ def cell_of(location: Location, shift: int) -> int:
 @given(st.tuples(LATS, LATS).map(sorted), st.tuples(LONS, LONS).map(sorted), st.data())
 def test_every_place_of_a_box_is_in_a_listed_cell(lat: list[float], lon: list[float], data: st.DataObject) -> None:
     box = Box(lat[0], lat[1], lon[0], lon[1])
-    place = Location(data.draw(st.floats(*lat)), data.draw(st.floats(*lon)))
+    share = data.draw(st.floats(0, 1))
+    place = Location(min(lat[0] + share * (lat[1] - lat[0]), lat[1]), min(lon[0] + share * (lon[1] - lon[0]), lon[1]))
     assert cell_of(place, 9) in covering(spans([box]), 9)
+    assert cell_of(Location(box.lat_max, box.lon_max), 9) in covering(spans([box]), 9)
 
 
 @given(FENCES, st.sampled_from([9, 12]))

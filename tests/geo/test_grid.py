@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -43,10 +45,16 @@ def many_brokers(count: int) -> list[Location]:
     return [Location(float(lat), float(lon)) for lat, lon in zip(lats, lons, strict=True)]
 
 
+def padded(box: Box) -> Box:
+    """A place within rounding of a border may belong to either side, so squares reach that little further."""
+    south, north, west, east = box
+    return Box(max(south - 1e-9, -90), min(north + 1e-9, 90), max(west - 1e-9, -180), min(east + 1e-9, 180))
+
+
 def brute_force(areas: GridAreas, fence: Circle | Polygon | MultiPolygon) -> set[int]:
     squares = range(areas.rows * areas.columns)
     owner = {int(square): broker for broker in range(areas.count) for square in areas.squares_of(broker)}
-    return {owner[square] for square in squares if fence.meets_box(areas.square_box(square))}
+    return {owner[square] for square in squares if fence.meets_box(padded(areas.square_box(square)))}
 
 
 def test_every_square_belongs_to_the_broker_nearest_its_centre() -> None:
@@ -75,8 +83,17 @@ def test_a_place_belongs_to_a_square_that_holds_it(place: Location) -> None:
     assert any(
         box.lat_min <= place.lat <= box.lat_max
         and (box.lon_min <= place.lon <= box.lon_max or abs(place.lat) == 90 or abs(place.lon) == 180)
-        for box in boxes
+        for box in map(padded, boxes)
     )
+
+
+def test_a_polygon_that_ends_within_rounding_of_a_border_touches_the_owner_across() -> None:
+    areas = GridAreas([Location(-45, 0), Location(45, 0)], 90)
+    just_south = Location(-1e-200, 1)
+    assert areas.owner(just_south) == 1
+    assert areas.touched(Polygon([[just_south, (-9, 1), (-9, 9), just_south]])) == (0, 1)
+    just_west = Location(9, math.nextafter(180, 0))
+    assert SIX.owner(just_west) == SIX.owner(Location(9, 179)) == SIX.owners([9], [just_west.lon])[0]
 
 
 def test_one_place_with_many_names_has_one_owner() -> None:

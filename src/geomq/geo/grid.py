@@ -2,7 +2,8 @@
 
 Owns the square arithmetic and a fast exact answer to "which brokers does this circle touch": over each row of
 squares a circle spans one run of columns, and the owners of any run are two look-ups in a table of
-power-of-two runs. Squares count as closed towards fences; as owners they hold their south and west edges.
+power-of-two runs. Squares count as closed towards fences, and reach 0.1 mm further, since rounding may give a
+place so near a border to either side; as owners they hold their south and west edges.
 """
 
 import math
@@ -47,8 +48,8 @@ class GridAreas:
         """The broker of the square that holds the location; a pole belongs to its row's first square."""
         lat, lon = location
         row = min(int((lat + 90.0) // self.field_deg), self.rows - 1)
-        column = int((lon + 180.0) // self.field_deg) % self.columns
-        if lat == 90.0 or lat == -90.0:
+        column = min(int((lon + 180.0) // self.field_deg), self.columns - 1)
+        if lon == 180.0 or lat == 90.0 or lat == -90.0:
             column = 0
         return self._owner_list[row * self.columns + column]
 
@@ -56,8 +57,8 @@ class GridAreas:
         """The vectorised `owner`."""
         lat, lon = np.asarray(lats, float), np.asarray(lons, float)
         row = np.minimum((lat + 90.0) // self.field_deg, self.rows - 1).astype(np.int64)
-        column = ((lon + 180.0) // self.field_deg).astype(np.int64) % self.columns
-        column = np.where(np.abs(lat) == 90.0, 0, column)
+        column = np.minimum((lon + 180.0) // self.field_deg, self.columns - 1).astype(np.int64)
+        column = np.where((lon == 180.0) | (np.abs(lat) == 90.0), 0, column)
         owners: NDArray[np.int32] = self._owners[row * self.columns + column]
         return owners
 
@@ -132,7 +133,13 @@ class GridAreas:
         squares = (np.flatnonzero(rows)[:, None] * self.columns + np.flatnonzero(columns)).ravel()
         lat = squares // self.columns * self.field_deg - 90.0
         lon = squares % self.columns * self.field_deg - 180.0
-        return squares[fence.meets_boxes(lat, lat + self.field_deg, lon, lon + self.field_deg)]
+        met = fence.meets_boxes(
+            np.maximum(lat - PAD_DEG, -90.0),
+            np.minimum(lat + self.field_deg + PAD_DEG, 90.0),
+            np.maximum(lon - PAD_DEG, -180.0),
+            np.minimum(lon + self.field_deg + PAD_DEG, 180.0),
+        )
+        return squares[met]
 
     def _nearest_to_centres(self) -> NDArray[np.int32]:
         half = self.field_deg / 2.0
