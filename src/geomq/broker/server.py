@@ -38,7 +38,7 @@ from geomq.routing.node import Node
 log = logging.getLogger("geomq.broker")
 
 SECOND = 1.0
-FAREWELL_S = 0.2
+FAREWELL_S = 0.02
 
 
 class Broker:
