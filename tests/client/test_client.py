@@ -2,17 +2,66 @@
 
 import asyncio
 import gc
+import shutil
 import socket
 import ssl
+import subprocess
+import time
 import warnings
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from geomq.client import Client, ClientError, Message, RefusedError, Will
 from geomq.errors import GeometryError, UsageError
 from geomq.geo import Circle, Location
+
+
+class Mosquitto(NamedTuple):
+    """A running broker: a plain port, one with TLS, and the certificate to trust."""
+
+    port: int
+    tls_port: int
+    cafile: Path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    binary = shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/sbin")
+    openssl = shutil.which("openssl")
+    if binary is None or openssl is None:
+        pytest.skip("mosquitto or openssl is not installed: the client is not tested against it")
+    folder = tmp_path_factory.mktemp("mosquitto")
+    command = f"{openssl} req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+    command += f" -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout {folder}/key -out {folder}/cert"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    port, tls_port = free_port(), free_port()
+    (folder / "acl").write_text("topic readwrite plain/#\ntopic readwrite $geo/#\nuser alice\ntopic #\n")
+    (folder / "conf").write_text(
+        f"user root\nallow_anonymous true\nacl_file {folder}/acl\n"
+        f"listener {port} 127.0.0.1\nlistener {tls_port} 127.0.0.1\ncertfile {folder}/cert\nkeyfile {folder}/key\n"
+    )
+    process = subprocess.Popen([binary, "-c", folder / "conf"], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            try:
+                socket.create_connection(("127.0.0.1", tls_port)).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield Mosquitto(port, tls_port, folder / "cert")
+    finally:
+        process.terminate()
+        process.wait(10)
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
@@ -29,7 +78,7 @@ async def first(client: Client) -> Message:
     raise AssertionError("nothing arrived")
 
 
-def test_events_arrive_with_payload_and_properties(mosquitto: Any) -> None:
+def test_events_arrive_with_payload_and_properties(mosquitto: Mosquitto) -> None:
     async def main() -> None:
         async with Client("127.0.0.1", mosquitto.port) as client:
             assert await client.subscribe("plain/#", qos=2) == 2
@@ -59,7 +108,7 @@ def test_events_arrive_with_payload_and_properties(mosquitto: Any) -> None:
     run(main)
 
 
-def test_places_travel_as_user_properties(mosquitto: Any) -> None:
+def test_places_travel_as_user_properties(mosquitto: Mosquitto) -> None:
     async def main() -> None:
         async with Client("127.0.0.1", mosquitto.port, at=(52.5, 13.4)) as client:
             assert client.location == Location(52.5, 13.4)
@@ -76,7 +125,7 @@ def test_places_travel_as_user_properties(mosquitto: Any) -> None:
     run(main)
 
 
-def test_moving_publishes_the_location(mosquitto: Any) -> None:
+def test_moving_publishes_the_location(mosquitto: Mosquitto) -> None:
     async def main() -> None:
         async with Client("127.0.0.1", mosquitto.port) as client:
             await client.subscribe("$geo/location")
@@ -88,7 +137,7 @@ def test_moving_publishes_the_location(mosquitto: Any) -> None:
     run(main)
 
 
-def test_what_is_no_place_is_refused_before_it_is_sent(mosquitto: Any) -> None:
+def test_what_is_no_place_is_refused_before_it_is_sent(mosquitto: Mosquitto) -> None:
     async def main() -> None:
         with pytest.raises(GeometryError):
             Client("127.0.0.1", at=(91, 0))
@@ -107,7 +156,7 @@ def test_what_is_no_place_is_refused_before_it_is_sent(mosquitto: Any) -> None:
     run(main)
 
 
-def test_a_refused_publish_raises_with_its_reason(mosquitto: Any) -> None:
+def test_a_refused_publish_raises_with_its_reason(mosquitto: Mosquitto) -> None:
     async def main() -> None:
         async with Client("127.0.0.1", mosquitto.port) as client:
             for qos in (1, 2):
@@ -120,7 +169,7 @@ def test_a_refused_publish_raises_with_its_reason(mosquitto: Any) -> None:
     run(main)
 
 
-def test_a_session_survives_if_asked_to(mosquitto: Any) -> None:
+def test_a_session_survives_if_asked_to(mosquitto: Mosquitto) -> None:
     async def main() -> None:
         def make(clean: bool) -> Client:
             return Client("127.0.0.1", mosquitto.port, client_id="keeper", clean_start=clean, session_expiry_s=60)
@@ -148,7 +197,7 @@ async def break_and_read(client: Client) -> None:
         await first(client)
 
 
-def test_a_will_is_published_when_the_connection_breaks(mosquitto: Any) -> None:
+def test_a_will_is_published_when_the_connection_breaks(mosquitto: Mosquitto) -> None:
     async def main() -> None:
         async with Client("127.0.0.1", mosquitto.port) as watcher:
             await watcher.subscribe("plain/will")
@@ -163,7 +212,7 @@ def test_a_will_is_published_when_the_connection_breaks(mosquitto: Any) -> None:
     run(main)
 
 
-def test_tls_carries_events(mosquitto: Any) -> None:
+def test_tls_carries_events(mosquitto: Mosquitto) -> None:
     async def main() -> None:
         context = ssl.create_default_context(cafile=str(mosquitto.cafile))
         async with Client("localhost", mosquitto.tls_port, tls=context) as client:
@@ -174,7 +223,7 @@ def test_tls_carries_events(mosquitto: Any) -> None:
     run(main)
 
 
-def test_tls_checks_the_certificate(mosquitto: Any) -> None:
+def test_tls_checks_the_certificate(mosquitto: Mosquitto) -> None:
     async def main() -> None:
         with pytest.raises(ClientError, match=r"^cannot connect to localhost:.*certificate verify failed"):
             async with Client("localhost", mosquitto.tls_port, tls=True):
