@@ -46,15 +46,18 @@ def default_config() -> Config:
     return parse_config("", name="default config", base=Path.cwd())
 
 
-def parse_config(text: str, *, name: str, base: Path) -> Config:
-    """Check the TOML `text`; `name` is what errors call it, `base` where relative paths start."""
+def parse_config(text: str, *, name: str, base: Path, files: bool = True) -> Config:
+    """Check the TOML `text`; `name` is what errors call it, `base` where relative paths start.
+
+    Files it names must be readable unless `files` is false.
+    """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name}: {error}") from None
     except RecursionError:
         raise ConfigError(f"{name}: nested too deeply") from None
-    return _Reader(name, base).config(document)
+    return _Reader(name, base, files=files).config(document)
 
 
 def with_port(config: Config, port: int) -> Config:
@@ -70,9 +73,10 @@ def with_port(config: Config, port: int) -> Config:
 
 
 class _Reader:
-    def __init__(self, name: str, base: Path) -> None:
+    def __init__(self, name: str, base: Path, *, files: bool) -> None:
         self.name = name
         self.base = base
+        self.files = files
 
     def fail(self, where: str, what: str) -> NoReturn:
         raise ConfigError(f"{self.name}: {where}: {what}")
@@ -131,7 +135,7 @@ class _Reader:
             if "\0" in value:
                 self.fail(where, f"{key.name}: a path cannot contain NUL")
             absolute[key.name] = os.path.normpath(self.base / value)
-            if key.path == "read" and not os.access(absolute[key.name], os.R_OK):
+            if self.files and key.path == "read" and not os.access(absolute[key.name], os.R_OK):
                 self.fail(where, f"{key.name}: cannot read {absolute[key.name]}")
         return msgspec.structs.replace(made, **absolute) if absolute else made
 

@@ -1,0 +1,101 @@
+"""`geomq sub`: subscribe and print what arrives."""
+
+import asyncio
+import base64
+import json
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Unpack
+
+import click
+
+from geomq.cli.mqtt_options import FENCE_HELP, Reach, fence_argument, make_client, reach_options, run_client
+
+if TYPE_CHECKING:
+    from geomq.client import Client, Message
+
+TIMED_OUT = 27
+
+
+@click.command(short_help="Subscribe and print what arrives.")
+@click.option("--topic", "-t", "topics", multiple=True, required=True, help="A topic filter; repeatable.")
+@click.option("--within", "--from", "within", metavar="FENCE", help=f"Only events from inside. {FENCE_HELP}")
+@click.option("--qos", "-q", type=click.IntRange(0, 2), default=0, show_default=True)
+@click.option("--count", "-C", type=click.IntRange(min=1), help="Stop after so many events.")
+@click.option("--wait", "-W", type=click.FloatRange(min=0, min_open=True), help="Stop after so many seconds.")
+@click.option("--no-retained", "-R", is_flag=True, help="Leave out retained events.")
+@click.option("--verbose", "-v", is_flag=True, help="Print the topic before the payload.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@reach_options
+def sub(
+    topics: tuple[str, ...],
+    within: str | None,
+    qos: int,
+    count: int | None,
+    wait: float | None,
+    no_retained: bool,
+    verbose: bool,
+    as_json: bool,
+    **reach: Unpack[Reach],
+) -> None:
+    """Print every event that arrives, a line each, until interrupted.
+
+    Stops with exit code 27 if --wait ends it before --count does.
+
+    \b
+    geomq sub -t 'alarm/#' --at 52.52,13.40
+    geomq sub -t temperature --within 52.52,13.40,50km --json -q 1
+    """
+    fence = fence_argument(within)
+
+    async def main() -> int:
+        async with make_client(reach) as client:
+            for topic in topics:
+                await client.subscribe(topic, within=fence, qos=qos, retain_handling=2 if no_retained else 0)
+            try:
+                async with asyncio.timeout(wait):
+                    await _print(client, count, verbose=verbose, as_json=as_json)
+            except TimeoutError:
+                return TIMED_OUT if count is not None else 0
+        return 0
+
+    sys.exit(run_client(main))
+
+
+async def _print(client: "Client", count: int | None, *, verbose: bool, as_json: bool) -> None:
+    out = sys.stdout.buffer
+    seen = 0
+    async for message in client:
+        if as_json:
+            out.write(json.dumps(as_dict(message), ensure_ascii=False).encode() + b"\n")
+        else:
+            out.write(message.topic.encode() + b" " if verbose else b"")
+            out.write(message.payload + b"\n")
+        out.flush()
+        seen += 1
+        if seen == count:
+            return
+
+
+def as_dict(message: "Message") -> dict[str, Any]:
+    """The event as plain data; a payload that is no text is given in base64."""
+    found: dict[str, Any] = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "topic": message.topic,
+        "qos": message.qos,
+        "retain": message.retain,
+    }
+    try:
+        found["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        found["payload_base64"] = base64.b64encode(message.payload).decode()
+    if message.location is not None:
+        found["location"] = list(message.location)
+    if message.user:
+        found["user"] = [list(pair) for pair in message.user]
+    for name in ("content_type", "response_topic", "expiry_s"):
+        if getattr(message, name) is not None:
+            found[name] = getattr(message, name)
+    if message.correlation_data is not None:
+        found["correlation_data_base64"] = base64.b64encode(message.correlation_data).decode()
+    return found

@@ -1,0 +1,84 @@
+"""`geomq broker`, `passwd` and `import-mosquitto` from the shell."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from geomq.broker.config_load import load_config
+from geomq.broker.passwords import load_passwords
+
+GEOMQ = str(Path(sys.executable).parent / "geomq")
+
+
+def geomq(*arguments: str, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [GEOMQ, *arguments], input=stdin, capture_output=True, text=True, timeout=30, cwd=cwd, check=False
+    )
+
+
+def test_the_printed_config_starts_the_same_broker(tmp_path: Path) -> None:
+    first = geomq("broker", "--print-config", "-p", "0", cwd=tmp_path)
+    assert first.returncode == 0
+    (tmp_path / "elsewhere").mkdir()
+    file = tmp_path / "elsewhere" / "geomq.toml"
+    file.write_text(first.stdout)
+    assert load_config(file).listeners[0].bind_port == 0
+    assert geomq("broker", "-c", str(file), "--print-config").stdout == first.stdout
+
+
+def test_a_mistake_in_the_config_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    file = tmp_path / "geomq.toml"
+    file.write_text("[limits]\nqueue_message_max = 5\n")
+    done = geomq("broker", "-c", str(file))
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"geomq: {file}: [limits]: unknown key 'queue_message_max'; did you mean 'queue_messages_max'?\n"
+    )
+
+
+def test_passwords_are_set_changed_and_removed(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    assert geomq("passwd", "--iterations", "10", str(file), "alice", stdin="first\n").returncode == 0
+    assert geomq("passwd", "--iterations", "10", str(file), "alice", stdin="sécond\n").returncode == 0
+    assert geomq("passwd", "--iterations", "10", str(file), "bob", stdin="x").returncode == 0
+    users = load_passwords(file)
+    assert users.check("alice", "sécond".encode())
+    assert geomq("passwd", "--delete", str(file), "alice").returncode == 0
+    assert "alice" not in load_passwords(file)
+    for arguments, stdin in (
+        (["passwd", str(file), "carol"], ""),
+        (["passwd", str(file), "a:b"], "x\n"),
+        (["passwd", "-D", str(file), "carol"], ""),
+        (["passwd", str(tmp_path / "none" / "users"), "carol"], "x\n"),
+    ):
+        done = geomq(*arguments, stdin=stdin)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_a_mosquitto_conf_becomes_a_config_that_loads(tmp_path: Path) -> None:
+    conf = tmp_path / "mosquitto.conf"
+    conf.write_text("listener 1884\nallow_anonymous true\nmax_queued_messages 10\nplugin x.so\n")
+    done = geomq("import-mosquitto", str(conf), cwd=tmp_path)
+    assert done.returncode == 0
+    assert "mosquitto.conf:4: plugin x.so: not carried over\n" in done.stderr
+    config = load_config(tmp_path / "geomq.toml")
+    assert (config.listeners[0].bind_port, config.limits.queue_messages_max) == (1884, 10)
+    again = geomq("import-mosquitto", str(conf), cwd=tmp_path)
+    assert again.returncode == 2
+    assert "already there" in again.stderr
+    assert geomq("import-mosquitto", str(conf), "--force", cwd=tmp_path).returncode == 0
+    assert geomq("import-mosquitto", str(conf), "-o", "-").stdout == (tmp_path / "geomq.toml").read_text()
+
+
+def test_help_answers_quickly() -> None:
+    best = min(_seconds("--help") for _ in range(3))
+    assert best < 0.5
+    for command in ("broker", "pub", "sub", "passwd", "import-mosquitto"):
+        assert geomq(command, "--help").returncode == 0
+
+
+def _seconds(*arguments: str) -> float:
+    start = time.perf_counter()
+    assert geomq(*arguments).returncode == 0
+    return time.perf_counter() - start
