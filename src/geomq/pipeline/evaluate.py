@@ -1,0 +1,141 @@
+"""Evaluation on Spark: blocks of clients become packed topics, topics become tallies, tallies are added up.
+
+Owns the two stages and how many tasks each has. All arithmetic is the workload package's, so the numbers are those
+of the single process, whatever the partitions. Several evaluations (a sweep) run as one job.
+"""
+
+import math
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from geomq.workload.evaluate import Evaluator, add_tallies, evaluate
+from geomq.workload.kernel_messages import Tally
+from geomq.workload.model import Spec
+from geomq.workload.packed import RECORD, pack, pieces, records_of
+from geomq.workload.world import World
+
+if TYPE_CHECKING:
+    Batches = Iterator[pa.RecordBatch]
+
+TASK_BLOCKS = 10
+PARTITION_BYTES = 48 * 1024 * 1024
+
+
+class Job(NamedTuple):
+    """One evaluation: a workload in a world."""
+
+    world: World
+    spec: Spec
+    seed: int
+    paper: bool
+
+
+def evaluate_jobs(spark: SparkSession, jobs: Sequence[Job]) -> list[Tally]:
+    """The tallies of several evaluations, in their order."""
+    tasks = [
+        (number, first, min(first + TASK_BLOCKS, blocks))
+        for number, job in enumerate(jobs)
+        for blocks in [job.spec.block_count(job.world)]
+        for first in range(0, blocks, TASK_BLOCKS)
+    ]
+    packed = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
+        _packer(jobs, tasks), "job int, topic int, actions binary"
+    )
+    tallied = packed.repartition(_partitions(spark, jobs), "job", "topic").mapInArrow(
+        _evaluator(jobs), "job int, tally binary"
+    )
+    totals = [Evaluator(job.world, job.spec, paper=job.paper).tally for job in jobs]
+    for row in tallied.collect():
+        add_tallies([unpack_tally(bytes(row.tally), totals[row.job])], totals[row.job])
+    return totals
+
+
+def _packer(jobs: Sequence[Job], tasks: Sequence[tuple[int, int, int]]) -> "Callable[[Batches], Batches]":
+    def run(batches: "Batches") -> "Batches":
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                number, first, last = tasks[task]
+                job = jobs[number]
+                packed = pack([job.spec.block(job.world, job.seed, block) for block in range(first, last)])
+                rows = [(topic, records.tobytes()) for topic, records in pieces(packed)]
+                for start in range(0, len(rows), 256):
+                    part = rows[start : start + 256]
+                    yield pa.RecordBatch.from_arrays(
+                        [
+                            pa.array([number] * len(part), pa.int32()),
+                            pa.array([topic for topic, _ in part], pa.int32()),
+                            pa.array([actions for _, actions in part], pa.binary()),
+                        ],
+                        names=["job", "topic", "actions"],
+                    )
+
+    return run
+
+
+def _evaluator(jobs: Sequence[Job]) -> "Callable[[Batches], Batches]":
+    def run(batches: "Batches") -> "Batches":
+        parts: dict[tuple[int, int], list[bytes]] = {}
+        for batch in batches:
+            columns = (batch.column(i).to_pylist() for i in range(3))
+            for number, topic, actions in zip(*columns, strict=True):
+                parts.setdefault((number, topic), []).append(actions)
+        for number, job in enumerate(jobs):
+            topics = sorted(topic for of_job, topic in parts if of_job == number)
+            if not topics:
+                continue
+            evaluator = Evaluator(job.world, job.spec, paper=job.paper)
+            for topic in topics:
+                evaluator.evaluate_topic(topic, records_of(parts.pop((number, topic))))
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([number], pa.int32()), pa.array([pack_tally(evaluator.tally)], pa.binary())],
+                names=["job", "tally"],
+            )
+
+    return run
+
+
+def pack_tally(tally: Tally) -> bytes:
+    """A tally as compressed bytes; most of it is zeros."""
+    return zlib.compress(b"".join(np.ascontiguousarray(part, "<i8").tobytes() for part in tally), 1)
+
+
+def unpack_tally(data: bytes, like: Tally) -> Tally:
+    """The tally in the bytes; its shapes are those of `like`."""
+    numbers = np.frombuffer(zlib.decompress(data), "<i8")
+    parts, at = [], 0
+    for part in like:
+        parts.append(numbers[at : at + part.size].reshape(part.shape))
+        at += part.size
+    return Tally(*parts)
+
+
+def _partitions(spark: SparkSession, jobs: Sequence[Job]) -> int:
+    """Enough that a task's actions fit comfortably in memory, and every core has some."""
+    expected = 0
+    for job in jobs:
+        blocks = job.spec.block_count(job.world)
+        sample = len(pack([job.spec.block(job.world, job.seed, 0)]).records) * RECORD.itemsize
+        expected += sample * max(blocks, 1)
+    cores = spark.sparkContext.defaultParallelism
+    wanted = max(2 * cores, math.ceil(expected / PARTITION_BYTES))
+    return min(wanted, sum(len(job.spec.topic_names()) for job in jobs))
+
+
+def warm_up() -> threading.Thread:
+    """Compile the kernel in the background while Spark starts, so that its workers find it compiled."""
+
+    def compile_kernel() -> None:
+        from geomq.workload.disgb import preset
+
+        world = World.published()
+        evaluate(world, preset("paper", clients=30, topics=5, seconds=60), 0, paper=True)
+
+    thread = threading.Thread(target=compile_kernel, daemon=True)
+    thread.start()
+    return thread

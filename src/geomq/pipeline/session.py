@@ -1,0 +1,183 @@
+"""A Spark session with no set-up: Java found, Python set, logs quiet, this package on every executor.
+
+Owns how Spark is started and how its failures become one line. `local[*]` unless a master is named. Everything Spark
+and its workers print goes to a log file, of which the first telling line is shown if starting fails.
+"""
+
+import contextlib
+import os
+import re
+import socket
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import geomq
+from geomq.errors import DataError, UsageError
+from geomq.pipeline.java import cache_directory, find_java_home
+
+try:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+except ImportError:
+    raise UsageError("this needs Spark; install it with: pip install 'geomq[spark]'") from None
+
+LOCAL_MASTER = "local[*]"
+_CONNECT_TIMEOUT_S = 5
+_LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c{1}: %m%n%ex{1}
+"""
+
+
+@contextlib.contextmanager
+def spark_session(master: str | None = None, *, memory_gb: int = 2) -> Iterator[SparkSession]:
+    """Start Spark, stop it afterwards; any failure of Spark inside comes out as one line."""
+    with tempfile.TemporaryDirectory(prefix="geomq-spark-") as scratch:
+        context = _start(master or LOCAL_MASTER, Path(scratch), memory_gb)
+        try:
+            session = SparkSession(context)
+            if not _is_local(master or LOCAL_MASTER):
+                context.addPyFile(str(package_zip(Path(scratch))))
+            with spark_errors():
+                yield session
+        finally:
+            _stop(context)
+
+
+@contextlib.contextmanager
+def spark_errors() -> Iterator[None]:
+    """Turn what Spark raises into a GeomqError of one line."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise explain(str(error)) from None
+
+
+def explain(text: str) -> UsageError:
+    """The line of a Spark failure that says what was wrong."""
+    ours = re.findall(r"geomq\.errors\.(\w+): (.+)", text)
+    if ours:
+        return DataError(ours[-1][1].strip())
+    if "No space left on device" in text:
+        return DataError("no space left on the disk Spark writes to; free some or set SPARK_LOCAL_DIRS elsewhere")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if re.match(r"(Caused by: )?[\w.]+(Error|Exception)\b", line)]
+    line = (telling or lines or ["Spark failed without a reason"])[-1]
+    return DataError(f"Spark: {line[:300]}")
+
+
+def package_zip(directory: Path) -> Path:
+    """This package as a zip file, for executors that do not have it installed."""
+    root = Path(geomq.__file__).parent
+    path = directory / "geomq.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sorted(root.rglob("*")):
+            if source.suffix in (".py", ".typed") and "__pycache__" not in source.parts:
+                archive.write(source, Path("geomq") / source.relative_to(root))
+    return path
+
+
+def _start(master: str, scratch: Path, memory_gb: int) -> SparkContext:
+    _check_reachable(master)
+    os.environ["JAVA_HOME"] = str(find_java_home(os.environ, cache_directory(os.environ)))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    conf = _configuration(master, scratch, memory_gb)
+    log_path = scratch / "spark.log"
+    with log_path.open("wb") as log:
+        try:
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            return SparkContext(conf=conf, gateway=gateway)
+        except Exception as error:
+            # Whatever went wrong, the JVM's log knows more than the Python exception.
+            raise UsageError(f"Spark did not start on {master}: {_first_error(log_path) or error}") from None
+
+
+def _configuration(master: str, scratch: Path, memory_gb: int) -> SparkConf:
+    log4j = scratch / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    conf = SparkConf()
+    settings = {
+        "spark.app.name": "geomq",
+        "spark.master": master,
+        "spark.driver.memory": f"{memory_gb}g",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log4j} -XX:+UseParallelGC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+    if _is_local(master):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        if "SPARK_LOCAL_DIRS" not in os.environ:
+            settings["spark.local.dir"] = str(scratch / "local")
+    else:
+        # A cluster decides about memory and hosts; what the user set in spark-defaults.conf stays.
+        settings["spark.executor.extraJavaOptions"] = "-Dlog4j2.level=ERROR"
+    for key, value in settings.items():
+        conf.set(key, value)
+    return conf
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _check_reachable(master: str) -> None:
+    """Fail at once on a wrong standalone address; Spark itself would try for minutes."""
+    if not re.match(r"(local(\[[^\]]*\])?$|spark://|yarn$|k8s://)", master):
+        raise UsageError(f"{master!r} is no Spark master; give local[N], spark://host:port, yarn or k8s://...")
+    if not master.startswith("spark://"):
+        return
+    reasons = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT_S):
+                return
+        except (OSError, ValueError, OverflowError) as error:
+            reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+    raise UsageError(f"cannot reach the Spark master at {'; '.join(reasons)}")
+
+
+def _first_error(log_path: Path) -> str | None:
+    try:
+        text = log_path.read_text(errors="replace")
+    except OSError:
+        return None
+    lines = [line.strip() for line in text.splitlines()]
+    telling = [line for line in lines if re.search(r"(Error|Exception)\b", line)]
+    return telling[0][:300] if telling else None
+
+
+def _stop(context: SparkContext) -> None:
+    """Stop Spark and its JVM; a JVM that is gone already is no trouble."""
+    gateway: Any = context._gateway
+    with contextlib.suppress(Exception):
+        context.stop()
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        with contextlib.suppress(Exception):
+            process.stdin.close()
+        with contextlib.suppress(Exception):
+            process.wait(timeout=10)
+    SparkContext._gateway = None
+    SparkContext._jvm = None
