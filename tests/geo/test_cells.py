@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 from tests.geo.shapes import CIRCLES, FENCES, LATS, LONS
 
 from geomq.geo import Box, Fence, Location
-from geomq.geo.cells import PER_DEGREE, ROW_SHIFT, covering, covering_count, spans
+from geomq.geo.cells import PER_DEGREE, ROW_SHIFT, covering, covering_count, finest_fit, spans
 
 
 def cell_of(location: Location, shift: int) -> int:
@@ -37,3 +37,10 @@ def test_rows_and_columns_never_mix() -> None:
     """The last column of a row must not run into the next row's first."""
     assert cell_of(Location(0, 180), 0) != cell_of(Location(1 / PER_DEGREE, -180), 0)
     assert int(360 * PER_DEGREE) < 1 << ROW_SHIFT
+
+
+def test_the_finest_grid_that_fits_is_taken() -> None:
+    covered = spans([Box(0, 1, 0, 1)])
+    assert finest_fit(covered, (0, 3, 6, 9), 36) == 2
+    assert finest_fit(covered, (0, 3, 6, 9), 100_000) == 0
+    assert finest_fit(spans([Box(-90, 90, -180, 180)]), (0, 3, 6, 9), 36) is None

@@ -38,6 +38,17 @@ def covering_count(covered: Sequence[Span], shift: int) -> int:
     return total
 
 
+def finest_fit(covered: Sequence[Span], shifts: Sequence[int], cells_max: int) -> int | None:
+    """The position in `shifts`, finest first, of the first grid that needs at most `cells_max` cells."""
+    for position, shift in enumerate(shifts):
+        total = 0
+        for south, north, west, east in covered:
+            total += ((north >> shift) - (south >> shift) + 1) * ((east >> shift) - (west >> shift) + 1)
+        if total <= cells_max:
+            return position
+    return None
+
+
 def covering(covered: Sequence[Span], shift: int) -> list[int]:
     """The cells of a grid that the spans cover, each once, in a fixed order."""
     cells: list[int] = []

@@ -9,7 +9,7 @@ import math
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from geomq.geo.cells import PER_DEGREE, ROW_SHIFT, covering, covering_count, spans
+from geomq.geo.cells import PER_DEGREE, ROW_SHIFT, covering, finest_fit, spans
 from geomq.geo.circle import Circle
 from geomq.geo.fence import Fence
 from geomq.geo.location import Location
@@ -58,15 +58,20 @@ class FenceIndex(Generic[K]):
         self.remove(key)
         covered = spans(fence.bounds())
         entry = _entry(fence)
-        for shift, grid in self._grids.items():
-            if covering_count(covered, shift) <= _CELLS_MAX:
-                numbers = covering(covered, shift)
-                for number in numbers:
-                    grid.setdefault(number, {})[key] = entry
-                self._listings[key] = _Listing(fence, shift, numbers)
-                return
-        self._wide[key] = entry
-        self._listings[key] = _Listing(fence, None, [])
+        fit = finest_fit(covered, _SHIFTS, _CELLS_MAX)
+        if fit is None:
+            self._wide[key] = entry
+            self._listings[key] = _Listing(fence, None, [])
+            return
+        shift = _SHIFTS[fit]
+        grid, numbers = self._grids[shift], covering(covered, shift)
+        for number in numbers:
+            cell = grid.get(number)
+            if cell is None:
+                grid[number] = {key: entry}
+            else:
+                cell[key] = entry
+        self._listings[key] = _Listing(fence, shift, numbers)
 
     def remove(self, key: K) -> None:
         """Forget the key; nothing happens if it is unknown."""
