@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from geomq.broker.committer import Committer
+from geomq.broker.committer import LOOK_EVERY_S, Committer
 from geomq.broker.store import Store, open_store
 from geomq.broker.store_errors import StoreError, StoreFull
 from geomq.broker.store_memory import MemoryStore, NoDisk
@@ -27,6 +27,7 @@ class FakeDisk(NoDisk):
     def __init__(self) -> None:
         self.log: list[str] = []
         self.sync_s = 0.0
+        self.room = True
         self.write_error: StoreError | None = None
         self.sync_error: StoreError | None = None
 
@@ -34,6 +35,9 @@ class FakeDisk(NoDisk):
         if self.write_error is not None:
             raise self.write_error
         self.log.append("write")
+
+    def has_room(self) -> bool:
+        return self.room
 
     def sync(self) -> None:
         time.sleep(self.sync_s)
@@ -138,6 +142,24 @@ def test_a_full_disk_withholds_acknowledgements_until_there_is_room() -> None:
         disk.write_error = None
         await committer.safe()
         assert acks == [1]
+        await asyncio.sleep(LOOK_EVERY_S)
+        assert not committer.full
+        await committer.close()
+
+    asyncio.run(main())
+
+
+def test_too_little_free_space_counts_as_full_until_there_is_more() -> None:
+    async def main() -> None:
+        disk = FakeDisk()
+        committer = Committer(Store(disk), unexpected)
+        assert not committer.full
+        disk.room = False
+        await asyncio.sleep(LOOK_EVERY_S)
+        assert committer.full
+        await committer.safe()
+        disk.room = True
+        await asyncio.sleep(LOOK_EVERY_S)
         assert not committer.full
         await committer.close()
 
@@ -208,7 +230,7 @@ def test_a_memory_store_acknowledges_at_the_end_of_the_tick() -> None:
 
 CHILD = """
 import asyncio, os, sys
-from geomq.broker.committer import Committer
+from geomq.broker.committer import LOOK_EVERY_S, Committer
 from geomq.broker.store import open_store
 from geomq.broker.store_records import SessionRecord
 from geomq.mqtt.changes import DeliveryAdded, DeliveryRemoved

@@ -15,6 +15,7 @@ from geomq.broker.store import Store
 from geomq.broker.store_errors import StoreError, StoreFull
 
 FULL_RETRY_S = 1.0
+LOOK_EVERY_S = 0.25
 
 Callback = Callable[[], object]
 
@@ -38,12 +39,18 @@ class Committer:
         self._scheduled = False
         self._unsynced = False
         self._syncing = False
+        self._low = False
+        self._look_at = 0.0
         self._retry: asyncio.TimerHandle | None = None
 
     @property
     def full(self) -> bool:
-        """Whether the disk is full: refuse new messages that would have to be kept."""
-        return self._store.full
+        """Whether the disk is full or about to be: refuse new messages that would have to be kept."""
+        now = self._loop.time()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_EVERY_S
+            self._low = not self._store.has_room()
+        return self._low or self._store.full
 
     def wrote(self) -> None:
         """The store collected something; it goes out at the end of this tick, and nobody waits for it."""

@@ -1,0 +1,108 @@
+"""The client with a GeoMQ broker: places decide who hears what."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+
+from geomq.broker.config import Config, Listener, Persistence
+from geomq.broker.server import Broker
+from geomq.client import Client, Message, RefusedError, Will
+from geomq.geo import Circle, Location
+
+BERLIN, POTSDAM, PARIS = (52.52, 13.405), (52.40, 13.06), (48.86, 2.35)
+
+
+def with_broker(main: Callable[[int], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        config = Config(listeners=(Listener(host="127.0.0.1", port=0),), persistence=Persistence(enabled=False))
+        async with asyncio.timeout(20), Broker(config) as broker:
+            await main(broker.port)
+
+    asyncio.run(limited())
+
+
+def at(port: int, place: tuple[float, float] | None = None) -> Client:
+    return Client("127.0.0.1", port, at=place)
+
+
+async def heard(client: Client, seconds: float = 0.2) -> list[str]:
+    """The payloads that arrive within some time."""
+    found: list[Message] = []
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            async for message in client:
+                found.append(message)  # noqa: PERF401 - what came before the timeout counts
+    return [message.text for message in found]
+
+
+def test_an_event_reaches_only_those_inside_its_fence() -> None:
+    async def main(port: int) -> None:
+        async with at(port, BERLIN) as near, at(port, PARIS) as far, at(port) as nowhere, at(port) as publisher:
+            for client in (near, far, nowhere):
+                await client.subscribe("alarm/#", qos=1)
+            await publisher.publish("alarm/flood", "berlin", to=(*BERLIN, 5_000), qos=1)
+            await publisher.publish("alarm/flood", "all", qos=1)
+            assert await heard(near) == ["berlin", "all"]
+            assert await heard(far) == ["all"]
+            assert await heard(nowhere) == ["all"]
+
+    with_broker(main)
+
+
+def test_a_subscription_hears_only_publishers_inside_its_fence() -> None:
+    async def main(port: int) -> None:
+        async with at(port) as listener, at(port, BERLIN) as near, at(port, PARIS) as far:
+            await listener.subscribe("t", within=Circle(Location(*POTSDAM), 50_000), qos=1)
+            await far.publish("t", "far", qos=1)
+            await near.publish("t", "near", qos=1)
+            await far.move(*POTSDAM, qos=1)
+            await far.publish("t", "came", qos=1)
+            await near.publish("t", "gone", at=PARIS, qos=1)
+            assert await heard(listener) == ["near", "came"]
+
+    with_broker(main)
+
+
+def test_moving_into_a_fence_brings_its_retained_event() -> None:
+    async def main(port: int) -> None:
+        async with at(port, PARIS) as walker, at(port) as publisher:
+            await publisher.publish("sign", "welcome", to=(*BERLIN, 5_000), qos=1, retain=True)
+            await walker.subscribe("sign", qos=1)
+            assert await heard(walker) == []
+            await walker.move(*BERLIN, qos=1)
+            assert await heard(walker) == ["welcome"]
+
+    with_broker(main)
+
+
+def test_a_will_goes_to_its_fence() -> None:
+    async def main(port: int) -> None:
+        async with at(port, BERLIN) as near, at(port, PARIS) as far:
+            for client in (near, far):
+                await client.subscribe("gone")
+            broken = Client("127.0.0.1", port, will=Will(topic="gone", payload="bye", to=(*BERLIN, 5_000)))
+            async with broken:
+                connection = broken._link._client.socket()
+                assert isinstance(connection, socket.socket)
+                connection.shutdown(socket.SHUT_RDWR)
+                with suppress(Exception):
+                    await heard(broken)
+            assert await heard(near) == ["bye"]
+            assert await heard(far) == []
+
+    with_broker(main)
+
+
+def test_a_fence_the_broker_refuses_is_an_error_with_its_reason() -> None:
+    async def main(port: int) -> None:
+        async with at(port) as client:
+            bad = (("geo-fence", "POLYGON((0 0))"),)
+            with pytest.raises(RefusedError) as caught:
+                await client.publish("t", b"x", user=bad, qos=1)
+            assert caught.value.code == 0x99
+            await client.publish("t", b"x", qos=1)
+
+    with_broker(main)
