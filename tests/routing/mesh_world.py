@@ -41,7 +41,8 @@ SIX_LINKS: list[Link] = [
     ("3", "5"),
     ("4", "5"),
 ]
-"""The overlay of the paper's figures."""
+"""The overlay of the paper's figures. Its text names the links 1-3, 1-4, 3-4, 3-5 and 4-5; those of brokers 0 and 2
+are the ones under which all it says of the management mesh comes true."""
 
 
 def federation_of(brokers: Sequence[str]) -> Federation:
@@ -70,6 +71,7 @@ class MeshWorld:
         self.epochs = dict.fromkeys(self.ids, 0)
         self.sent: list[tuple[float, BrokerId, BrokerId, Message]] = []
         self.received: Counter[tuple[str, ClientId]] = Counter()
+        """How often each client got each event, by the event's payload, or its id if it has none."""
         self.lines: list[str] = []
         self._delay_ms = delay_ms
         self._delays = delays or {}
@@ -103,7 +105,7 @@ class MeshWorld:
 
     def edges(self, name: str) -> set[Link]:
         """The links that members send events over."""
-        found = set()
+        found: set[Link] = set()
         for broker in self.nodes:
             group = self.mesh(broker).groups.get(name)
             if group is not None and group.is_member:
@@ -166,8 +168,9 @@ class MeshWorld:
                 case SendToPeer(peer=peer, message=message):
                     self._transmit(broker, peer, message)
                 case DeliverToClients(event=delivered, matches=matches):
+                    name = delivered.payload.decode() or str(delivered.id)
                     for client in dict.fromkeys(match.client for match in matches):
-                        self.received[delivered.payload.decode(), client] += 1
+                        self.received[name, client] += 1
 
     def _transmit(self, source: BrokerId, target: BrokerId, message: Message) -> None:
         assert (source, target) in self.links or (target, source) in self.links, "spoke to a stranger"

@@ -86,6 +86,8 @@ class Mesh(Strategy):
         self._now = 0.0
         self._tick_ms = 0.0
         self._patient_until_ms = inf
+        self._overflowed = False
+        """Some group is not kept track of: every event has to come here and is passed on to everyone."""
 
     def subscribed(self, client: ClientId, topic_filter: str, fence: Fence | None, *, now: float) -> None:
         subscriber = Subscriber(self.me, client)
@@ -102,8 +104,7 @@ class Mesh(Strategy):
         self.table.drop(Subscriber(self.me, client), topic_filter)
         group = self.topics.remove(topic_filter)
         if group is not None:
-            self.groups[group].unwant()
-            self._tidy(group)
+            self._unwant(group)
 
     def moved(self, client: ClientId, location: Location | None, *, now: float) -> None:
         self.table.move(Subscriber(self.me, client), location)
@@ -152,7 +153,7 @@ class Mesh(Strategy):
             if group is not None:
                 found.update(dict.fromkeys(group.targets(source)))
             elif not self._has_room(each):
-                found.update(dict.fromkeys(self.station.up))  # we may have had to ignore its core
+                found.update(dict.fromkeys(self.station.up))
         return [neighbour for neighbour in found if neighbour != source]
 
     def _hop_max(self) -> int:
@@ -183,9 +184,14 @@ class Mesh(Strategy):
         brokers = len(self.federation.ids)
         if not news.is_sound(brokers=brokers, lifetime_ms=self.station.lifetime_ms):
             return
-        if news.core in self.federation.position and self._has_room(news.group):
+        if news.core not in self.federation.position:
+            return
+        if self._has_room(news.group):
             self._group(news.group).hear(peer, news, now)
             self._tidy(news.group)
+        elif not self._overflowed:
+            self._overflowed = True
+            self._group(WILD).want(now)
 
     def _membership(self, peer: BrokerId, news: Membership, now: float) -> None:
         if not news.is_sound():
@@ -211,11 +217,18 @@ class Mesh(Strategy):
         return group
 
     def _has_room(self, name: str) -> bool:
-        return name in self.groups or name in (WILD, MANAGEMENT) or len(self.groups) < self.options.groups_max + 2
+        if name in self.groups or name in (WILD, MANAGEMENT):
+            return True
+        return len(self.groups) - 1 - (WILD in self.groups) < int(self.options.groups_max)
 
     def _reserve(self, name: str) -> bool:
         """Make sure of a place for a group that an own subscription is about to want."""
         return self._has_room(name) and self._group(name) is not None
+
+    def _unwant(self, name: str) -> None:
+        if name != WILD or not self._overflowed:
+            self.groups[name].unwant()
+            self._tidy(name)
 
     def _tidy(self, name: str) -> None:
         if self.groups[name].is_idle:
@@ -240,8 +253,7 @@ class Mesh(Strategy):
                 self._group(name).want(now)
         for name in before:
             if name not in after:
-                self.groups[name].unwant()
-                self._tidy(name)
+                self._unwant(name)
         self._send_map(n for n in self.management.mesh_neighbours() if n != source)
 
     def _compare_maps(self, child: BrokerId, stamp: Stamp | None) -> None:
@@ -262,11 +274,12 @@ class Mesh(Strategy):
         if peer not in self.neighbours:
             return
         self._now = now
-        if peer not in self._down:
-            self._lose(peer, now)  # it may have started anew without our noticing
+        started_anew = peer not in self._down
         self._down.discard(peer)
         self._find_up()
         for group in self.groups.values():
+            if started_anew:
+                group.neighbour_lost(peer, now)
             group.neighbour_up(peer)
 
     def peer_down(self, peer: BrokerId, *, now: float) -> None:
@@ -275,12 +288,8 @@ class Mesh(Strategy):
         self._now = now
         self._down.add(peer)
         self._find_up()
-        self._lose(peer, now)
-
-    def _lose(self, peer: BrokerId, now: float) -> None:
-        for group in tuple(self.groups.values()):
+        for group in self.groups.values():
             group.neighbour_lost(peer, now)
-            self._tidy(group.name)
 
     def _find_up(self) -> None:
         self.station.up = tuple(n for n in self.neighbours if n not in self._down)
@@ -291,15 +300,14 @@ class Mesh(Strategy):
         self.neighbours = neighbours_of(self.me, self.options.links, self.federation.ids)
         self._down.intersection_update(self.neighbours)
         self._find_up()
-        for gone in (n for n in neighbours if n not in self.neighbours):
-            self._lose(gone, now)
-            for group in self.groups.values():
-                group.lingering.pop(gone, None)
         for group in tuple(self.groups.values()):
+            for gone in (n for n in neighbours if n not in self.neighbours):
+                group.neighbour_removed(gone, now)
             if group.core is not None and group.core not in self.federation.position:
                 group.core_lost(now)
             for new in (n for n in self.station.up if n not in neighbours):
                 group.neighbour_up(new)
+            self._tidy(group.name)
 
     def next_deadline(self) -> float | None:
         return min(self._tick_ms, self.station.wake_ms) if self.neighbours else None
@@ -315,8 +323,15 @@ class Mesh(Strategy):
             for group in self.groups.values():
                 if group.is_core:
                     group.announce_anew()
+            self._recover_from_overflow()
         if self.management.core is None and self._may_stand(now):
             self.management.become_core(now)
+
+    def _recover_from_overflow(self) -> None:
+        if self._overflowed and len(self.groups) - 2 < self.options.groups_max:
+            self._overflowed = False
+            if WILD not in self.topics.wanted():
+                self._unwant(WILD)
 
     def _may_stand(self, now: float) -> bool:
         """At the start a neighbour with a smaller id is given one period to announce itself first."""

@@ -241,10 +241,14 @@ class MeshGroup:
             self._tell([neighbour])
 
     def neighbour_lost(self, neighbour: BrokerId, now: float) -> None:
-        """A link broke."""
-        if self.children.pop(neighbour, None) is not None:
-            self.lingering[neighbour] = now + self._station.lifetime_ms
+        """A link broke. A child stays one until its time is over, so that what it misses waits for it."""
         self._forget_way(neighbour, now)
+
+    def neighbour_removed(self, neighbour: BrokerId, now: float) -> None:
+        """A neighbour is no longer one."""
+        self._forget_way(neighbour, now)
+        self.children.pop(neighbour, None)
+        self.lingering.pop(neighbour, None)
         self._settle()
 
     def sweep(self, now: float) -> None:
