@@ -68,11 +68,10 @@ class Adaptive(CoverageStrategy):
 
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         group = first_level(event.topic) or ""
-        return tuple(
-            broker
-            for broker in self.meeting(event.fence)
-            if broker == self.me or (broker, group) not in self._advertised
-        )
+        peers = tuple(broker for broker in self.meeting(event.fence) if broker != self.me)
+        if self.guest_host(event.publisher) is None:  # else nobody's subscriptions here cover that place yet
+            peers = tuple(peer for peer in peers if (peer, group) not in self._advertised)
+        return (self.me, *peers)
 
     def subscription_targets(self, client: ClientId, topic_filter: str, fence: Fence | None) -> tuple[BrokerId, ...]:
         group = first_level(topic_filter)

@@ -6,7 +6,7 @@ client is in helps: it holds the client's subscriptions as a guest's and matches
 is delivered once, because deliveries are recognised by event id. So nothing is missed while a client roams.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from geomq.geo import Box, Fence, Location
 from geomq.routing.federation import Federation
@@ -154,6 +154,7 @@ class CoverageStrategy(RendezvousStrategy):
                 changed = True
         if changed:
             self._version += 1
+            self.replace_all()
             for peer in self.federation.ids:
                 if peer != self.me:
                     self.send(peer, self._announcement())
@@ -221,6 +222,10 @@ class CoverageStrategy(RendezvousStrategy):
         super().federation_changed(before, now=now)
         for client, state in self.clients.items():
             self._locate(client, state.location)
+
+    def inherit(self, before: Self) -> None:
+        super().inherit(before)
+        self.guests, self._peer_cells = before.guests, before._peer_cells
 
     def state_size(self) -> int:
         return super().state_size() + len(self.guests) + len(self._roaming) + len(self._hosts)

@@ -5,6 +5,8 @@ A strategy of this family is two rules: `event_targets` and `subscription_target
 true lives here, once: fence changes, moves, unsubscribes, sessions that end, peers that come back, areas redrawn.
 """
 
+from typing import Self
+
 from geomq.geo import Fence, Location
 from geomq.routing.federation import Federation
 from geomq.routing.messages import (
@@ -23,6 +25,7 @@ from geomq.routing.seen import SEEN_MAX as SEEN_MAX
 from geomq.routing.seen import SeenEvents as SeenEvents
 from geomq.routing.strategy import ClientState, Strategy
 from geomq.routing.table import SubscriptionTable
+
 
 class Replicas(SubscriptionTable):
     """A table that can be brought up to date by repetition: what a peer no longer mentions is swept out."""
@@ -208,6 +211,10 @@ class RendezvousStrategy(Strategy):
             if broker not in self.federation.position:
                 self.table.drop_home(broker)
         self.replace_all()
+
+    def inherit(self, before: Self) -> None:
+        super().inherit(before)
+        self.table = before.table
 
     def state_size(self) -> int:
         return len(self.table) + sum(len(placed) for placed in self._placed.values())

@@ -9,7 +9,7 @@ The node has updated `clients` before it calls a hook.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import msgspec
 
@@ -103,6 +103,10 @@ class Strategy:
 
     def on_deadline(self, *, now: float) -> None:
         """Time has come for what `next_deadline` promised."""
+
+    def inherit(self, before: Self) -> None:
+        """Take over what a broker keeps on disk from the strategy that ran before a restart."""
+        self.seen = before.seen
 
     def state_size(self) -> int:
         """How many entries the strategy keeps about others; checkers hold it against a bound."""

@@ -2,22 +2,19 @@
 
 Between brokers runs the real link protocol. A crashed broker comes back with what a broker keeps on disk: its
 clients' sessions, the subscriptions it holds for others, the events it has seen, and what its links had still to
-send. Clients of a crashed broker wait and repeat their action.
+send. Clients of a crashed broker wait until it is back.
 """
 
 import random
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from geomq.routing.events import ClientMoved, ClientSubscribed, PeerDown, PeerSaid, PeerUp
+from geomq.routing.events import ClientMoved, ClientSubscribed, PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.link import Data, Frame, Link, LinkOutput
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
 from geomq.routing.node import Node
-from geomq.routing.rendezvous import RendezvousStrategy
 from geomq.sim.engine import FIFO_PHASE, Origin, Simulation
-
-CLIENT_RETRY_MS = 200
 
 
 class Disturbance(NamedTuple):
@@ -73,6 +70,7 @@ class FaultySimulation(Simulation):
         self._dice = random.Random(f"{self.seed}/faults")
         self._epochs = dict.fromkeys(self.nodes, 0)
         self._crashed: dict[BrokerId, None] = {}
+        self._waiting: dict[BrokerId, list[tuple[RoutingEvent, Origin]]] = {broker: [] for broker in self.nodes}
         self._cuts: dict[frozenset[BrokerId], int] = {}
         self._links: dict[tuple[BrokerId, BrokerId], Link] = {}
         self._origins: dict[tuple[BrokerId, BrokerId, int, int], Origin] = {}
@@ -107,7 +105,7 @@ class FaultySimulation(Simulation):
         elif isinstance(event, tuple):
             self._wake_link(event)
         elif broker in self._crashed:
-            self._push(self.now_ms + CLIENT_RETRY_MS, FIFO_PHASE, origin, broker, event)
+            self._waiting[broker].append((event, origin))
         else:
             super().feed(broker, event, origin)
 
@@ -221,6 +219,9 @@ class FaultySimulation(Simulation):
             if peer != broker:
                 self._connect((broker, peer))
                 self._connect((peer, broker))
+        waiting, self._waiting[broker] = self._waiting[broker], []
+        for event, origin in waiting:
+            super().feed(broker, event, origin)
 
     def _restored(self, broker: BrokerId) -> Any:
         """A new node with what its predecessor had on disk."""
@@ -228,9 +229,7 @@ class FaultySimulation(Simulation):
         if not isinstance(before, Node):
             return before
         node = self.make_node(broker, self._epochs[broker])
-        node.strategy.seen = before.strategy.seen
-        if isinstance(node.strategy, RendezvousStrategy) and isinstance(before.strategy, RendezvousStrategy):
-            node.strategy.table = before.strategy.table
+        node.strategy.inherit(before.strategy)
         for client, state in before.clients.items():
             node.handle(ClientMoved(client, state.location), now=self.now_ms)
             for topic_filter, fence in state.subscriptions.items():

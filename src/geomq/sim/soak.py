@@ -33,7 +33,7 @@ CLOUD = BrokerId("cloud")
 REROUTING = ("mesh", "broadcast_groups")
 """These look for another way when a broker is gone, instead of waiting for it; what was under way may be lost."""
 
-SETTLED_MS, CHURN_MS, HEALED_MS, QUIET_MS, END_MS = 15_000, 25_000, 35_000, 65_000, 90_000
+SETTLED_MS, DRAIN_MS, CHURN_MS, HEALED_MS, QUIET_MS, END_MS = 15_000, 25_000, 40_000, 50_000, 80_000, 105_000
 
 
 class Dicer:
@@ -81,17 +81,19 @@ class Dicer:
 
     def churn(self) -> list[Step]:
         makers = self.random.choices([self.move, self.subscribe, self.unsubscribe, self.publish], k=40)
-        return self.script([make() for make in makers], CHURN_MS, HEALED_MS - 2_000)
+        return self.script([make() for make in makers], CHURN_MS, HEALED_MS)
 
-    def faults(self) -> tuple[list[Cut], list[Crash]]:
+    def faults(self, from_ms: int, until_ms: int) -> tuple[list[Cut], list[Crash]]:
+        """Cuts and crashes that are all healed at `until_ms`."""
         pairs = list(combinations(self.federation.ids, 2))
-        cuts = [Cut(*self.span(), *self.random.choice(pairs)) for _ in range(self.random.randrange(5))]
-        crashes = [Crash(*self.span(), broker) for broker in self.federation.ids if self.random.random() < 0.4]
-        return cuts, crashes
+        spans = [self.span(from_ms, until_ms) for _ in range(4 + BROKERS)]
+        cuts = [Cut(*spans[i], *self.random.choice(pairs)) for i in range(self.random.randrange(5))]
+        crashed = [broker for broker in self.federation.ids if self.random.random() < 0.4]
+        return cuts, [Crash(*spans[4 + i], broker) for i, broker in enumerate(crashed)]
 
-    def span(self) -> tuple[int, int]:
-        start = self.random.randrange(SETTLED_MS, HEALED_MS - 3_000)
-        return start, self.random.randrange(start + 100, min(start + 6_000, HEALED_MS))
+    def span(self, from_ms: int, until_ms: int) -> tuple[int, int]:
+        start = self.random.randrange(from_ms, until_ms - 200)
+        return start, self.random.randrange(start + 100, until_ms)
 
 
 def run(strategy: str, seed: int) -> list[str]:
@@ -104,7 +106,7 @@ def run(strategy: str, seed: int) -> list[str]:
         SameAsOracle(from_ms=QUIET_MS),
     ]
     if strategy not in REROUTING:
-        checkers.append(SameAsOracle(from_ms=SETTLED_MS, until_ms=CHURN_MS))
+        checkers.append(SameAsOracle(from_ms=SETTLED_MS, until_ms=DRAIN_MS))
     simulation = FaultySimulation(
         dicer.federation,
         strategy,
@@ -117,11 +119,16 @@ def run(strategy: str, seed: int) -> list[str]:
     simulation.measure_all()
     simulation.run(dicer.setting_up(), until_ms=SETTLED_MS)
     loss = dicer.random.choice([0.0, 0.05, 0.2])
-    simulation.disturbance = Disturbance(loss=loss, repeat=loss, late=loss)
-    simulation.plan(*dicer.faults())
-    simulation.run(dicer.script([dicer.publish() for _ in range(30)], SETTLED_MS, CHURN_MS))
+    rough, calm = Disturbance(loss=loss, repeat=loss, late=loss), Disturbance()
+    simulation.disturbance = rough
+    simulation.plan(*dicer.faults(SETTLED_MS, DRAIN_MS))
+    simulation.run(dicer.script([dicer.publish() for _ in range(30)], SETTLED_MS, DRAIN_MS), until_ms=DRAIN_MS)
+    simulation.disturbance = calm
+    simulation.advance(CHURN_MS)
+    simulation.disturbance = rough
+    simulation.plan(*dicer.faults(CHURN_MS, HEALED_MS))
     simulation.run(dicer.churn(), until_ms=HEALED_MS)
-    simulation.disturbance = Disturbance()
+    simulation.disturbance = calm
     simulation.advance(QUIET_MS)
     last = [dicer.publish() for _ in range(20)]
     simulation.run(dicer.script(last, QUIET_MS, QUIET_MS + 5_000), until_ms=END_MS)
