@@ -75,7 +75,7 @@ class Circle:
     def bounds(self) -> tuple[Box, ...]:
         """One box that holds the circle, or two where it crosses the antimeridian."""
         lat, lon = self.center
-        reach = self._reach()
+        reach = self.reach()
         south, north = lat - reach / _RADIAN, lat + reach / _RADIAN
         if south <= -90.0 or north >= 90.0:
             return (Box(max(south, -90.0), min(north, 90.0), -180.0, 180.0),)
@@ -90,19 +90,19 @@ class Circle:
     def meets_box(self, box: Box) -> bool:
         """True if the closed circle and the closed box share a point."""
         lat, lon = self.center
-        reach = self._reach()
+        reach = self.reach()
         if box.lat_min > lat + reach / _RADIAN or box.lat_max < lat - reach / _RADIAN:
             return False
         gap = max(0.0, box.lon_min - lon, lon - box.lon_max)
         if gap > 0.0:
             gap = min(gap, 360.0 - max(abs(lon - box.lon_min), abs(lon - box.lon_max)))
-        return gap <= self._band_half_width(reach, box.lat_min, box.lat_max) / _RADIAN + PAD_DEG
+        return gap <= self.band_half_width(reach, box.lat_min, box.lat_max) / _RADIAN + PAD_DEG
 
-    def _reach(self) -> float:
+    def reach(self) -> float:
         """The radius as an angle in radians, border tolerance and padding included."""
         return (m_to_degrees(self.radius_m + TOLERANCE_M) + PAD_DEG) * _RADIAN
 
-    def _band_half_width(self, reach: float, lat_min: float, lat_max: float) -> float:
+    def band_half_width(self, reach: float, lat_min: float, lat_max: float) -> float:
         """Greatest half-width in longitude, in radians, that the circle has between two latitudes."""
         widest = max(self._half_width(reach, lat_min), self._half_width(reach, lat_max))
         sin_phi, cos_reach = self.z, math.cos(reach)

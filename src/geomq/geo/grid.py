@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geomq.errors import GeometryError
-from geomq.geo.areas import Masks, broker_bits, check_some, circle_arrays, mask_brokers, word_count
+from geomq.geo.areas import Masks, broker_bits, check_some, circle_arrays, word_count
 from geomq.geo.box import Box
 from geomq.geo.circle import PAD_DEG, Circle
 from geomq.geo.fence import Fence
@@ -75,7 +75,7 @@ class GridAreas:
     def touched(self, fence: Fence) -> tuple[int, ...]:
         """The brokers with a square that meets the fence."""
         if isinstance(fence, Circle):
-            return mask_brokers(self.touched_masks(fence.center.lat, fence.center.lon, fence.radius_m)[0])
+            return self._touched_by_circle(fence)
         return tuple(np.unique(self._owners[self._squares_met(fence)]).tolist())
 
     def touched_masks(self, lats: ArrayLike, lons: ArrayLike, radius_m: ArrayLike) -> Masks:
@@ -87,6 +87,26 @@ class GridAreas:
             reach = (radius[part] + TOLERANCE_M) / EARTH_RADIUS_M + PAD_DEG * _RADIAN
             self._touch(lat[part], lon[part], np.minimum(reach, math.pi), masks[part])
         return masks
+
+    def _touched_by_circle(self, circle: Circle) -> tuple[int, ...]:
+        """What `touched_masks` computes, without arrays: a broker asks for one fence at a time."""
+        lat, lon = circle.center
+        reach, field = circle.reach(), self.field_deg
+        spread = reach / _RADIAN
+        found: set[int] = set()
+        for row in range(
+            max(int((lat - spread + 90.0) // field), 0), min(int((lat + spread + 90.0) // field), self.rows - 1) + 1
+        ):
+            south = row * field - 90.0
+            half = circle.band_half_width(reach, south, south + field) / _RADIAN + PAD_DEG
+            west, east = int((lon + 180.0 - half) // field), int((lon + 180.0 + half) // field)
+            owners = self._owner_list[row * self.columns : (row + 1) * self.columns]
+            if east - west + 1 >= self.columns:
+                found.update(owners)
+            else:
+                found.update(owners[max(west, 0) : east + 1])
+                found.update(owners[west:] if west < 0 else owners[: max(east + 1 - self.columns, 0)])
+        return tuple(sorted(found))
 
     def _touch(self, lat: FloatArray, lon: FloatArray, reach: FloatArray, masks: Masks) -> None:
         """OR into `masks` the owners that circles of angle `reach` touch, row after row northwards."""

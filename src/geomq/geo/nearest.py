@@ -28,6 +28,7 @@ PIECE_M = 500.0
 
 _CHUNK = 1 << 12
 _ARC_MIN = 1e-12
+_PAIRS_MAX = 1 << 14
 _OCTANTS = [(x, y, z) for x in (1.0, -1.0) for y in (1.0, -1.0) for z in (1.0, -1.0)]
 
 
@@ -64,7 +65,8 @@ class NearestAreas:
     def touched(self, fence: Fence) -> tuple[int, ...]:
         """The brokers whose cell meets the fence, or comes within a kilometre of a polygon."""
         if isinstance(fence, Circle):
-            return mask_brokers(self.touched_masks(fence.center.lat, fence.center.lon, fence.radius_m)[0])
+            centre = np.array([[fence.x, fence.y, fence.z]])
+            return mask_brokers(self._touch(centre, np.array([fence.radius_m + self._slop_m]))[0])
         return self._touched_by_planar(fence)
 
     def touched_masks(self, lats: ArrayLike, lons: ArrayLike, radius_m: ArrayLike) -> Masks:
@@ -82,8 +84,10 @@ class NearestAreas:
         owner = self._nearest(centres)
         masks: Masks = self._bits[owner].copy()
         circle, broker = self._maybe_reached(centres, owner, radius)
-        hit = self._arcs.reached(centres, circle, broker, radius)
-        np.bitwise_or.at(masks, circle[hit], self._bits[broker[hit]])
+        for start in range(0, circle.size, _PAIRS_MAX):
+            some, near = circle[start : start + _PAIRS_MAX], broker[start : start + _PAIRS_MAX]
+            hit = self._arcs.reached(centres, some, near, radius)
+            np.bitwise_or.at(masks, some[hit], self._bits[near[hit]])
         return masks
 
     def _maybe_reached(
@@ -144,22 +148,19 @@ class _Arcs:
         self, centres: FloatArray, circle: NDArray[np.int64], cell: NDArray[np.int64], radius: FloatArray
     ) -> NDArray[np.bool_]:
         """For each pair of circle and cell, True if an arc of the cell is within the circle's radius."""
-        hit = np.zeros(circle.size, dtype=np.bool_)
-        limit = chord_limits(radius)
-        height = np.sqrt(np.minimum(1.0, limit * np.maximum(0.0, 1.0 - limit / 4.0)))
-        height[limit >= 2.0] = 2.0
-        for turn in range(int(self._count.max(initial=0))):
-            pair = np.flatnonzero((self._count[cell] > turn) & ~hit)
-            arc, point = self._first[cell[pair]] + turn, centres[circle[pair]]
-            top, reach = height[circle[pair]], limit[circle[pair]]
-            hit[pair] = (
-                (np.abs(_dot(point, self._normal[arc])) <= top)
-                & (_dot(point, self._after[arc]) >= 0.0)
-                & (_dot(point, self._before[arc]) >= 0.0)
-            )
-            hit[pair] |= _chord(point, self._start[arc]) <= reach
-            hit[pair] |= _chord(point, self._end[arc]) <= reach
-        return hit
+        count = self._count[cell]
+        start = np.cumsum(count) - count
+        arc = np.repeat(self._first[cell] - start, count) + np.arange(count.sum())
+        point = np.repeat(centres[circle], count, axis=0)
+        limit = np.repeat(chord_limits(radius[circle]), count)
+        height = np.where(limit < 2.0, limit * (1.0 - limit / 4.0), 4.0)
+        above = _dot(point, self._normal[arc])
+        hit = (above * above <= height) & (_dot(point, self._after[arc]) >= 0.0)
+        hit &= _dot(point, self._before[arc]) >= 0.0
+        hit |= _chord(point, self._start[arc]) <= limit
+        hit |= _chord(point, self._end[arc]) <= limit
+        reached: NDArray[np.bool_] = np.logical_or.reduceat(hit, start)
+        return reached
 
 
 def _dots(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -169,12 +170,13 @@ def _dots(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
-    dot: FloatArray = (a * b).sum(axis=1)
+    dot: FloatArray = np.einsum("ij,ij->i", a, b)
     return dot
 
 
 def _chord(a: FloatArray, b: FloatArray) -> FloatArray:
-    return _dot(a - b, a - b)
+    apart = a - b
+    return _dot(apart, apart)
 
 
 def _cell_borders(sites: FloatArray, index: int) -> FloatArray:
