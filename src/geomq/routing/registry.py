@@ -11,6 +11,8 @@ from geomq.routing.disgb_subscriptions import DisgbSubscriptions
 from geomq.routing.flooding import FloodEvents, FloodSubscriptions, Single
 from geomq.routing.georendezvous import GeoRendezvous
 from geomq.routing.grid_quorum import GridQuorum
+from geomq.routing.groups import BroadcastGroups
+from geomq.routing.mesh import Mesh
 from geomq.routing.strategy import Strategy
 
 STRATEGIES: dict[str, type[Strategy]] = {
@@ -21,6 +23,8 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "disgb_subscriptions": DisgbSubscriptions,
     "dht": Dht,
     "grid_quorum": GridQuorum,
+    "broadcast_groups": BroadcastGroups,
+    "mesh": Mesh,
     "georendezvous": GeoRendezvous,
     "adaptive": Adaptive,
 }

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import Any, Literal, Protocol
 
 from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPeer
+from geomq.routing.cloud import CloudNode
 from geomq.routing.events import (
     ClientGone,
     ClientMoved,
@@ -24,6 +25,7 @@ from geomq.routing.events import (
     RoutingEvent,
 )
 from geomq.routing.federation import Federation
+from geomq.routing.groups import BroadcastGroups
 from geomq.routing.messages import (
     DeliverEvent,
     DropClient,
@@ -35,7 +37,8 @@ from geomq.routing.messages import (
 )
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.node import Node
-from geomq.sim.network import CLIENT_LATENCY_MS, Latencies
+from geomq.routing.registry import strategy_class
+from geomq.sim.network import CLIENT_LATENCY_MS, CLOUD, Latencies
 from geomq.sim.script import Step
 
 Order = Literal["fifo", "published"]
@@ -115,7 +118,6 @@ class Simulation:
         order: Order = "fifo",
         seed: int = 0,
         observers: Iterable[Observer] = (),
-        others: Mapping[BrokerId, NodeDoor] | None = None,
     ) -> None:
         self.federation = federation
         self.strategy = strategy
@@ -126,7 +128,8 @@ class Simulation:
         self.observers = list(observers)
         self.now_ms = 0
         self.nodes: dict[BrokerId, NodeDoor] = {broker: self.make_node(broker) for broker in federation.ids}
-        self.nodes.update(others or {})
+        if issubclass(strategy_class(strategy), BroadcastGroups):
+            self.nodes[CLOUD] = CloudNode(CLOUD)
         self._queue: list[tuple[int, int, tuple[int, str], int, int, BrokerId | None, Any, Origin]] = []
         self._count = 0
         self._wakes: dict[BrokerId, int] = {}

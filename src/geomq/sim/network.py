@@ -9,6 +9,9 @@ from geomq.routing.model import BrokerId
 
 MS_PER_KM = 0.021048134571484346
 CLIENT_LATENCY_MS = 5
+CLOUD = BrokerId("cloud")
+CLOUD_LOCATION = Location(39.022878, -77.464276)
+"""Where the published simulation has its cloud broker."""
 
 
 def distance_latency_ms(a: Location, b: Location) -> int:
@@ -17,16 +20,17 @@ def distance_latency_ms(a: Location, b: Location) -> int:
 
 
 class Latencies:
-    """The one-way latency of each pair of brokers, by distance unless a table says otherwise."""
+    """The one-way latency of each pair of brokers (the cloud is one), by distance unless a table says otherwise."""
 
     def __init__(
         self,
         federation: Federation,
         *,
-        others: Mapping[BrokerId, Location] | None = None,
+        cloud: Location = CLOUD_LOCATION,
         given_ms: Mapping[tuple[BrokerId, BrokerId], int] | None = None,
     ) -> None:
-        self._places = {broker.id: broker.location for broker in federation.brokers} | dict(others or {})
+        self._places = {broker.id: broker.location for broker in federation.brokers}
+        self._places[CLOUD] = cloud
         self._ms: dict[tuple[BrokerId, BrokerId], int] = dict(given_ms or {})
 
     def __call__(self, source: BrokerId, target: BrokerId) -> int:

@@ -15,21 +15,18 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import combinations
 
 from geomq.geo import Circle, Fence, Location, NearestAreas
-from geomq.routing.cloud import CloudNode
 from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, ClientUnsubscribed, RoutingEvent
 from geomq.routing.federation import Broker, Federation
 from geomq.routing.model import BrokerId, ClientId
 from geomq.routing.registry import STRATEGIES
 from geomq.sim.checkers import BoundedState, Checker, NoDuplicates, NoLoops, SameAsOracle
 from geomq.sim.faults import Crash, Cut, Disturbance, FaultySimulation
-from geomq.sim.network import Latencies
 from geomq.sim.script import Step
 
 BROKERS = 4
 CLIENTS = 8
 TOPICS = ("a/x", "a/y", "b")
 FILTERS = ("a/x", "a/+", "b", "#", "+")
-CLOUD = BrokerId("cloud")
 REROUTING = ("mesh", "broadcast_groups")
 """These look for another way when a broker is gone, instead of waiting for it; what was under way may be lost."""
 
@@ -110,10 +107,8 @@ def run(strategy: str, seed: int) -> list[str]:
     simulation = FaultySimulation(
         dicer.federation,
         strategy,
-        latencies=Latencies(dicer.federation, others={CLOUD: Location(50.0, 8.0)}),
         seed=seed,
         observers=checkers,
-        others={CLOUD: CloudNode(me=CLOUD)} if strategy == "broadcast_groups" else None,
     )
     simulation.connect_all()
     simulation.measure_all()
