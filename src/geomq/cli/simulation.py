@@ -12,13 +12,14 @@ from geomq.routing.federation import Broker, Federation
 from geomq.routing.model import BrokerId, ClientId
 from geomq.routing.registry import STRATEGIES, strategy_class
 from geomq.sim.engine import Observer, Simulation
+from geomq.sim.overlay import geographic_links
 from geomq.sim.script import Step
 from geomq.sim.statistics import Statistics
 from geomq.sim.tracing import TraceHash, Transcript
 from geomq.workload.disgb import preset as workload_preset
 from geomq.workload.model import DEGREE, Kind, Workload, generate
 from geomq.workload.script import Action, actions_of
-from geomq.workload.world import World
+from geomq.workload.world import GROUP_MS, World
 
 SETTLE_MS = 30_000
 TAIL_GAP_MS = 7
@@ -41,7 +42,7 @@ class Scenario:
             raise UsageError(f"brokers must be between 1 and 1000, not {self.brokers}")
         if not 1 <= self.clients <= CLIENTS_MAX:
             raise UsageError(
-                f"clients must be between 1 and {CLIENTS_MAX:,}, not {self.clients:,}; `geomq evaluate` has no such limit"
+                f"clients must be between 1 and {CLIENTS_MAX:,}, not {self.clients:,}; geomq evaluate has no such limit"
             )
 
     def describe(self) -> dict[str, Any]:
@@ -110,6 +111,18 @@ def quiet_tail(workload: Workload, federation: Federation, *, start_ms: int, rad
         yield Step(start_ms + number * TAIL_GAP_MS, federation.ids[int(clients.home[number])], event)
 
 
+def options_of(strategy: str, scenario: Scenario) -> dict[str, Any]:
+    """The settings under which strategies are compared: the published groups, a geographic mesh of one application."""
+    world = scenario.world()
+    if strategy == "broadcast_groups":
+        weights = {place.name: float(place.population) for place in world.places}
+        return {"formation": "fixed", "join_ms": GROUP_MS, "lcm": weights}
+    if strategy == "mesh":
+        topics = {f"topic-{number}": "hiking" for number in range(scenario.topics)}
+        return {"links": geographic_links(scenario.federation()), "groups": topics}
+    return {}
+
+
 def simulate_one(scenario: Scenario, strategy: str) -> dict[str, Any]:
     """Run one strategy; the result is plain data."""
     tail_ms = scenario.seconds * 1000 + SETTLE_MS
@@ -126,7 +139,14 @@ def explain(scenario: Scenario, strategy: str, *, write: Callable[[str], object]
 def _play(scenario: Scenario, strategy: str, observers: list[Observer]) -> None:
     federation, workload = scenario.federation(), scenario.workload()
     tail_ms = scenario.seconds * 1000 + SETTLE_MS
-    simulation = Simulation(federation, strategy, order="published", seed=scenario.seed, observers=observers)
+    simulation = Simulation(
+        federation,
+        strategy,
+        options=options_of(strategy, scenario),
+        order="published",
+        seed=scenario.seed,
+        observers=observers,
+    )
     simulation.connect_all()
     simulation.run(steps_of(workload, federation))
     simulation.run(quiet_tail(workload, federation, start_ms=tail_ms, radius_m=556_000.0))

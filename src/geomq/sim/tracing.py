@@ -57,12 +57,24 @@ class Trace(Observer):
         self._sink(TraceRecord(t_ms, broker, "dropped", "event", event_id, reason=reason))
 
 
-class TraceHash(Trace):
-    """The trace as one number: same seed, same hash."""
+class TraceHash(Observer):
+    """The whole run as one number: same seed, same hash."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
-        super().__init__(lambda record: self._hash.update(repr(record).encode()))
+
+    def handled(self, t_ms: int, broker: BrokerId, event: RoutingEvent | str, actions: list[Action]) -> None:
+        if actions:
+            self._hash.update(f"{t_ms} {broker} {len(actions)}\n".encode())
+
+    def sent(
+        self, t_ms: int, source: BrokerId, target: BrokerId, message: Message, origin: Origin, arrives_ms: int
+    ) -> None:
+        what = f"{t_ms} {source} {target} {type(message).__name__} {origin.client} {origin.t_ms}\n"
+        self._hash.update(what.encode())
+
+    def arrived(self, t_ms: int, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
+        self._hash.update(f"{t_ms} {client} {event.id}\n".encode())
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()
