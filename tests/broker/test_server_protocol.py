@@ -64,17 +64,14 @@ async def broker() -> AsyncIterator[Broker]:
             await OPEN.pop().drop()
 
 
-async def _client(broker: Broker, name: str, version: int = V5, **more: object) -> Probe:
-    probe, connack = await Probe.connect(broker.port, Connect(name, version, **more))  # type: ignore[arg-type]
+async def _client(broker: Broker, name: str, version: int = V5, **more: Any) -> Probe:
+    probe, connack = await Probe.connect(broker.port, Connect(name, version, **more))
     assert connack.reason == ReasonCode.SUCCESS
     return probe
 
 
-def _keeps(seconds: int = 60, **more: object) -> dict[str, object]:
-    return {
-        "clean_start": False,
-        "properties": Properties(session_expiry_interval=seconds, **more),  # type: ignore[arg-type]
-    }
+def _keeps(seconds: int = 60) -> dict[str, Any]:
+    return {"clean_start": False, "properties": Properties(session_expiry_interval=seconds)}
 
 
 @pytest.mark.parametrize("publisher", [V311, V5])
@@ -143,12 +140,12 @@ async def test_a_session_is_resumed_with_what_was_missed(broker: Broker) -> None
         for number in range(4):
             p.publish("t", b"%d" % number, 1)
             await p.expect(Puback)
-    s, connack = await Probe.connect(broker.port, Connect("s", **_keeps()))  # type: ignore[arg-type]
+    s, connack = await Probe.connect(broker.port, Connect("s", **_keeps()))
     assert connack.session_present
     first, second = await s.expect(Publish), await s.expect(Publish)
     assert (first.payload, second.payload) == (b"0", b"1")
     await s.drop()
-    s, _ = await Probe.connect(broker.port, Connect("s", **_keeps()))  # type: ignore[arg-type]
+    s, _ = await Probe.connect(broker.port, Connect("s", **_keeps()))
     again = await s.expect(Publish)
     assert again.dup
     assert (again.payload, again.packet_id) == (b"0", first.packet_id)
@@ -188,7 +185,7 @@ async def test_sessions_expire(broker: Broker) -> None:
 async def test_a_second_connection_takes_the_session_over(broker: Broker) -> None:
     first = await _client(broker, "s", **_keeps())
     await first.subscribe("t")
-    second, connack = await Probe.connect(broker.port, Connect("s", **_keeps()))  # type: ignore[arg-type]
+    second, connack = await Probe.connect(broker.port, Connect("s", **_keeps()))
     assert connack.session_present
     farewell = await first.expect(Disconnect)
     assert farewell.reason == ReasonCode.SESSION_TAKEN_OVER

@@ -1,0 +1,314 @@
+"""What a broker promised survives its restart, and its sudden death."""
+
+import asyncio
+import os
+import signal
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geomq.broker.config import Broker as BrokerSection
+from geomq.broker.config import Config, Listener, Metrics, Persistence
+from geomq.broker.probe import Closed
+from geomq.broker.probe import Probe as PlainProbe
+from geomq.broker.server import Broker
+from geomq.mqtt.packets import (
+    Connect,
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    SubscribeRequest,
+    Will,
+)
+from geomq.mqtt.properties import Properties
+from geomq.mqtt.types import NEVER_EXPIRES, V311
+
+pytestmark = pytest.mark.anyio
+
+OPEN: list[PlainProbe] = []
+KEEPS = Properties(session_expiry_interval=NEVER_EXPIRES)
+BERLIN = b"52.52,13.405"
+
+
+class Probe(PlainProbe):
+    """A probe that is dropped after its test."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        OPEN.append(self)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def _running(folder: Path) -> AsyncIterator[Broker]:
+    config = Config(
+        broker=BrokerSection(data_dir=str(folder)),
+        listeners=(Listener(host="127.0.0.1", port=0),),
+        persistence=Persistence(free_bytes_min=0),
+        metrics=Metrics(sys_interval_s=0),
+    )
+    async with Broker(config) as broker:
+        yield broker
+        while OPEN:
+            await OPEN.pop().drop()
+
+
+async def test_sessions_queues_and_receipts_survive_a_restart(tmp_path: Path) -> None:
+    async with _running(tmp_path) as broker:
+        s, _ = await Probe.connect(broker.port, Connect("s", clean_start=False, properties=KEEPS))
+        await s.subscribe(SubscribeRequest("t/#", 2), SubscribeRequest("r", 0))
+        p, _ = await Probe.connect(broker.port, Connect("p", clean_start=False, properties=KEEPS))
+        p.publish("t/1", b"one", 1)
+        await p.expect(Puback)
+        in_flight = await s.expect(Publish)
+        await s.drop()
+        half = p.publish("t/2", b"two", 2)
+        await p.expect(Pubrec)
+    async with _running(tmp_path) as broker:
+        p, connack = await Probe.connect(broker.port, Connect("p", clean_start=False, properties=KEEPS))
+        assert connack.session_present
+        p.send(Publish("t/2", b"two", 2, dup=True, packet_id=half))
+        assert await p.expect(Pubrec) == Pubrec(half)
+        p.send(Pubrel(half))
+        assert await p.expect(Pubcomp) == Pubcomp(half)
+        s, connack = await Probe.connect(broker.port, Connect("s", clean_start=False, properties=KEEPS))
+        assert connack.session_present
+        again = await s.expect(Publish)
+        assert (again.payload, again.packet_id, again.dup) == (b"one", in_flight.packet_id, True)
+        assert (await s.expect(Publish)).payload == b"two"
+        assert await s.silent()
+        p.publish("r", b"live")
+        assert (await s.expect(Publish)).payload == b"live"
+
+
+async def test_retained_events_fences_and_places_survive_a_restart(tmp_path: Path) -> None:
+    fenced = Properties(user_properties=(("geo-fence", "geo:52.52,13.405;u=1000"),))
+    async with _running(tmp_path) as broker:
+        p, _ = await Probe.connect(broker.port, Connect("p"))
+        p.publish("a", b"plain", 1, retain=True)
+        p.publish("b", b"fenced", 1, retain=True, properties=fenced)
+        p.publish("c", b"gone", 1, retain=True)
+        p.publish("c", b"", 1, retain=True)
+        for _ in range(4):
+            await p.expect(Puback)
+        s, _ = await Probe.connect(broker.port, Connect("s", clean_start=False, properties=KEEPS))
+        s.publish("$geo/fence/f", b"geo:52.52,13.405;u=1000")
+        s.publish("$geo/location", BERLIN)
+        await s.subscribe(SubscribeRequest("$geo/from/f/near", 1), SubscribeRequest("$share/g/job", 1))
+    async with _running(tmp_path) as broker:
+        n, _ = await Probe.connect(broker.port, Connect("n"))
+        await n.subscribe("+")
+        assert (await n.expect(Publish)).payload == b"plain"
+        assert await n.silent()
+        n.publish("$geo/location", BERLIN)
+        assert (await n.expect(Publish)).payload == b"fenced"
+        n.publish("near", b"x", 1)
+        n.publish("job", b"y", 1)
+        s, _ = await Probe.connect(broker.port, Connect("s", clean_start=False, properties=KEEPS))
+        assert {(await s.expect(Publish)).payload for _ in range(2)} == {b"x", b"y"}
+        assert broker.core.clients["s"].location == (52.52, 13.405)
+
+
+async def test_a_will_waiting_at_a_restart_is_still_published(tmp_path: Path) -> None:
+    will = Will("w", b"gone", 1, properties=Properties(will_delay_interval=1))
+    async with _running(tmp_path) as broker:
+        await Probe.connect(broker.port, Connect("c", will=will, properties=KEEPS))
+        s, _ = await Probe.connect(broker.port, Connect("s", properties=KEEPS))
+        await s.subscribe(SubscribeRequest("w", 1))
+    async with _running(tmp_path) as broker:
+        s, _ = await Probe.connect(broker.port, Connect("s", clean_start=False, properties=KEEPS))
+        assert (await s.expect(Publish)).payload == b"gone"
+
+
+async def test_a_session_that_ended_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with _running(tmp_path) as broker:
+        s, _ = await Probe.connect(broker.port, Connect("s", properties=KEEPS))
+        await s.subscribe(SubscribeRequest("t", 1))
+        p, _ = await Probe.connect(broker.port, Connect("p"))
+        p.publish("t", b"x", 1)
+        await p.expect(Puback)
+        await s.drop()
+        s, _ = await Probe.connect(broker.port, Connect("s"))
+        await s.disconnect()
+    async with _running(tmp_path) as broker:
+        assert not broker.core.clients
+        assert broker.core.store.messages == 0
+
+
+SERVER = textwrap.dedent(
+    """
+    import sys
+    from geomq.broker.config import Broker, Config, Limits, Listener, Log, Metrics, Persistence
+    from geomq.broker.server import run
+    folder, port = sys.argv[1], int(sys.argv[2])
+    sys.exit(run(Config(
+        broker=Broker(data_dir=folder),
+        listeners=(Listener(host="127.0.0.1", port=port),),
+        persistence=Persistence(free_bytes_min=0),
+        metrics=Metrics(sys_interval_s=0),
+        log=Log(level="error"),
+        limits=Limits(queue_messages_max=1_000_000),
+    )))
+    """
+)
+
+
+class Process:
+    """A broker in a process of its own that can be killed."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._command = (sys.executable, "-c", SERVER, str(folder), str(port))
+        self.port = port
+
+    async def start(self) -> None:
+        self.process = await asyncio.create_subprocess_exec(*self._command)
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                except OSError:
+                    await asyncio.sleep(0.02)
+                else:
+                    writer.close()
+                    return
+
+    async def stop(self, number: int) -> int:
+        self.process.send_signal(number)
+        return await self.process.wait()
+
+
+async def _free_port() -> int:
+    server = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return port
+
+
+class Sender:
+    """Publishes numbers and remembers which were acknowledged; repeats the others after a reconnect."""
+
+    def __init__(self, qos: int) -> None:
+        self.qos = qos
+        self.number = 0
+        self.next_id = 0
+        self.open: dict[int, bytes] = {}
+        self.releasing: dict[int, bytes] = {}
+        self.acknowledged: list[bytes] = []
+
+    async def run(self, port: int) -> None:
+        connect = Connect("sender", V311, clean_start=False)
+        probe, _ = await Probe.connect(port, connect)
+        for packet_id, payload in self.open.items():
+            probe.send(Publish("t", payload, self.qos, dup=True, packet_id=packet_id))
+        for packet_id in self.releasing:
+            probe.send(Pubrel(packet_id))
+        while True:
+            while len(self.open) + len(self.releasing) < 30:
+                self.number += 1
+                self.next_id = self.next_id % 65_535 + 1
+                payload = b"%d" % self.number
+                self.open[self.next_id] = payload
+                probe.send(Publish("t", payload, self.qos, packet_id=self.next_id))
+            self._handle(probe, await probe.receive())
+
+    def _handle(self, probe: Probe, packet: Packet) -> None:
+        if isinstance(packet, Puback):
+            self.acknowledged.append(self.open.pop(packet.packet_id))
+        elif isinstance(packet, Pubrec):
+            payload = self.open.pop(packet.packet_id, None)
+            if payload is not None:
+                self.releasing[packet.packet_id] = payload
+                self.acknowledged.append(payload)
+            probe.send(Pubrel(packet.packet_id))
+        elif isinstance(packet, Pubcomp):
+            self.releasing.pop(packet.packet_id, None)
+
+
+class Receiver:
+    """Receives and acknowledges, remembering half-received QoS 2 messages."""
+
+    def __init__(self, qos: int) -> None:
+        self.qos = qos
+        self.got: list[bytes] = []
+        self.half: set[int] = set()
+
+    async def run(self, port: int) -> None:
+        connect = Connect("receiver", V311, clean_start=False)
+        probe, connack = await Probe.connect(port, connect)
+        if not connack.session_present:
+            await probe.subscribe(SubscribeRequest("t", self.qos))
+        while True:
+            packet = await probe.receive(2.0)
+            if isinstance(packet, Publish):
+                if packet.qos == 1:
+                    self.got.append(packet.payload)
+                    probe.send(Puback(packet.packet_id))
+                else:
+                    if packet.packet_id not in self.half:
+                        self.half.add(packet.packet_id)
+                        self.got.append(packet.payload)
+                    probe.send(Pubrec(packet.packet_id))
+            elif isinstance(packet, Pubrel):
+                self.half.discard(packet.packet_id)
+                probe.send(Pubcomp(packet.packet_id))
+
+
+KILLS = int(os.environ.get("GEOMQ_TEST_KILLS", "3"))
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path, qos: int) -> None:
+    process = Process(tmp_path, await _free_port())
+    sender, receiver = Sender(qos), Receiver(qos)
+    await process.start()
+    probe, _ = await Probe.connect(process.port, Connect("receiver", V311, clean_start=False))
+    await probe.subscribe(SubscribeRequest("t", qos))
+    await probe.drop()
+    for _ in range(KILLS):
+        await _until_dead(process, sender, receiver)
+        await process.start()
+    with pytest.raises(TimeoutError):
+        await receiver.run(process.port)
+    assert await process.stop(signal.SIGTERM) == 0
+    while OPEN:
+        await OPEN.pop().drop()
+    assert len(sender.acknowledged) > 50
+    lost = set(sender.acknowledged) - set(receiver.got)
+    assert not lost
+    if qos == 2:
+        assert len(receiver.got) == len(set(receiver.got))
+
+
+async def _until_dead(process: Process, sender: Sender, receiver: Receiver) -> None:
+    """Traffic for a while, then `kill -9` in the middle of it."""
+    tasks = [asyncio.create_task(each.run(process.port)) for each in (sender, receiver)]
+    await asyncio.sleep(0.4)
+    await process.stop(signal.SIGKILL)
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        assert isinstance(result, Closed | ConnectionError), result
+
+
+async def test_a_signal_stops_the_process_in_order(tmp_path: Path) -> None:
+    process = Process(tmp_path, await _free_port())
+    started = asyncio.get_running_loop().time()
+    await process.start()
+    assert asyncio.get_running_loop().time() - started < 10.0
+    probe, _ = await Probe.connect(process.port, Connect("c", V311))
+    assert await process.stop(signal.SIGTERM) == 0
+    with pytest.raises(Closed):
+        await probe.receive()
+    await probe.drop()
+    OPEN.clear()

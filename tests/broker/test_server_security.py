@@ -1,0 +1,259 @@
+"""Who may come in, what they may do, and how much: through a whole broker."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from geomq.broker.admission import Exchange
+from geomq.broker.config import Auth as AuthConfig
+from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.passwords import hash_password
+from geomq.broker.probe import Closed
+from geomq.broker.probe import Probe as PlainProbe
+from geomq.broker.server import Broker
+from geomq.mqtt.packets import Auth, Connack, Connect, Disconnect, Puback, Publish, SubscribeRequest, Will
+from geomq.mqtt.properties import Properties
+from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.types import V311
+
+pytestmark = pytest.mark.anyio
+
+OPEN: list[PlainProbe] = []
+ACL = """
+topic read public/#
+user anna
+topic readwrite anna/#
+topic write only/write
+fence from on anna/here geo:52.52,13.405;u=50000
+fence into on anna/there geo:52.52,13.405;u=50000
+user bob
+topic readwrite bob/#
+topic read anna/#
+pattern readwrite own/%c/#
+"""
+
+
+class Probe(PlainProbe):
+    """A probe that is dropped after its test."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        OPEN.append(self)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def _running(**sections: Any) -> AsyncIterator[Broker]:
+    sections.setdefault("listeners", (Listener(host="127.0.0.1", port=0),))
+    config = Config(persistence=Persistence(enabled=False), metrics=Metrics(sys_interval_s=0), **sections)
+    async with Broker(config) as broker:
+        yield broker
+        while OPEN:
+            await OPEN.pop().drop()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> AuthConfig:
+    users = "".join(f"{user}:{hash_password(user.encode() * 2, iterations=10)}\n" for user in ("anna", "bob"))
+    (tmp_path / "passwords").write_text(users)
+    (tmp_path / "acl").write_text(ACL)
+    return AuthConfig(password_file=str(tmp_path / "passwords"), acl_file=str(tmp_path / "acl"))
+
+
+async def _login(broker: Broker, user: str, client_id: str | None = None, **more: Any) -> tuple[Probe, Connack]:
+    connect = Connect(client_id or user, username=user, password=user.encode() * 2, **more)
+    return await Probe.connect(broker.port, connect)
+
+
+async def test_the_right_password_opens_and_a_wrong_one_does_not(files: AuthConfig) -> None:
+    async with _running(auth=files) as broker:
+        for _ in range(2):
+            _, connack = await _login(broker, "anna")
+            assert connack.reason == ReasonCode.SUCCESS
+        for user, password in (("anna", b"wrong"), ("nobody", b"x")):
+            probe, connack = await Probe.connect(broker.port, Connect("c", username=user, password=password))
+            assert connack.reason == ReasonCode.BAD_USER_NAME_OR_PASSWORD
+            with pytest.raises(Closed):
+                await probe.receive()
+
+
+async def test_anonymous_clients_come_in_only_where_allowed() -> None:
+    for anonymous, good in (("loopback", True), ("always", True), ("never", False)):
+        auth = AuthConfig(anonymous=anonymous)  # type: ignore[arg-type]
+        async with _running(auth=auth) as broker:
+            _, connack = await Probe.connect(broker.port, Connect("c", V311))
+            assert connack.reason == (ReasonCode.SUCCESS if good else ReasonCode.NOT_AUTHORIZED)
+
+
+async def test_rights_hold_for_publishing_reading_retained_and_wills(files: AuthConfig) -> None:
+    async with _running(auth=files) as broker:
+        anna, _ = await _login(broker, "anna")
+        bob, _ = await _login(broker, "bob")
+        await bob.subscribe(SubscribeRequest("#", 1))
+        for topic, reason in (
+            ("anna/x", ReasonCode.SUCCESS),
+            ("only/write", ReasonCode.NO_MATCHING_SUBSCRIBERS),
+            ("bob/x", ReasonCode.NOT_AUTHORIZED),
+            ("public/x", ReasonCode.NOT_AUTHORIZED),
+            ("own/anna/1", ReasonCode.NO_MATCHING_SUBSCRIBERS),
+            ("own/bob/1", ReasonCode.NOT_AUTHORIZED),
+            ("$SYS/x", ReasonCode.NOT_AUTHORIZED),
+        ):
+            anna.publish(topic, b"x", 1, retain=topic == "only/write")
+            assert (await anna.expect(Puback)).reason == reason, topic
+        assert (await bob.expect(Publish)).topic == "anna/x"
+        await bob.subscribe("only/#")
+        assert await bob.silent()
+        dying, _ = await _login(broker, "anna", "dying", will=Will("bob/will", b"x"))
+        await dying.drop()
+        assert await bob.silent()
+        assert broker.core.counts.deliveries_denied
+
+
+async def test_areas_bound_where_a_client_may_publish(files: AuthConfig) -> None:
+    async with _running(auth=files) as broker:
+        anna, _ = await _login(broker, "anna")
+        inside = Properties(user_properties=(("geo-fence", "geo:52.52,13.405;u=1000"),))
+        outside = Properties(user_properties=(("geo-fence", "geo:48.8,2.3;u=1000"),))
+        denied, lonely = ReasonCode.NOT_AUTHORIZED, ReasonCode.NO_MATCHING_SUBSCRIBERS
+        for place, here in ((b"", denied), (b"48.8,2.3", denied), (b"52.5,13.4", lonely)):
+            anna.publish("$geo/location", place, 1)
+            await anna.expect(Puback)
+            anna.publish("anna/here", b"", 1)
+            assert (await anna.expect(Puback)).reason == here
+        for properties, reason in ((Properties(), denied), (outside, denied), (inside, lonely)):
+            anna.publish("anna/there", b"", 1, properties=properties)
+            assert (await anna.expect(Puback)).reason == reason
+        anna.publish("$geo/fence/f", b"geo:48.8,2.3;u=1000", 1)
+        await anna.expect(Puback)
+        for topic in ("$geo/to/f/anna/there", "$geo/to/f/bob/x"):
+            anna.publish(topic, b"", 1)
+            assert (await anna.expect(Puback)).reason == denied
+
+
+async def test_a_session_belongs_to_the_user_who_opened_it(files: AuthConfig) -> None:
+    async with _running(auth=files) as broker:
+        await _login(broker, "anna", "shared")
+        _, connack = await _login(broker, "bob", "shared")
+        assert connack.reason == ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
+
+
+async def test_changed_files_count_after_a_reload(files: AuthConfig, tmp_path: Path) -> None:
+    async with _running(auth=files) as broker:
+        anna, _ = await _login(broker, "anna")
+        (tmp_path / "acl").write_text("user anna\ntopic write bob/#\n")
+        broker.reload(broker.core.config)
+        anna.publish("bob/x", b"", 1)
+        assert (await anna.expect(Puback)).reason == ReasonCode.NO_MATCHING_SUBSCRIBERS
+        broker.reload(msgspec.structs.replace(broker.core.config, limits=Limits(receive_maximum=3)))
+        _, connack = await _login(broker, "bob")
+        assert connack.properties.receive_maximum == 3
+
+
+async def test_connections_per_address_are_bounded() -> None:
+    async with _running(limits=Limits(connections_per_address_max=2)) as broker:
+        for number in range(2):
+            await Probe.connect(broker.port, Connect(f"c{number}"))
+        with pytest.raises(Closed):
+            await Probe.connect(broker.port, Connect("c2"))
+        await OPEN.pop(0).drop()
+        await asyncio.sleep(0.05)
+        await Probe.connect(broker.port, Connect("c3"))
+
+
+async def test_connections_per_listener_and_silent_ones_are_bounded() -> None:
+    listener = Listener(host="127.0.0.1", port=0, connections_max=2)
+    async with _running(listeners=(listener,), limits=Limits(pending_per_address_max=1)) as broker:
+        await Probe.open(broker.port)
+        await asyncio.sleep(0.05)
+        with pytest.raises(Closed):
+            await Probe.connect(broker.port, Connect("c"))
+
+
+async def test_a_long_connect_is_refused_before_it_is_read() -> None:
+    async with _running() as broker:
+        probe = await Probe.open(broker.port)
+        probe.send_bytes(b"\x10\xff\xff\x7f")
+        with pytest.raises(Closed):
+            await probe.receive()
+
+
+async def test_a_client_above_its_rate_is_slowed_down_and_loses_nothing() -> None:
+    async with _running(limits=Limits(publish_rate_per_s=100.0, publish_burst=5)) as broker:
+        s, _ = await Probe.connect(broker.port, Connect("s"))
+        p, _ = await Probe.connect(broker.port, Connect("p"))
+        await s.subscribe("t")
+        started = asyncio.get_running_loop().time()
+        for number in range(45):
+            p.publish("t", b"%d" % number)
+        assert [(await s.expect(Publish)).payload for _ in range(45)] == [b"%d" % n for n in range(45)]
+        assert asyncio.get_running_loop().time() - started > 0.3
+
+
+async def test_location_updates_above_the_rate_are_refused() -> None:
+    async with _running(limits=Limits(location_rate_per_s=0.1, location_burst=2)) as broker:
+        c, _ = await Probe.connect(broker.port, Connect("c"))
+        reasons = []
+        for number in range(3):
+            c.publish("$geo/location", b"%d,0" % number, 1)
+            reasons.append((await c.expect(Puback)).reason)
+        assert reasons[2] == ReasonCode.QUOTA_EXCEEDED
+        assert broker.core.counts.locations_dropped == 1
+
+
+async def test_subscriptions_are_bounded() -> None:
+    async with _running(limits=Limits(subscriptions_per_client_max=2)) as broker:
+        c, _ = await Probe.connect(broker.port, Connect("c"))
+        suback = await c.subscribe("a", "b", "c", "a")
+        assert [reason >= 0x80 for reason in suback.reasons] == [False, False, True, False]
+
+
+class _Riddle:
+    """An authentication of two steps: answer the question with its length."""
+
+    def begin(self, connect: Connect) -> Exchange:
+        return _Question()
+
+
+class _Question:
+    def step(self, data: bytes | None) -> tuple[bytes | None, str | None]:
+        if data is None:
+            return b"four", None
+        if data == b"4":
+            return b"right", "anna"
+        raise PermissionError("wrong answer")
+
+
+async def test_enhanced_authentication_goes_back_and_forth() -> None:
+    async with _running() as broker:
+        broker.desk.admission.authenticators["riddle"] = _Riddle()
+        method = Properties(authentication_method="riddle")
+        answer = Properties(authentication_method="riddle", authentication_data=b"4")
+        for data, good in ((b"4", True), (b"5", False)):
+            probe = await Probe.open(broker.port)
+            probe.send(Connect("c", properties=method))
+            asked = await probe.expect(Auth)
+            assert asked.properties.authentication_data == b"four"
+            probe.send(
+                Auth(ReasonCode.CONTINUE_AUTHENTICATION, msgspec.structs.replace(answer, authentication_data=data))
+            )
+            connack = await probe.expect(Connack)
+            assert connack.reason == (ReasonCode.SUCCESS if good else ReasonCode.NOT_AUTHORIZED)
+            if not good:
+                continue
+            assert broker.core.clients["c"].user == "anna"
+            probe.send(Auth(ReasonCode.REAUTHENTICATE, method))
+            await probe.expect(Auth)
+            probe.send(Auth(ReasonCode.CONTINUE_AUTHENTICATION, answer))
+            assert (await probe.expect(Auth)).reason == ReasonCode.SUCCESS
+            probe.send(Auth(ReasonCode.CONTINUE_AUTHENTICATION, answer))
+            assert (await probe.expect(Disconnect)).reason == ReasonCode.PROTOCOL_ERROR
