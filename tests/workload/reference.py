@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from geomq.geo import Circle, Location
 from geomq.geo.areas import mask_brokers
+from geomq.routing.ring import HashRing
 from geomq.workload.groups import form_groups
 from geomq.workload.model import DEGREE, NO_FENCE, Actions, Kind
-from geomq.workload.ring import HashRing
 from geomq.workload.world import World
 
 # Ranks inside a tick: what peers sent, then what clients sent.
@@ -62,8 +62,8 @@ class Broker:
 class Reference:
     """One strategy on one world; `run` plays the actions to the end."""
 
-    def __init__(self, world: World, homes: list[int], topic_names: list[str], strategy: str, *, paper: bool) -> None:
-        self.world, self.homes, self.strategy, self.paper = world, homes, strategy, paper
+    def __init__(self, world: World, homes: list[int], topic_names: list[str], strategy: str) -> None:
+        self.world, self.homes, self.strategy = world, homes, strategy
         self.n = len(world)
         self.latency = world.latency_ms.tolist()
         self.brokers = [Broker() for _ in range(self.n + 1)]
@@ -174,12 +174,8 @@ class Reference:
             now = self.touched(fence)
             before = self.told.get((client, topic), set())
             self.told[client, topic] = now
-            here = self.paper or home in now
-            if not here:
-                self.brokers[home].fences[topic].pop(client, None)
             for other in sorted((now | before) - {home}):
-                keep = self.paper or other in now
-                self.send(tick, PEER_SUBSCRIPTION, client, t, home, other, (*body, tick, keep))
+                self.send(tick, PEER_SUBSCRIPTION, client, t, home, other, (*body, tick))
         elif self.strategy == "dht":
             targets = [self.topic_broker[topic]]
             here = targets == [home]
@@ -192,17 +188,15 @@ class Reference:
             self.brokers[home].fences[topic][client] = fence
         for other in targets:
             if other != home:
-                self.send(tick, PEER_SUBSCRIPTION, client, t, home, other, (*body, tick, True))
+                self.send(tick, PEER_SUBSCRIPTION, client, t, home, other, (*body, tick))
 
     def heard_subscription(self, tick: int, client: int, t: int, at: int, body: Any) -> None:
-        topic, fence, _, sent, keep = body
+        topic, fence, _, sent = body
         self.result.delay[tick - sent] += 1
         if self.strategy == "broadcast_groups" and at != self.n:
             self.send(tick, PEER_SUBSCRIPTION, client, t, at, self.n, body)
-        elif keep:
-            self.brokers[at].fences[topic][client] = fence
         else:
-            self.brokers[at].fences[topic].pop(client, None)
+            self.brokers[at].fences[topic][client] = fence
 
     # Events
 
@@ -231,8 +225,7 @@ class Reference:
             self.match_own(tick, home, event)
         elif self.strategy == "disgb_events":
             targets = self.touched(event.fence)
-            if self.paper or home in targets:
-                self.match_own(tick, home, event)
+            self.match_own(tick, home, event)
         elif self.strategy in ("flood_subscriptions", "disgb_subscriptions"):
             self.match_and_tell(tick, home, event, everyone)
         elif self.strategy == "dht":

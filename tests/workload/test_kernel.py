@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geomq.geo import Location, distance_m
+from geomq.routing.ring import HashRing
 from geomq.workload.cities import PUBLISHED
 from geomq.workload.disgb import preset
 from geomq.workload.evaluate import Evaluator, evaluate
 from geomq.workload.model import DEGREE, NO_FENCE, Actions, Kind, Workload, generate
-from geomq.workload.ring import HashRing
 from geomq.workload.script import RecordedSpec, recorded
 from geomq.workload.summary import NAMES, StrategyResult, summarise
 from geomq.workload.views import VIEWS, ViewTable, view_table, with_topic_broker
@@ -35,8 +35,8 @@ def world_of(brokers: int) -> World:
     return World.of_places([PUBLISHED[i] for i in CHOICES[brokers]], 6)
 
 
-def results_of(world: World, spec: RecordedSpec, *, paper: bool) -> dict[str, StrategyResult]:
-    return summarise(evaluate(world, spec, 0, paper=paper), view_table(world))
+def results_of(world: World, spec: RecordedSpec) -> dict[str, StrategyResult]:
+    return summarise(evaluate(world, spec, 0, paper=True), view_table(world, paper=True))
 
 
 def assert_equal(result: StrategyResult, expected: Result) -> None:
@@ -51,19 +51,19 @@ def histogram(counts: np.ndarray) -> dict[int, int]:
     return {int(ms): int(counts[ms]) for ms in np.flatnonzero(counts)}
 
 
-def reference(world: World, spec: RecordedSpec, strategy: str, *, paper: bool) -> Result:
+def reference(world: World, spec: RecordedSpec, strategy: str) -> Result:
     homes = spec.workload.clients.home.tolist()
-    return Reference(world, homes, spec.topic_names(), strategy, paper=paper).run(spec.workload.actions)
+    return Reference(world, homes, spec.topic_names(), strategy).run(spec.workload.actions)
 
 
-def check_all(world: World, spec: RecordedSpec, *, paper: bool) -> Counter[str]:
-    results = results_of(world, spec, paper=paper)
+def check_all(world: World, spec: RecordedSpec) -> Counter[str]:
+    results = results_of(world, spec)
     delivered: Counter[str] = Counter()
     for name in NAMES:
         if name == "grid_quorum" and world.grid_side is None:
             assert name not in results
             continue
-        expected = reference(world, spec, name, paper=paper)
+        expected = reference(world, spec, name)
         assert_equal(results[name], expected)
         delivered[name] = sum(expected.latency.values())
     return delivered
@@ -74,7 +74,7 @@ def tables_of(brokers: int) -> list[ViewTable]:
     """The view table of each of the two topics."""
     world = world_of(brokers)
     ring = HashRing([place.name for place in world.places])
-    return [with_topic_broker(view_table(world), ring.owner(topic)) for topic in ("a", "b")]
+    return [with_topic_broker(view_table(world, paper=True), ring.owner(topic)) for topic in ("a", "b")]
 
 
 @st.composite
@@ -129,10 +129,10 @@ def actions_from(rows: list[Row]) -> Actions:
 
 
 @settings(max_examples=300, deadline=None)
-@given(scripts(), st.booleans())
-def test_kernel_equals_the_reference_on_any_small_script(script: tuple[World, RecordedSpec], paper: bool) -> None:
+@given(scripts())
+def test_kernel_equals_the_reference_on_any_small_script(script: tuple[World, RecordedSpec]) -> None:
     world, spec = script
-    check_all(world, spec, paper=paper)
+    check_all(world, spec)
 
 
 @pytest.mark.parametrize("brokers", [4, 5])
@@ -141,7 +141,7 @@ def test_every_view_changes_its_mind_in_the_right_tick(brokers: int) -> None:
     world = world_of(brokers)
     names = [f"t{i}" for i in range(24)]
     ring = HashRing([place.name for place in world.places])
-    tables = [with_topic_broker(view_table(world), ring.owner(name)) for name in names]
+    tables = [with_topic_broker(view_table(world, paper=True), ring.owner(name)) for name in names]
     here, there, wide = (0, 0), (0, 90 * DEGREE), 10**8
     rows: list[Row] = []
     homes: list[int] = []
@@ -168,7 +168,7 @@ def test_every_view_changes_its_mind_in_the_right_tick(brokers: int) -> None:
     number = np.argsort(order)
     rows = [(row[0], int(number[row[1]]), row[2], row[3], row[4], row[5]) for row in rows]
     spec = recorded(names, np.array(homes, np.int32)[order], actions_from(rows))
-    delivered = check_all(world, spec, paper=True)
+    delivered = check_all(world, spec)
     assert all(0 < delivered[name] < episode for name in delivered if name != "grid_quorum" or brokers == 4)
 
 
@@ -177,7 +177,7 @@ def test_kernel_equals_the_reference_on_the_published_workload(brokers: int) -> 
     world = world_of(brokers)
     spec = preset("steady", clients=60, topics=6, seconds=120, event_fence_deg=25.0, subscription_fence_deg=40.0)
     workload = generate(world, spec, seed=brokers)
-    delivered = check_all(world, RecordedSpec(workload), paper=True)
+    delivered = check_all(world, RecordedSpec(workload))
     assert delivered["flood_events"] > 100
 
 
@@ -194,12 +194,12 @@ def test_an_update_that_arrives_with_a_forwarded_event_is_seen_only_if_it_was_fo
         (4000 - ms, 1, Kind.SUBSCRIPTION, 1, spot, NO_FENCE),
     ]
     spec = recorded(["a", "b"], np.array([0, 1], np.int32), actions_from(rows))
-    results = results_of(world, spec, paper=True)
+    results = results_of(world, spec)
     # On topic a the subscription reaches its own home in the tick of the forwarded event, and comes after it.
     # On topic b it reaches the publisher's home in the tick of the event, and comes before it.
     assert int(results["flood_events"].latency.sum()) == 1
     assert int(results["flood_subscriptions"].latency.sum()) == 1
-    check_all(world, spec, paper=True)
+    check_all(world, spec)
 
 
 def test_evaluation_does_not_depend_on_how_topics_are_split() -> None:

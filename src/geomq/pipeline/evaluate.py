@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 TASK_BLOCKS = 10
 PARTITION_BYTES = 48 * 1024 * 1024
+# Not a topic: the rows under this number are tallies of moves, which concern all topics of a client.
+MOVES = -1
 
 
 class Job(NamedTuple):
@@ -62,8 +64,11 @@ def _packer(jobs: Sequence[Job], tasks: Sequence[tuple[int, int, int]]) -> "Call
             for task in batch.column(0).to_pylist():
                 number, first, last = tasks[task]
                 job = jobs[number]
-                packed = pack([job.spec.block(job.world, job.seed, block) for block in range(first, last)])
-                rows = [(topic, records.tobytes()) for topic, records in pieces(packed)]
+                blocks = [job.spec.block(job.world, job.seed, block) for block in range(first, last)]
+                evaluator = Evaluator(job.world, job.spec, paper=job.paper)
+                evaluator.add_moves(blocks)
+                rows = [(MOVES, pack_tally(evaluator.tally))]
+                rows += [(topic, records.tobytes()) for topic, records in pieces(pack(blocks))]
                 for start in range(0, len(rows), 256):
                     part = rows[start : start + 256]
                     yield pa.RecordBatch.from_arrays(
@@ -91,6 +96,10 @@ def _evaluator(jobs: Sequence[Job]) -> "Callable[[Batches], Batches]":
                 continue
             evaluator = Evaluator(job.world, job.spec, paper=job.paper)
             for topic in topics:
+                if topic == MOVES:
+                    moves = (unpack_tally(part, evaluator.tally) for part in parts.pop((number, topic)))
+                    add_tallies(moves, evaluator.tally)
+                    continue
                 evaluator.evaluate_topic(topic, records_of(parts.pop((number, topic))))
             yield pa.RecordBatch.from_arrays(
                 [pa.array([number], pa.int32()), pa.array([pack_tally(evaluator.tally)], pa.binary())],

@@ -4,18 +4,21 @@ Owns the walk over topics and the sum of their tallies. The Spark engine runs th
 the same tallies, so both give identical numbers. Refuses to print or to write anything.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geomq.mqtt.topics import first_level
+from geomq.routing.ring import HashRing
 from geomq.workload.kernel import Scratch, evaluate_events
 from geomq.workload.kernel_index import build_index, build_states
-from geomq.workload.kernel_messages import STRATEGIES, Counts, Tally, count_updates
-from geomq.workload.model import Spec
-from geomq.workload.packed import Records, in_client_order, pack, pieces
-from geomq.workload.ring import HashRing
-from geomq.workload.topic import lay_out
+from geomq.workload.kernel_messages import STRATEGIES, Counts, Tally, count_moves, count_updates
+from geomq.workload.model import Block, Kind, Spec
+from geomq.workload.moves import moves_of
+from geomq.workload.packed import KIND_BITS, Records, in_client_order, pack, pieces
+from geomq.workload.topic import FOREVER, Interest, lay_out
 from geomq.workload.views import VIEWS, histogram_size, view_table, with_topic_broker
 from geomq.workload.world import World
 
@@ -31,13 +34,14 @@ class Evaluator:
         self._last_clients = np.cumsum(spec.homes(world))
         self._names = spec.topic_names()
         self._ring = HashRing([place.name for place in world.places])
-        self._table = view_table(world)
+        self._table = view_table(world, paper=paper)
         self.tally = empty_tally(len(world), histogram_size(self._table), len(self._table.group_leader))
 
     def evaluate_topic(self, topic: int, records: Records) -> None:
         """Add one whole topic, its records in client order."""
-        data, places = lay_out(records, self._world, self._last_clients, paper=self._paper)
-        table = with_topic_broker(self._table, self._ring.owner(self._names[topic]))
+        interest = self._note_interest(records)
+        data, places = lay_out(records, self._world, self._last_clients, interest, paper=self._paper)
+        table = with_topic_broker(self._table, self._owner(self._names[topic]))
         count_updates(data, table, self.tally)
         reach = data.event_reach[np.isfinite(data.event_reach)]
         typical = float(reach.mean()) if len(reach) else 1.0
@@ -47,6 +51,42 @@ class Evaluator:
         scratch = Scratch(empty_counts(len(self._world)), np.full(len(data.home), -1, np.int64))
         evaluate_events(data, states, fences, table, self.tally, scratch)
 
+    def add_moves(self, blocks: Sequence[Block]) -> None:
+        """Add the location updates of some clients; they concern all topics of a client at once."""
+        if not self._paper:
+            for block in blocks:
+                count_moves(moves_of(block, self._world, self._owners), self.tally)
+
+    @cached_property
+    def _owners(self) -> NDArray[np.int32]:
+        """The broker each topic hashes to."""
+        return np.array([self._owner(name) for name in self._names], np.int32)
+
+    def _owner(self, topic: str) -> int:
+        return self._ring.owner(first_level(topic) or "")
+
+    def _note_interest(self, records: Records) -> Interest:
+        """When each broadcast group's wish for a topic is known at the cloud; counts the messages that say so."""
+        groups, leaders = self._table.group, self._table.group_leader
+        best: list[tuple[int, int, int, int, int]] = [(FOREVER, 0, 0, 0, -1)] * len(leaders)
+        rows = np.flatnonzero((records["when"] & ((1 << KIND_BITS) - 1)) == Kind.SUBSCRIPTION)
+        home = np.searchsorted(self._last_clients, records["client"][rows], side="right")
+        sent = records["when"][rows] >> KIND_BITS
+        for broker in np.unique(home).tolist():
+            mine = np.flatnonzero(home == broker)
+            first = mine[np.argmin(sent[mine])]
+            t, client, leader = int(sent[first]), int(records["client"][rows[first]]), int(self._table.leader[broker])
+            self.tally.interested[broker] += 1
+            # At the leader, what members say comes before what its own clients say in the same tick.
+            told = (t + int(self._table.latency[broker, leader]), int(broker == leader), client, t, broker)
+            best[groups[broker]] = min(best[groups[broker]], told)
+        for _, _, _, _, broker in best:
+            if broker >= 0:
+                self.tally.group_interested[broker] += 1
+        at = [t + int(self._table.to_cloud[broker]) if broker >= 0 else FOREVER for _, _, _, t, broker in best]
+        clients, times = [entry[2] for entry in best], [entry[3] for entry in best]
+        return Interest(np.array(at, np.int64), np.array(clients, np.int32), np.array(times, np.int32))
+
 
 def evaluate(world: World, spec: Spec, seed: int, *, paper: bool) -> Tally:
     """The tally of a whole workload, without Spark."""
@@ -55,6 +95,7 @@ def evaluate(world: World, spec: Spec, seed: int, *, paper: bool) -> Tally:
     count = spec.block_count(world)
     for first in range(0, count, PACK_BLOCKS):
         blocks = [spec.block(world, seed, n) for n in range(first, min(first + PACK_BLOCKS, count))]
+        evaluator.add_moves(blocks)
         for topic, records in pieces(pack(blocks)):
             parts.setdefault(topic, []).append(records)
     for topic in sorted(parts):
@@ -79,6 +120,11 @@ def empty_tally(brokers: int, histogram: int, groups: int) -> Tally:
         subscription_pairs=zeros(*pairs),
         topic_events=zeros(*pairs),
         topic_subscriptions=zeros(*pairs),
+        interested=zeros(brokers),
+        group_interested=zeros(brokers),
+        located=zeros(brokers),
+        location_pairs=zeros(*pairs),
+        topic_locations=zeros(*pairs),
     )
 
 

@@ -23,6 +23,20 @@ BROADCAST_GROUPS = 6
 STRATEGIES = 7
 
 CLIENTS_MS = 10
+FAR = np.int32(2**31 - 1)
+
+
+class Moves(NamedTuple):
+    """Location and subscription updates of some clients; `slot` numbers a client's topics, -1 for a location."""
+
+    client: NDArray[np.int32]
+    home: NDArray[np.int32]
+    slot: NDArray[np.int32]
+    lat_e7: NDArray[np.int32]
+    lon_e7: NDArray[np.int32]
+    mask: NDArray[np.uint64]
+    topic_broker: NDArray[np.int32]
+    slots: int
 
 
 class Counts(NamedTuple):
@@ -44,7 +58,10 @@ class Tally(NamedTuple):
     `delays[s, ms]` deliveries; `told[s, rendezvous, home]` delivery messages; `useful[s]` event and delivery messages
     that served a client; `needed[b, home]` what the oracle sends; `relayed[b, group]` events the cloud passed to a
     group; `published[b]`, `subscribed[b]` actions;
-    `event_pairs`, `subscription_pairs` what disgb sends; `topic_events`, `topic_subscriptions` what dht sends.
+    `event_pairs`, `subscription_pairs` what disgb sends; `topic_events`, `topic_subscriptions` what dht sends;
+    `interested[b]` topics a broker tells its group's leader of, `group_interested[b]` those of which it is the first in
+    its group; `located[b]` moves of clients with subscriptions, `location_pairs` and `topic_locations` where disgb and
+    dht send them.
     """
 
     delays: NDArray[np.int64]
@@ -58,11 +75,18 @@ class Tally(NamedTuple):
     subscription_pairs: NDArray[np.int64]
     topic_events: NDArray[np.int64]
     topic_subscriptions: NDArray[np.int64]
+    interested: NDArray[np.int64]
+    group_interested: NDArray[np.int64]
+    located: NDArray[np.int64]
+    location_pairs: NDArray[np.int64]
+    topic_locations: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
 def tally_event(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
     """Count what every strategy does for one event, and clear the counts for the next."""
+    if not table.paper:
+        wake_groups(topic, table, tally, counts, event)
     if counts.size[0] > 0:
         tally_sent_events(topic, table, tally, counts, event)
         tally_told_homes(topic, table, tally, counts, event)
@@ -71,6 +95,28 @@ def tally_event(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts
             tally_grid(topic, table, tally, counts, event)
         tally_groups(topic, table, tally, counts, event)
         clear(counts)
+    counts.group_hit[:] = False
+
+
+@njit(cache=True, nogil=True)
+def wake_groups(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
+    """The cloud knows topics, not fences: it wakes every group that has said it wants the topic by then.
+
+    What arrives at the cloud in the same tick is taken in the order of the clients it stems from.
+    """
+    publisher = topic.event_home[event]
+    arrival = topic.event_t[event] + table.to_cloud[publisher]
+    for group in range(len(table.group_leader)):
+        known = topic.wanted_at[group]
+        if known == arrival:
+            client, t = topic.wanted_by[group], topic.wanted_t[group]
+            mine = topic.event_client[event]
+            in_time = client < mine or (client == mine and t <= topic.event_t[event])
+        else:
+            in_time = known < arrival
+        if in_time and group != table.group[publisher]:
+            counts.group_hit[group] = True
+            tally.relayed[publisher, group] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -140,7 +186,10 @@ def tally_topic_broker(topic: TopicData, table: ViewTable, tally: Tally, counts:
 
 @njit(cache=True, nogil=True)
 def tally_grid(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
-    """grid_quorum: own row and column match for themselves, the others are told by two brokers each."""
+    """grid_quorum: own row and column match for themselves, the others are told from the row.
+
+    The published code also tells them from the column; whichever comes second is dropped.
+    """
     publisher, side = topic.event_home[event], table.side
     row, column = publisher // side, publisher % side
     for i in range(counts.size[0]):
@@ -151,15 +200,15 @@ def tally_grid(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts,
                 tally.delays[GRID_QUORUM, table.latency[publisher, home] + CLIENTS_MS] += found
                 mark_used(tally, counts, publisher, home)
             continue
-        row_first = table.row_first[publisher, home]
-        for turn in range(2):
+        row_first = table.row_first[publisher, home] or not table.paper
+        for turn in range(2 if table.paper else 1):
             meeting = row * side + home % side if turn == 0 else home // side * side + column
             view = ROW if turn == 0 else COLUMN
             if counts.sure[home] + counts.seen[view, home] == 0:
                 continue
             tally.told[GRID_QUORUM, meeting, home] += 1
             sure = counts.sure[home] if row_first == (turn == 0) else 0
-            served = sure + counts.first[turn, home]
+            served = sure + (counts.first[turn, home] if table.paper else counts.seen[view, home])
             if served > 0:
                 delay = table.latency[publisher, meeting] + table.latency[meeting, home] + CLIENTS_MS
                 tally.delays[GRID_QUORUM, delay] += served
@@ -185,7 +234,7 @@ def tally_groups(topic: TopicData, table: ViewTable, tally: Tally, counts: Count
         home = counts.homes[i]
         group = table.group[home]
         found = counts.sure[home] + counts.seen[CLOUD, home]
-        if found > 0 and group != own and not counts.group_hit[group]:
+        if table.paper and found > 0 and group != own and not counts.group_hit[group]:
             counts.group_hit[group] = True
             tally.relayed[publisher, group] += 1
     leader_used = False
@@ -211,7 +260,6 @@ def tally_groups(topic: TopicData, table: ViewTable, tally: Tally, counts: Count
             tally.delays[BROADCAST_GROUPS, delay] += found
     for group in range(len(counts.group_hit)):
         tally.useful[BROADCAST_GROUPS] += counts.group_hit[group] and counts.relay_used[group]
-        counts.group_hit[group] = False
     counts.relay_used[:] = False
     tally.useful[BROADCAST_GROUPS] += cloud_used
     tally.useful[BROADCAST_GROUPS] += (leader_used or cloud_used) and leader != publisher
@@ -244,3 +292,37 @@ def add_pairs(pairs: NDArray[np.int64], home: int, masks: NDArray[np.uint64], ro
                 pairs[home, broker] += 1
             bits >>= np.uint64(1)
             broker += 1
+
+
+@njit(cache=True, nogil=True)
+def count_moves(moves: Moves, tally: Tally) -> None:
+    """Where moves are told, client by client: to every broker that holds one of the client's subscriptions.
+
+    Rows are one client after the other, each in time order. A client that says it is where it was has not moved.
+    """
+    words = moves.mask.shape[1]
+    held = np.zeros((moves.slots, words), np.uint64)
+    topics = np.zeros(words, np.uint64)
+    union = np.zeros((1, words), np.uint64)
+    for row in range(len(moves.client)):
+        home = moves.home[row]
+        if row == 0 or moves.client[row] != moves.client[row - 1]:
+            held[:] = 0
+            topics[:] = 0
+            subscribed, lat, lon = False, FAR, FAR
+        if moves.slot[row] >= 0:
+            subscribed = True
+            held[moves.slot[row]] = moves.mask[row]
+            owner = moves.topic_broker[row]
+            topics[owner >> 6] |= np.uint64(1) << np.uint64(owner & 63)
+            continue
+        moved = moves.lat_e7[row] != lat or moves.lon_e7[row] != lon
+        lat, lon = moves.lat_e7[row], moves.lon_e7[row]
+        if moved and subscribed:
+            tally.located[home] += 1
+            union[0] = topics
+            add_pairs(tally.topic_locations, home, union, 0)
+            union[:] = 0
+            for slot in range(moves.slots):
+                union[0] |= held[slot]
+            add_pairs(tally.location_pairs, home, union, 0)

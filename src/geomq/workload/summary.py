@@ -35,13 +35,14 @@ class StrategyResult:
     event_links: Counts
     subscription_links: Counts
     delivery_links: Counts
+    location_links: Counts
     useful: int
     latency: Counts
     delay: Counts
 
     @property
     def links(self) -> Counts:
-        return self.event_links + self.subscription_links + self.delivery_links
+        return self.event_links + self.subscription_links + self.delivery_links + self.location_links
 
     @property
     def messages(self) -> dict[str, int]:
@@ -49,6 +50,7 @@ class StrategyResult:
             "event": int(self.event_links.sum()),
             "subscription": int(self.subscription_links.sum()),
             "delivery": int(self.delivery_links.sum()),
+            "location": int(self.location_links.sum()),
         }
 
     @property
@@ -121,7 +123,9 @@ def _result(
     told = _links(table)
     told[:-1, :-1] = tally.told[number]
     delays = _delays(subscriptions, table) if delay is None else delay
-    return StrategyResult(name, events, subscriptions, told, int(tally.useful[number]), tally.delays[number], delays)
+    locations = _locations(name, tally, table)
+    useful = int(tally.useful[number])
+    return StrategyResult(name, events, subscriptions, told, locations, useful, tally.delays[number], delays)
 
 
 def _oracle(tally: Tally, table: ViewTable) -> StrategyResult:
@@ -130,7 +134,22 @@ def _oracle(tally: Tally, table: ViewTable) -> StrategyResult:
     needed = int(tally.useful[km.FLOOD_EVENTS])
     links = _links(table)
     links[:-1, :-1] = tally.needed
-    return StrategyResult(ORACLE, links, none, none, needed, tally.delays[km.FLOOD_EVENTS], _delays(none, table))
+    return StrategyResult(ORACLE, links, none, none, none, needed, tally.delays[km.FLOOD_EVENTS], _delays(none, table))
+
+
+def _locations(name: str, tally: Tally, table: ViewTable) -> Counts:
+    """Location updates between brokers; the published comparison leaves them out."""
+    if table.paper:
+        return _links(table)
+    if name == "flood_subscriptions":
+        return _to_all_others(tally.located, table)
+    if name == "disgb_subscriptions":
+        return _framed(tally.location_pairs, table)
+    if name == "dht":
+        return _framed(tally.topic_locations, table)
+    if name == "grid_quorum":
+        return _framed(tally.located[:, None] * _same_line(table), table)
+    return _links(table)
 
 
 Sent = tuple[Counts, Counts, Counts | None]
@@ -181,10 +200,16 @@ def _dht(tally: Tally, table: ViewTable) -> Sent:
     return _framed(tally.topic_events, table), _framed(tally.topic_subscriptions, table), None
 
 
-def _grid_quorum(tally: Tally, table: ViewTable) -> Sent:
+def _same_line(table: ViewTable) -> NDArray[np.bool_]:
+    """Which brokers share a row or a column of the grid."""
     place = np.arange(len(table.leader))
     row, column = place // table.side, place % table.side
-    near = (row[:, None] == row[None, :]) | (column[:, None] == column[None, :])
+    near: NDArray[np.bool_] = (row[:, None] == row[None, :]) | (column[:, None] == column[None, :])
+    return near
+
+
+def _grid_quorum(tally: Tally, table: ViewTable) -> Sent:
+    near = _same_line(table)
     return _framed(tally.published[:, None] * near, table), _framed(tally.subscribed[:, None] * near, table), None
 
 
@@ -195,15 +220,17 @@ def _broadcast_groups(tally: Tally, table: ViewTable) -> Sent:
     together = table.group[:, None] == table.group[None, :]
     events[:n, :n] = tally.published[:, None] * together
     np.fill_diagonal(events, 0)
-    delay = np.zeros(int(table.to_cloud.max()) + 1, np.int64)
+    delay = np.zeros(int(max(table.to_cloud.max(), table.latency.max())) + 1, np.int64)
+    to_leader = tally.subscribed if table.paper else tally.interested
+    to_cloud = tally.subscribed if table.paper else tally.group_interested
     for broker in range(n):
         leader = int(table.leader[broker])
         events[leader, cloud] += tally.published[broker]
-        subscriptions[leader, cloud] += tally.subscribed[broker]
-        delay[table.to_cloud[broker]] += tally.subscribed[broker]
+        subscriptions[leader, cloud] += to_cloud[broker]
+        delay[table.to_cloud[broker]] += to_cloud[broker]
         if leader != broker:
-            subscriptions[broker, leader] += tally.subscribed[broker]
-            delay[table.latency[broker, leader]] += tally.subscribed[broker]
+            subscriptions[broker, leader] += to_leader[broker]
+            delay[table.latency[broker, leader]] += to_leader[broker]
     woken = tally.relayed.sum(axis=0)
     for group, leader in enumerate(table.group_leader.tolist()):
         events[cloud, leader] += woken[group]

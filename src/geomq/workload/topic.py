@@ -17,7 +17,7 @@ from geomq.workload.world import World
 
 Floats = NDArray[np.float64]
 Masks = NDArray[np.uint64]
-FOREVER = np.int32(2**31 - 1)
+FOREVER = 2**31 - 1
 # More than the tolerance of a fence's border, in metres, so that no candidate is overlooked.
 REACH_MARGIN_M = 1.0
 MARGIN_DEG = 1e-6
@@ -28,7 +28,8 @@ class TopicData(NamedTuple):
     """Arrays of one topic. `sub_*` and `loc_*` are versions grouped by subscriber, in time order.
 
     `sub_told` are the brokers that hear of a version, `sub_held` those that hold it afterwards, both as bits;
-    `event_to` the brokers that match an event where it matters which. A limit of infinity means no fence.
+    `event_to` the brokers that match an event where it matters which. A limit of infinity means no fence. Per broadcast
+    group, `wanted_at` is when the cloud knows that it wants the topic, because of client `wanted_by` at `wanted_t`.
     """
 
     home: NDArray[np.int32]
@@ -51,6 +52,7 @@ class TopicData(NamedTuple):
     loc_z: Floats
     event_t: NDArray[np.int32]
     event_home: NDArray[np.int32]
+    event_client: NDArray[np.int32]
     event_lat: Floats
     event_lon: Floats
     event_reach: Floats
@@ -67,6 +69,17 @@ class TopicData(NamedTuple):
     publisher_x: Floats
     publisher_y: Floats
     publisher_z: Floats
+    wanted_at: NDArray[np.int64]
+    wanted_by: NDArray[np.int32]
+    wanted_t: NDArray[np.int32]
+
+
+class Interest(NamedTuple):
+    """Per group when the cloud knows of its interest in a topic, and the client and time that began it."""
+
+    at: NDArray[np.int64]
+    client: NDArray[np.int32]
+    t: NDArray[np.int32]
 
 
 class TopicPlaces(NamedTuple):
@@ -79,7 +92,7 @@ class TopicPlaces(NamedTuple):
 
 
 def lay_out(
-    records: Records, world: World, last_clients: NDArray[np.int64], *, paper: bool
+    records: Records, world: World, last_clients: NDArray[np.int64], interest: Interest, *, paper: bool
 ) -> tuple[TopicData, TopicPlaces]:
     """The arrays of a topic from its records in client order; `last_clients` counts clients up to each broker."""
     t = records["when"] >> KIND_BITS
@@ -116,6 +129,7 @@ def lay_out(
         *unit_vectors(lat[of_subscriber], lon[of_subscriber]),
         t[events],
         homes[events],
+        records["client"][events],
         lat[events],
         lon[events],
         event_reach,
@@ -128,6 +142,9 @@ def lay_out(
         lon[published_from],
         _half_widths(lat[published_from], np.full(len(events), sub_reach)),
         *unit_vectors(lat[published_from], lon[published_from]),
+        interest.at,
+        interest.client,
+        interest.t,
     )
     return data, TopicPlaces(lat[of_subscriber], lon[of_subscriber], lat[subs], lon[subs])
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.workload.groups import BroadcastGroups, form_groups
+from geomq.workload.groups import form_groups
 from geomq.workload.world import CLIENT_MS, World
 
 # Views: the brokers and instants at which strategies match an event.
@@ -45,9 +45,10 @@ class ViewTable(NamedTuple):
     to_cloud: NDArray[np.int32]
     from_cloud: NDArray[np.int32]
     topic_broker: NDArray[np.int32]
+    paper: bool
 
 
-def view_table(world: World) -> ViewTable:
+def view_table(world: World, *, paper: bool) -> ViewTable:
     """The table of a world; `with_topic_broker` completes it for a topic."""
     n = len(world)
     wires = world.latency_ms
@@ -80,6 +81,7 @@ def view_table(world: World) -> ViewTable:
         to_cloud,
         from_cloud,
         np.zeros(1, np.int32),
+        paper,
     )
 
 
@@ -119,7 +121,3 @@ def _fill_grid(sub: NDArray[np.int32], latency: NDArray[np.int32], side: int | N
     by_column = latency[home, in_column] + latency[in_column, other]
     row_first: NDArray[np.bool_] = by_row <= by_column
     return row_first
-
-
-def groups_of(table: ViewTable) -> BroadcastGroups:
-    return BroadcastGroups(table.leader, table.group, table.group_leader)

@@ -1,0 +1,83 @@
+"""Parquet files that are whole or not there.
+
+Owns reading with the schema checked and writing by rename, so that a reader never sees half a file. Whatever is wrong
+with a file comes out as one DataError that names it.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from geomq.errors import DataError, UsageError
+from geomq.workload.schema import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def need_pyarrow() -> None:
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        raise UsageError("Parquet files need pyarrow; install it with: pip install 'geomq[spark]'") from None
+
+
+def read_table(path: Path, dataset: str) -> "pa.Table":
+    """A file's rows, exactly in the columns of its dataset."""
+    need_pyarrow()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = arrow_schema(dataset)
+    try:
+        # A ParquetFile reads this one file; read_table would guess at neighbours and partitions.
+        with pq.ParquetFile(path) as file:
+            missing = [name for name in schema.names if name not in file.schema_arrow.names]
+            if missing:
+                raise DataError(f"{path} has no column {missing[0]!r}; it is no {dataset} file")
+            table = file.read(columns=schema.names)
+        return table.select(schema.names).cast(schema)
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path} is no readable {dataset} file: {reason}") from None
+
+
+def write_table(table: "pa.Table", path: Path) -> None:
+    """Write a file under a temporary name, then give it its own."""
+    need_pyarrow()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, partial, compression="zstd")
+        os.replace(partial, path)
+    except (OSError, pa.ArrowException) as error:
+        partial.unlink(missing_ok=True)
+        raise DataError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+@contextmanager
+def new_directory(path: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A directory that takes its name only when the body has finished."""
+    if path.exists() and not overwrite:
+        raise UsageError(f"{path} exists already; choose another directory or say --overwrite")
+    if path.exists() and not (path / "manifest.json").is_file():
+        raise UsageError(f"{path} was not written by geomq and is left alone; choose another directory")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        shutil.rmtree(path, ignore_errors=True)
+        os.replace(partial, path)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

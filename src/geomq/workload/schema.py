@@ -1,0 +1,124 @@
+"""The columns of every dataset GeoMQ writes or reads, and what they mean.
+
+Owns names, types and meanings; the reference page on data schemas is this module in prose. Builds pyarrow schemas on
+demand, so that nothing here needs pyarrow until a file is touched.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+VERSION = 1
+
+
+class Column(NamedTuple):
+    """A column's name, its Arrow type by name, and what it holds."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+DATASETS: dict[str, tuple[Column, ...]] = {
+    "brokers": (
+        Column("broker", "int32", "number of the broker, from 0"),
+        Column("name", "string", "its name"),
+        Column("lat", "float64", "latitude in degrees, WGS84"),
+        Column("lon", "float64", "longitude in degrees, WGS84"),
+        Column("population", "int64", "people it stands for; clients are shared out in proportion"),
+        Column("clients", "int64", "clients whose home it is"),
+    ),
+    "topics": (
+        Column("topic", "int32", "number of the topic, from 0"),
+        Column("name", "string", "its MQTT topic name"),
+    ),
+    "clients": (
+        Column("client", "int32", "number of the client, from 0, broker by broker"),
+        Column("home", "int32", "the broker it is connected to"),
+        Column("lat_e7", "int32", "latitude of its first place in 1e-7 degrees"),
+        Column("lon_e7", "int32", "longitude of its first place in 1e-7 degrees"),
+        Column("topics", "list<int32>", "the topics it subscribes to or publishes on"),
+    ),
+    "actions": (
+        Column("t_ms", "int32", "when the client acts, in milliseconds from the start"),
+        Column("client", "int32", "who acts"),
+        Column("kind", "uint8", "0 location update, 1 subscription update, 2 event"),
+        Column("topic", "int32", "the topic, -1 for location updates"),
+        Column("lat_e7", "int32", "latitude of the place or of the fence's centre in 1e-7 degrees"),
+        Column("lon_e7", "int32", "longitude of the same in 1e-7 degrees"),
+        Column("radius_cm", "int32", "radius of the fence in centimetres, -1 for none"),
+        Column("payload_bytes", "int32", "size of the event's payload"),
+    ),
+    "trace": (
+        Column("t_ms", "float64", "when it happened, in milliseconds from the start"),
+        Column("broker", "string", "where"),
+        Column("step", "string", "published, sent, received, delivered or dropped"),
+        Column("kind", "string", "event, subscription, delivery, location or control"),
+        Column("event_id", "string", "origin:epoch:sequence of the event, if one is concerned"),
+        Column("peer", "string", "the other broker, if one is concerned"),
+        Column("client", "string", "the client, if one is concerned"),
+        Column("topic", "string", "the topic, if one is concerned"),
+        Column("reason", "string", "why an event was dropped"),
+    ),
+    "results": (
+        Column("run", "int32", "number of the evaluation within a sweep"),
+        Column("strategy", "string", "name of the strategy; `oracle` is the lower bound"),
+        Column("events", "int64", "events published"),
+        Column("subscriptions", "int64", "subscription updates made"),
+        Column("event_messages", "int64", "messages between brokers that carry an event to match"),
+        Column("subscription_messages", "int64", "messages between brokers that carry a subscription update"),
+        Column("delivery_messages", "int64", "messages between brokers that carry a matched event"),
+        Column("location_messages", "int64", "messages between brokers that carry a location update"),
+        Column("redundant_messages", "int64", "event and delivery messages that served no client"),
+        Column("deliveries", "int64", "events handed to clients"),
+    ),
+    "histograms": (
+        Column("run", "int32", "number of the evaluation within a sweep"),
+        Column("strategy", "string", "name of the strategy"),
+        Column("measure", "string", "latency (publish to delivery) or delay (subscription update from home to peer)"),
+        Column("ms", "int32", "milliseconds"),
+        Column("count", "int64", "how many took exactly that long"),
+    ),
+    "links": (
+        Column("run", "int32", "number of the evaluation within a sweep"),
+        Column("strategy", "string", "name of the strategy"),
+        Column("sender", "string", "name of the sending broker"),
+        Column("receiver", "string", "name of the receiving broker"),
+        Column("messages", "int64", "messages sent over this link"),
+    ),
+    "runs": (
+        Column("run", "int32", "number of the evaluation within a sweep"),
+        Column("preset", "string", "the workload"),
+        Column("variant", "string", "paper or default"),
+        Column("brokers", "int32", "number of brokers"),
+        Column("clients", "int64", "number of clients"),
+        Column("topics", "int32", "number of topics"),
+        Column("seconds", "int32", "length of the workload"),
+        Column("event_fence_deg", "float64", "radius of event fences in degrees, null if the workload has its own"),
+        Column("subscription_fence_deg", "float64", "radius of subscription fences in degrees, null likewise"),
+        Column("seed", "int64", "seed of the workload"),
+    ),
+}
+
+
+def arrow_schema(dataset: str) -> "pa.Schema":
+    """The pyarrow schema of a dataset."""
+    import pyarrow as pa
+
+    types = {"list<int32>": pa.list_(pa.int32()), "string": pa.string()}
+    return pa.schema(
+        [
+            pa.field(column.name, types.get(column.type) or pa.type_for_alias(column.type))
+            for column in DATASETS[dataset]
+        ]
+    )
+
+
+def markdown() -> str:
+    """The tables of the reference page."""
+    parts = []
+    for name, columns in DATASETS.items():
+        rows = "\n".join(f"| `{column.name}` | {column.type} | {column.meaning} |" for column in columns)
+        parts.append(f"### {name}\n\n| column | type | meaning |\n|---|---|---|\n{rows}\n")
+    return "\n".join(parts)
