@@ -1,0 +1,96 @@
+"""The house rules, as tests."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src" / "geomq").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+FILE_LINES_MAX = 450
+FUNCTION_LINES_MAX = 60
+
+LONG_FILES: dict[str, int] = {}
+LONG_FUNCTIONS: dict[str, int] = {}
+"""Visible exceptions: path or path:function -> lines allowed."""
+
+TESTED_ELSEWHERE: dict[str, str] = {
+    "geomq/errors.py": "only names",
+    "geomq/routing/actions.py": "only data",
+    "geomq/routing/events.py": "only data",
+    "geomq/routing/messages.py": "only data",
+    "geomq/routing/model.py": "only data",
+    "geomq/routing/trace.py": "only data",
+}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT / "src" if ROOT / "src" in path.parents else ROOT).as_posix()
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_file_is_one_idea(path: Path) -> None:
+    lines = len(path.read_text().splitlines())
+    assert lines <= LONG_FILES.get(relative(path), FILE_LINES_MAX)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_functions_are_short(path: Path) -> None:
+    for function in functions(path):
+        lines = (function.end_lineno or 0) - function.lineno + 1
+        allowed = LONG_FUNCTIONS.get(f"{relative(path)}:{function.name}", FUNCTION_LINES_MAX)
+        assert lines <= allowed, f"{function.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_module_says_what_it_owns(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_nothing_is_left_for_later(path: Path) -> None:
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
+
+
+def test_every_module_has_a_test_that_names_it() -> None:
+    imported = "\n".join(path.read_text() for path in TESTS)
+    for path in SOURCES:
+        name = relative(path)
+        if path.name in ("__init__.py", "__main__.py") or name in TESTED_ELSEWHERE:
+            continue
+        module = name.removesuffix(".py").replace("/", ".")
+        package, _, stem = module.rpartition(".")
+        mirrored = ROOT / "tests" / Path(name).relative_to("geomq").parent / f"test_{stem}.py"
+        named = module in imported or re.search(rf"from {re.escape(package)} import [^\n]*\b{stem}\b", imported)
+        assert mirrored.exists() or named, f"no test for {module}"
+
+
+def test_exceptions_are_still_needed() -> None:
+    for name in [*LONG_FILES, *TESTED_ELSEWHERE, *(entry.partition(":")[0] for entry in LONG_FUNCTIONS)]:
+        assert (ROOT / "src" / name).exists(), name
+
+
+@pytest.mark.parametrize("path", TESTS, ids=relative)
+def test_no_test_is_without_an_assertion(path: Path) -> None:
+    words = ("Assert", "raises", "warns", "assert_", "check", "expect", "verify", "run_state_machine")
+    for function in functions(path):
+        if function.name.startswith("test_"):
+            body = ast.dump(function)
+            assert any(word in body for word in words), function.name
+
+
+def test_the_product_speaks_of_itself_alone() -> None:
+    documents = [path for path in ROOT.rglob("*.md") if ".venv" not in path.parts and "node_modules" not in path.parts]
+    for path in [*SOURCES, *TESTS, *documents, ROOT / "Makefile", ROOT / "pyproject.toml"]:
+        if path != Path(__file__):
+            assert not re.search(r"(?<![\w.])/(work|root|home)/", path.read_text()), path
