@@ -44,7 +44,8 @@ def leader(members: str = "", *, lcm: float = 2.0, **latency_ms: float) -> OneBr
 
 def member(**latency_ms: float) -> OneBroker:
     """Broker `a`, member of `b` in term 1."""
-    a = leader(b=4.0, **latency_ms)
+    a = leader()
+    a.measure(b=4.0, **latency_ms)
     a.strategy.merge_into(B, now=4)
     a.strategy.take_actions()
     a.hear(5, "b", GroupView(1, 1, (A,)))
