@@ -36,7 +36,7 @@ def accept_upgrade(head: bytes, listener: Listener) -> bytes:
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
-        if not colon or name != name.strip():
+        if not colon or not name or " " in name or "\t" in name:
             raise BadRequest("400 Bad Request", "a header line has no name")
         key = name.lower()
         headers[key] = f"{headers[key]},{value.strip()}" if key in headers else value.strip()
