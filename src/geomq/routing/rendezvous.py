@@ -27,6 +27,10 @@ from geomq.routing.strategy import ClientState, Strategy
 from geomq.routing.table import SubscriptionTable
 
 
+REPLICAS_MAX = 10_000_000
+"""Subscriptions one broker holds at most; what comes after that is not taken in."""
+
+
 class Replicas(SubscriptionTable):
     """A table that can be brought up to date by repetition: what a peer no longer mentions is swept out."""
 
@@ -43,6 +47,8 @@ class Replicas(SubscriptionTable):
         }
 
     def put(self, subscriber: Subscriber, topic_filter: str, fence: Fence | None, location: Location | None) -> None:
+        if len(self) >= REPLICAS_MAX and topic_filter not in self.filters(subscriber):
+            return
         unmentioned = self._unmentioned.get(subscriber.home)
         if unmentioned and subscriber in unmentioned:
             unmentioned[subscriber].pop(topic_filter, None)

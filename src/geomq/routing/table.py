@@ -69,9 +69,66 @@ class SubscriptionTable:
         self._points: PointIndex[Subscriber] = PointIndex()
         self._routes: dict[str, list[tuple[str, _Bucket]]] = {}
         self._homes: dict[str | None, dict[BrokerId, int]] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(len(filters) for filters in self._filters.values())
+        return self._count
+
+    def subscribers(self) -> tuple[Subscriber, ...]:
+        return tuple(self._filters)
+
+    def filters(self, subscriber: Subscriber) -> Mapping[str, Fence | None]:
+        return self._filters.get(subscriber, {})
+
+    def put(self, subscriber: Subscriber, fence: Fence | None) -> None:
+        self.fences[subscriber] = fence
+        if fence is None:
+            self.unfenced[subscriber] = None
+        else:
+            self.unfenced.pop(subscriber, None)
+        if self.index is not None:
+            if fence is None:
+                self.index.remove(subscriber)
+            else:
+                self.index.put(subscriber, fence)
+        elif len(self.fences) - len(self.unfenced) >= INDEX_FROM:
+            self.index = FenceIndex()
+            for each, its_fence in self.fences.items():
+                if its_fence is not None:
+                    self.index.put(each, its_fence)
+
+    def drop(self, subscriber: Subscriber) -> None:
+        self.fences.pop(subscriber, None)
+        self.unfenced.pop(subscriber, None)
+        if self.index is not None:
+            self.index.remove(subscriber)
+
+    def open_to(self, publisher: Location | None) -> Iterator[Subscriber]:
+        """The subscribers whose subscription check the publisher's location passes."""
+        if publisher is None:
+            yield from self.unfenced
+        elif self.index is not None:
+            yield from self.unfenced
+            yield from self.index.holding(publisher)
+        else:
+            for subscriber, fence in self.fences.items():
+                if fence is None or fence.contains(publisher):
+                    yield subscriber
+
+
+class SubscriptionTable:
+    """Subscriptions by filter and by subscriber, and the subscribers' locations."""
+
+    def __init__(self) -> None:
+        self._buckets: TopicTrie[_Bucket] = TopicTrie()
+        self._filters: dict[Subscriber, dict[str, Fence | None]] = {}
+        self._points: PointIndex[Subscriber] = PointIndex()
+        self._routes: dict[str, list[tuple[str, _Bucket]]] = {}
+        self._homes: dict[str | None, dict[BrokerId, int]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
 
     def subscribers(self) -> tuple[Subscriber, ...]:
         return tuple(self._filters)
@@ -94,6 +151,7 @@ class SubscriptionTable:
         if topic_filter not in filters:
             homes = self._homes.setdefault(first_level(topic_filter), {})
             homes[subscriber.home] = homes.get(subscriber.home, 0) + 1
+            self._count += 1
         filters[topic_filter] = fence
         self.move(subscriber, location)
 
@@ -102,6 +160,7 @@ class SubscriptionTable:
         if filters is None or topic_filter not in filters:
             return
         del filters[topic_filter]
+        self._count -= 1
         self._leave_home(first_level(topic_filter), subscriber.home)
         if not filters:
             del self._filters[subscriber]
@@ -123,7 +182,7 @@ class SubscriptionTable:
             return
         if location is None:
             self._points.remove(subscriber)
-        else:
+        elif self._points.location(subscriber) != location:
             self._points.move(subscriber, location)
 
     def match(self, event: Event) -> dict[BrokerId, tuple[Match, ...]]:
