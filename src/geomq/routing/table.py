@@ -59,6 +59,63 @@ class _Bucket:
                 if fence is None or fence.contains(publisher):
                     yield subscriber
 
+
+class SubscriptionTable:
+    """Subscriptions by filter and by subscriber, and the subscribers' locations."""
+
+    def __init__(self) -> None:
+        self._buckets: TopicTrie[_Bucket] = TopicTrie()
+        self._filters: dict[Subscriber, dict[str, Fence | None]] = {}
+        self._points: PointIndex[Subscriber] = PointIndex()
+        self._routes: dict[str, list[tuple[str, _Bucket]]] = {}
+        self._homes: dict[str | None, dict[BrokerId, int]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def subscribers(self) -> tuple[Subscriber, ...]:
+        return tuple(self._filters)
+
+    def filters(self, subscriber: Subscriber) -> Mapping[str, Fence | None]:
+        return self._filters.get(subscriber, {})
+
+    def put(self, subscriber: Subscriber, topic_filter: str, fence: Fence | None, location: Location | None) -> None:
+        bucket = self._buckets.get(topic_filter)
+        if bucket is None:
+            bucket = _Bucket()
+            self._buckets.put(topic_filter, bucket)
+            self._forget_routes(topic_filter)
+        bucket.put(subscriber, fence)
+        filters = self._filters.setdefault(subscriber, {})
+        if topic_filter not in filters:
+            homes = self._homes.setdefault(first_level(topic_filter), {})
+            homes[subscriber.home] = homes.get(subscriber.home, 0) + 1
+            self._count += 1
+        filters[topic_filter] = fence
+        self.move(subscriber, location)
+
+    def drop(self, subscriber: Subscriber, topic_filter: str) -> None:
+        filters = self._filters.get(subscriber)
+        if filters is None or topic_filter not in filters:
+            return
+        del filters[topic_filter]
+        self._count -= 1
+        self._leave_home(first_level(topic_filter), subscriber.home)
+        if not filters:
+            del self._filters[subscriber]
+            self._points.remove(subscriber)
+        bucket = self._buckets.get(topic_filter)
+        assert bucket is not None
+        bucket.drop(subscriber)
+        if not bucket.fences:
+            self._buckets.remove(topic_filter)
+            self._forget_routes(topic_filter)
+
+    def drop_subscriber(self, subscriber: Subscriber) -> None:
+        for topic_filter in tuple(self._filters.get(subscriber, ())):
+            self.drop(subscriber, topic_filter)
+
     def move(self, subscriber: Subscriber, location: Location | None) -> None:
         """Note where a subscriber is; one that has no subscription here is not worth remembering."""
         if subscriber not in self._filters:

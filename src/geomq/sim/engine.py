@@ -26,6 +26,15 @@ from geomq.routing.events import (
 )
 from geomq.routing.federation import Federation
 from geomq.routing.groups import BroadcastGroups
+from geomq.routing.groups_messages import (
+    CloudPublish,
+    CloudPublished,
+    CloudSubscribe,
+    CloudUnsubscribe,
+    DropInterest,
+    PutInterest,
+    RelayEvent,
+)
 from geomq.routing.messages import (
     DeliverEvent,
     DropClient,
@@ -46,9 +55,16 @@ Order = Literal["fifo", "published"]
 FORWARDED_PHASE: dict[type[Message], int] = {
     PutLocation: 0,
     PutSubscription: 1,
+    PutInterest: 1,
+    CloudSubscribe: 1,
     DropSubscription: 2,
     DropClient: 2,
+    DropInterest: 2,
+    CloudUnsubscribe: 2,
     ForwardEvent: 3,
+    RelayEvent: 3,
+    CloudPublish: 3,
+    CloudPublished: 3,
     DeliverEvent: 4,
 }
 CONTROL_PHASE = 5
