@@ -14,10 +14,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from geomq.workload.evaluate import Evaluator, add_tallies, evaluate
+from geomq.pipeline.progress import spark_progress
+from geomq.pipeline.session import spark_session
+from geomq.workload.evaluate import Evaluator, add_tallies, evaluate, outcome_of
 from geomq.workload.kernel_messages import Tally
 from geomq.workload.model import Spec
 from geomq.workload.packed import RECORD, pack, pieces, records_of
+from geomq.workload.results import Outcome, Run
 from geomq.workload.world import World
 
 if TYPE_CHECKING:
@@ -36,6 +39,19 @@ class Job(NamedTuple):
     spec: Spec
     seed: int
     paper: bool
+
+
+def evaluate_on_spark(jobs: Sequence[tuple[Run, World, Spec, int, bool]], *, master: str | None) -> list[Outcome]:
+    """The outcomes of several runs, all in one Spark job."""
+    compiling = warm_up()
+    with spark_session(master) as spark:
+        compiling.join()
+        with spark_progress(spark, "Evaluating"):
+            tallies = evaluate_jobs(spark, [Job(*job[1:]) for job in jobs])
+    return [
+        outcome_of(run, world, tally, paper=paper)
+        for (run, world, _, _, paper), tally in zip(jobs, tallies, strict=True)
+    ]
 
 
 def evaluate_jobs(spark: SparkSession, jobs: Sequence[Job]) -> list[Tally]:

@@ -46,11 +46,14 @@ class DatasetSpec(Spec):
         """The world the dataset was made in."""
         table = read_table(self.directory / "brokers.parquet", "brokers").to_pydict()
         places = zip(table["name"], table["lat"], table["lon"], table["population"], strict=True)
+        circles = tuple(float(radius) for radius in self.manifest.get("circles_deg", ()))
+        if circles:
+            return World(tuple(Place(*place) for place in places), 1, circles)
         return World.of_places([Place(*place) for place in places], int(self.manifest["field_deg"]))
 
     @property
     def end_ms(self) -> int:
-        return int(self.manifest["seconds"]) * 1000
+        return int(float(self.manifest["seconds"]) * 1000)
 
     def topic_names(self) -> list[str]:
         names: list[str] = read_table(self.directory / "topics.parquet", "topics").column("name").to_pylist()

@@ -157,8 +157,8 @@ def start_places(world: World, home: Int32Array, random: np.random.Generator) ->
     low_lat, low_lon = np.empty(len(home)), np.empty(len(home))
     for broker in np.unique(home).tolist():
         mine = home == broker
-        squares = world.areas.squares_of(broker)
-        boxes = [world.areas.square_box(square) for square in squares.tolist()]
+        squares = world.squares.squares_of(broker)
+        boxes = [world.squares.square_box(square) for square in squares.tolist()]
         corners = np.array([(box.lat_min, box.lon_min) for box in boxes])
         chosen = corners[(pick[mine] * len(squares)).astype(np.intp)]
         low_lat[mine], low_lon[mine] = chosen[:, 0], chosen[:, 1]

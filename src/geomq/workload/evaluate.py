@@ -18,6 +18,8 @@ from geomq.workload.kernel_messages import STRATEGIES, Counts, Tally, count_move
 from geomq.workload.model import Block, Kind, Spec
 from geomq.workload.moves import moves_of
 from geomq.workload.packed import KIND_BITS, Records, in_client_order, pack, pieces
+from geomq.workload.results import Outcome, Run
+from geomq.workload.summary import summarise
 from geomq.workload.topic import FOREVER, Interest, lay_out
 from geomq.workload.views import VIEWS, histogram_size, view_table, with_topic_broker
 from geomq.workload.world import World
@@ -101,6 +103,18 @@ def evaluate(world: World, spec: Spec, seed: int, *, paper: bool) -> Tally:
     for topic in sorted(parts):
         evaluator.evaluate_topic(topic, in_client_order(np.concatenate(parts.pop(topic))))
     return evaluator.tally
+
+
+def evaluate_locally(run: Run, world: World, spec: Spec, seed: int, paper: bool) -> Outcome:
+    """The outcome of a run, computed in this process."""
+    return outcome_of(run, world, evaluate(world, spec, seed, paper=paper), paper=paper)
+
+
+def outcome_of(run: Run, world: World, tally: Tally, *, paper: bool) -> Outcome:
+    """What a tally says, by strategy."""
+    strategies = summarise(tally, view_table(world, paper=paper))
+    names = [place.name for place in world.places]
+    return Outcome(run, names, int(tally.published.sum()), int(tally.subscribed.sum()), strategies)
 
 
 def empty_tally(brokers: int, histogram: int, groups: int) -> Tally:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.errors import GeometryError, GeomqError, UsageError
-from geomq.geo import GridAreas, Location, distances_m
+from geomq.geo import Circle, GridAreas, Location, PolygonAreas, degrees_to_m, distances_m
 from geomq.workload.cities import PUBLISHED, Place, choose_cities
 
 MS_PER_KM = 0.021048134571484346
@@ -26,10 +26,11 @@ FIELDS_DEG = (6, 5, 3, 2, 1)
 
 @dataclass(frozen=True)
 class World:
-    """Brokers in their order, with grid-square areas."""
+    """Brokers in their order, each with the grid squares nearest to it or, if radii are given, a circle."""
 
     places: tuple[Place, ...]
     field_deg: int
+    circles_deg: tuple[float, ...] = ()
 
     @classmethod
     def published(cls) -> "World":
@@ -69,8 +70,19 @@ class World:
         return len(self.places)
 
     @cached_property
-    def areas(self) -> GridAreas:
-        return GridAreas([Location(place.lat, place.lon) for place in self.places], self.field_deg)
+    def areas(self) -> GridAreas | PolygonAreas:
+        centres = [Location(place.lat, place.lon) for place in self.places]
+        if self.circles_deg:
+            radii = [degrees_to_m(radius) for radius in self.circles_deg]
+            return PolygonAreas([Circle(*circle) for circle in zip(centres, radii, strict=True)])
+        return GridAreas(centres, self.field_deg)
+
+    @property
+    def squares(self) -> GridAreas:
+        """The areas of a world of grid squares."""
+        if not isinstance(self.areas, GridAreas):
+            raise UsageError("this workload needs areas made of grid squares")
+        return self.areas
 
     @cached_property
     def populations(self) -> NDArray[np.int64]:

@@ -1,0 +1,136 @@
+"""`geomq evaluate`: what every strategy would cost on a workload, exactly and at any size."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from geomq.cli.workload import engine_options, workload_options
+from geomq.errors import UsageError
+
+if TYPE_CHECKING:
+    from geomq.workload.results import Outcome
+
+
+@click.command(short_help="Evaluate all strategies exactly, at scale, on Spark.")
+@workload_options
+@click.option(
+    "--variant",
+    type=click.Choice(["default", "paper"]),
+    default="default",
+    show_default=True,
+    help="Strategies as GeoMQ runs them, or exactly as the published simulation did.",
+)
+@click.option("--data", type=click.Path(path_type=Path), help="Evaluate a dataset made by `geomq workload` instead.")
+@click.option("--sweep", multiple=True, metavar="NAME=A,B,...", help="Evaluate all combinations; may be repeated.")
+@engine_options
+@click.option("--out", type=click.Path(path_type=Path), help="Write the results to this directory as Parquet files.")
+@click.option("--overwrite", is_flag=True, help="Replace results that are there already.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")
+def evaluate(
+    engine: str,
+    master: str | None,
+    out: Path | None,
+    overwrite: bool,
+    as_json: bool,
+    sweep: tuple[str, ...],
+    data: Path | None,
+    **numbers: Any,
+) -> None:
+    """Evaluate all strategies at once on a generated workload: messages, latencies, load.
+
+    \b
+    geomq evaluate --preset paper --clients 100000
+    geomq evaluate --variant paper --brokers 25 --clients 1000000 --json
+    geomq evaluate --sweep clients=1000,10000 --sweep fence=1,5 --out results
+    """
+    started = time.monotonic()
+    from geomq.workload.memory import peak_memory
+    from geomq.workload.presets import Request
+    from geomq.workload.presets import sweep as spread
+
+    if engine == "local" and master is not None:
+        raise UsageError("--master needs --engine spark")
+    if out is not None and out.exists() and not overwrite:
+        raise UsageError(f"{out} exists already; choose another directory or say --overwrite")
+    request = Request(**numbers)
+    if data is not None and sweep:
+        raise UsageError("--data is one workload; it cannot be swept")
+    requests = spread(request, [term for given in sweep for term in given.split()])
+    with peak_memory() as peak:
+        outcomes = run_requests(requests, data=data, engine=engine, master=master)
+    facts = {"wall_s": round(time.monotonic() - started, 2), "peak_rss_mb": round(peak.mb, 1), "engine": engine}
+    if out is not None:
+        from geomq.workload.results import write_results
+
+        write_results(out, outcomes, facts, overwrite=overwrite)
+    if as_json:
+        click.echo(json.dumps(as_data(outcomes) | facts, indent=2))
+    else:
+        print_outcomes(outcomes, facts)
+
+
+def run_requests(requests: "list[Any]", *, data: Path | None, engine: str, master: str | None) -> "list[Outcome]":
+    """Evaluate requests with either engine."""
+    from geomq.workload.dataset import DatasetSpec
+    from geomq.workload.presets import build, describe
+    from geomq.workload.world import World
+
+    jobs = []
+    for number, request in enumerate(requests):
+        if data is not None:
+            spec: Any = DatasetSpec(data)
+            world: World = spec.world
+        else:
+            world, spec = build(request)
+        jobs.append((describe(request, world, spec, number), world, spec, request.seed, request.variant == "paper"))
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        raise UsageError("evaluation needs numba; install it with: pip install 'geomq[spark]'") from None
+    if engine == "spark":
+        from geomq.pipeline.evaluate import evaluate_on_spark
+
+        return evaluate_on_spark(jobs, master=master)
+    from geomq.workload.evaluate import evaluate_locally
+
+    return [evaluate_locally(*job) for job in jobs]
+
+
+def as_data(outcomes: "list[Outcome]") -> dict[str, Any]:
+    """One run as itself, several as a list."""
+    runs = [outcome.as_json() for outcome in outcomes]
+    return runs[0] if len(runs) == 1 else {"runs": runs}
+
+
+def print_outcomes(outcomes: "list[Outcome]", facts: dict[str, Any]) -> None:
+    """A table per run."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    for outcome in outcomes:
+        run = outcome.run
+        table = Table(
+            title=f"{run.preset}, {run.variant} variant: {run.brokers} brokers, {run.clients:,} clients, {run.seconds} s",
+            caption=f"{outcome.events:,} events, {outcome.subscriptions:,} subscription updates",
+        )
+        kinds = ("event", "subscription", "delivery", "location", "total")
+        for column in ("strategy", *kinds, "redundant", "deliveries", "latency ms", "p99", "delay ms"):
+            table.add_column(column, justify="left" if column == "strategy" else "right")
+        for name, result in outcome.as_json()["strategies"].items():
+            latency, delay = result["latency_ms"], result["subscription_delay_ms"]
+            table.add_row(
+                name,
+                *(f"{result['messages'][kind]:,}" for kind in kinds),
+                f"{result['redundant']:,}",
+                f"{result['deliveries']:,}",
+                f"{latency['mean']:.1f} ± {latency['std']:.1f}" if latency["count"] else "-",
+                f"{latency['p99']}" if latency["count"] else "-",
+                f"{delay['mean']:.0f}" if delay["count"] else "-",
+            )
+        console.print(table)
+    console.print(f"{facts['wall_s']} s, {facts['peak_rss_mb']:,.0f} MB at most", highlight=False)
