@@ -162,6 +162,13 @@ def test_a_neighbour_that_has_us_as_parent_is_no_parent_of_ours() -> None:
     assert list(broker.group.children) == ["1"]
 
 
+def test_a_core_only_known_to_a_neighbour_through_us_is_not_adopted_and_the_neighbour_is_told() -> None:
+    broker = Broker5()
+    actions = broker.hears(B1, B0, 4, 3, parents=(B5,))
+    assert asked(actions) == {"1": LostRoute("a", B0, 4)}
+    assert broker.node.strategy.state_size() == 0
+
+
 def test_when_the_last_parents_way_became_longer_ours_did_too() -> None:
     broker = Broker5()
     broker.hears(B1, B0, 1, 1)

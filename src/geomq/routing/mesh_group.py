@@ -142,16 +142,15 @@ class MeshGroup:
         if news.core == me:
             self._hear_of_self(news, now)
             return
+        if me in news.parents:
+            self._hear_from_below(neighbour, news, now)
+            return
         if self._is_better(news.core):
             self._depart(now)
             self.core, self.sequence = news.core, news.sequence - 1
         if news.core != self.core:
             self._forget_way(neighbour, now)
             self._tell([neighbour])
-        elif me in news.parents:
-            self._forget_way(neighbour, now)
-            if news.member:
-                self._add_child(neighbour, now)
         elif news.sequence < self.sequence:
             if self.distance is None:
                 self._ask([neighbour])
@@ -170,6 +169,17 @@ class MeshGroup:
                 self.announce_anew(above=news.sequence)
         elif self.core is not None and self.core > self._station.me and self.is_needed:
             self.become_core(now)
+
+    def _hear_from_below(self, neighbour: BrokerId, news: Announcement, now: float) -> None:
+        """The neighbour's way to the core leads over us, so it is none for us."""
+        self._forget_way(neighbour, now)
+        if news.core == self.core:
+            if news.member:
+                self._add_child(neighbour, now)
+        elif self.distance is not None:
+            self._tell([neighbour])
+        else:
+            self._station.outbox.add_lost(neighbour, LostRoute(self.name, news.core, news.sequence))
 
     def _follow(self, neighbour: BrokerId, news: Announcement, now: float) -> None:
         """The announcement is of our core and not older than what we know."""
