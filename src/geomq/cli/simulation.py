@@ -145,9 +145,10 @@ def _play(scenario: Scenario, strategy: str, observers: list[Observer]) -> None:
         options=options_of(strategy, scenario),
         order="published",
         seed=scenario.seed,
-        observers=observers,
     )
     simulation.connect_all()
+    simulation.advance(None)
+    simulation.observers += observers
     simulation.run(steps_of(workload, federation))
     simulation.run(quiet_tail(workload, federation, start_ms=tail_ms, radius_m=556_000.0))
     simulation.advance(tail_ms + len(workload.clients) * TAIL_GAP_MS + SETTLE_MS)

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 
 from geomq.routing.actions import Action
-from geomq.routing.events import ClientPublished, RoutingEvent
+from geomq.routing.events import ClientPublished, PeerSaid, RoutingEvent
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.trace import TraceRecord
@@ -13,14 +13,14 @@ from geomq.sim.engine import Observer, Origin
 
 
 class Transcript(Observer):
-    """Prints what every broker did, message by message."""
+    """Prints what every broker did, message by message; what led to nothing at a client's home is left out."""
 
     def __init__(self, write: Callable[[str], object], *, steps_max: int | None = None) -> None:
         self._write = write
         self._left = steps_max
 
     def handled(self, t_ms: int, broker: BrokerId, event: RoutingEvent | str, actions: list[Action]) -> None:
-        if self._left == 0 or (event == "deadline" and not actions):
+        if self._left == 0 or (not actions and not isinstance(event, PeerSaid)):
             return
         for line in explain(t_ms, broker, event, actions):
             self._write(line)
