@@ -115,7 +115,7 @@ def print_outcomes(outcomes: "list[Outcome]", facts: dict[str, Any]) -> None:
     for outcome in outcomes:
         run = outcome.run
         table = Table(
-            title=f"{run.preset}, {run.variant} variant: {run.brokers} brokers, {run.clients:,} clients, {run.seconds} s",
+            title=f"{run.preset} ({run.variant}): {run.brokers} brokers, {run.clients:,} clients, {run.seconds} s",
             caption=f"{outcome.events:,} events, {outcome.subscriptions:,} subscription updates",
         )
         kinds = ("event", "subscription", "delivery", "location", "total")

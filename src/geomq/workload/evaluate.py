@@ -113,8 +113,8 @@ def evaluate_locally(run: Run, world: World, spec: Spec, seed: int, paper: bool)
 def outcome_of(run: Run, world: World, tally: Tally, *, paper: bool) -> Outcome:
     """What a tally says, by strategy."""
     strategies = summarise(tally, view_table(world, paper=paper))
-    names = [place.name for place in world.places]
-    return Outcome(run, names, int(tally.published.sum()), int(tally.subscribed.sum()), strategies)
+    places = [(place.name, place.lat, place.lon) for place in world.places]
+    return Outcome(run, places, int(tally.published.sum()), int(tally.subscribed.sum()), strategies)
 
 
 def empty_tally(brokers: int, histogram: int, groups: int) -> Tally:

@@ -1,7 +1,7 @@
 """Results of evaluations on disk and as plain data.
 
     manifest.json                     written last: a directory without it is not a result
-    runs.parquet, results.parquet, histograms.parquet, links.parquet
+    runs.parquet, results.parquet, histograms.parquet, links.parquet, places.parquet
 
 Owns what a result directory holds and how it is read back. A sweep is several runs in one directory.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CLOUD_NAME = "cloud"
-FILES = ("runs", "results", "histograms", "links")
+FILES = ("runs", "results", "histograms", "links", "places")
 
 
 class Run(NamedTuple):
@@ -41,16 +41,16 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run, the names of its brokers, and what each strategy did."""
+    """A run, its brokers with their places, and what each strategy did."""
 
     run: Run
-    broker_names: list[str]
+    places: list[tuple[str, float, float]]
     events: int
     subscriptions: int
     strategies: dict[str, StrategyResult]
 
     def as_json(self) -> dict[str, Any]:
-        names = [*self.broker_names, CLOUD_NAME]
+        names = [*(place[0] for place in self.places), CLOUD_NAME]
         return {
             "run": dict(zip(Run._fields, self.run, strict=True)),
             "events": self.events,
@@ -66,6 +66,8 @@ def write_results(directory: Path, outcomes: list[Outcome], facts: dict[str, Any
         write_table(_table("results", _result_rows(outcomes)), partial / "results.parquet")
         write_table(_table("histograms", _histogram_rows(outcomes)), partial / "histograms.parquet")
         write_table(_table("links", _link_rows(outcomes)), partial / "links.parquet")
+        places = [(outcome.run.number, *place) for outcome in outcomes for place in outcome.places]
+        write_table(_table("places", places), partial / "places.parquet")
         write_manifest(partial, {"kind": "results", **facts})
 
 
@@ -113,7 +115,7 @@ def _histogram_rows(outcomes: list[Outcome]) -> list[tuple[Any, ...]]:
 def _link_rows(outcomes: list[Outcome]) -> list[tuple[Any, ...]]:
     rows = []
     for outcome in outcomes:
-        names = [*outcome.broker_names, CLOUD_NAME]
+        names = [*(place[0] for place in outcome.places), CLOUD_NAME]
         for name, result in outcome.strategies.items():
             links = result.links
             rows += [

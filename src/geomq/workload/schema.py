@@ -87,6 +87,12 @@ DATASETS: dict[str, tuple[Column, ...]] = {
         Column("receiver", "string", "name of the receiving broker"),
         Column("messages", "int64", "messages sent over this link"),
     ),
+    "places": (
+        Column("run", "int32", "number of the evaluation within a sweep"),
+        Column("name", "string", "name of the broker"),
+        Column("lat", "float64", "latitude in degrees"),
+        Column("lon", "float64", "longitude in degrees"),
+    ),
     "runs": (
         Column("run", "int32", "number of the evaluation within a sweep"),
         Column("preset", "string", "the workload"),

@@ -1,0 +1,73 @@
+"""`geomq report`: tables and figures from a directory of results."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from geomq.errors import DataError
+
+if TYPE_CHECKING:
+    from geomq.workload.report import RunTable
+
+
+@click.command(short_help="Make tables and figures from results.")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["terminal", "markdown", "csv"]),
+    default="terminal",
+    show_default=True,
+    help="How to print the tables.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Also write report.md, .csv, .html and figures.")
+def report(directory: Path, style: str, out: Path | None) -> None:
+    """Print what `geomq evaluate --out DIRECTORY` found; with --out also write it down, figures included.
+
+    \b
+    geomq evaluate --preset paper --out results
+    geomq report results --out report
+    """
+    from geomq.workload.report import comma_separated, markdown, run_tables
+    from geomq.workload.results import read_results
+
+    results = read_results(directory)
+    tables = run_tables(results)
+    if style == "markdown":
+        click.echo(markdown(tables), nl=False)
+    elif style == "csv":
+        click.echo(comma_separated(results), nl=False)
+    else:
+        _print(tables)
+    if out is not None:
+        from geomq.workload.figures import page, write_figures
+
+        try:
+            paths = write_figures(results, out)
+            for name, text in (
+                ("report.md", markdown(tables)),
+                ("report.csv", comma_separated(results)),
+                ("report.html", page(results)),
+            ):
+                (out / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"cannot write {out}: {error.strerror or error}") from None
+        click.echo(f"{out}: report.md, report.csv, report.html and {len(paths)} figures", err=True)
+
+
+def _print(tables: "list[RunTable]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from geomq.workload.report import HEADERS, cell
+
+    console = Console(width=None if sys.stdout.isatty() else 170)
+    for shown in tables:
+        table = Table(title=shown.title, caption=shown.caption)
+        for name in HEADERS:
+            table.add_column(name, justify="left" if name == "strategy" else "right")
+        for row in shown.rows:
+            table.add_row(*(cell(value) for value in row))
+        console.print(table)

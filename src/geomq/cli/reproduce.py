@@ -1,0 +1,70 @@
+"""`geomq reproduce`: a paper's published numbers, computed again and put beside the originals."""
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from geomq.errors import DataError, UsageError
+
+
+@click.group(short_help="Reproduce a paper's published numbers.")
+def reproduce() -> None:
+    """Compute a paper's published numbers again and show them beside the originals."""
+
+
+@reproduce.command(short_help="The DisGB simulation: Table III, Figures 9 to 12.")
+@click.option("--rounds", default="1,2,3", show_default=True, help="Which of the three published rounds to run.")
+@click.option("--scale", default=1.0, show_default=True, help="Take only this share of the clients, for a quick look.")
+@click.option("--seed", default=1, show_default=True, help="Same seed, same numbers.")
+@click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
+@click.option("--master", help="A Spark master; local[*] if not given.")
+@click.option("--out", type=click.Path(path_type=Path), help="Also write the comparison to this Markdown file.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable comparison.")
+def disgb(
+    rounds: str, scale: float, seed: int, engine: str, master: str | None, out: Path | None, as_json: bool
+) -> None:
+    """Run the three published rounds and compare: 25 brokers with 100 k and 1 M clients, 256 with 100 k.
+
+    \b
+    geomq reproduce disgb
+    geomq reproduce disgb --rounds 1 --scale 0.1
+    """
+    from geomq.cli.evaluate import run_requests
+    from geomq.workload.published import claims, compare, markdown, requests
+
+    numbers = _rounds(rounds)
+    if not 0 < scale <= 1:
+        raise UsageError("the scale must be above 0 and at most 1")
+    started = time.monotonic()
+    outcomes = dict(
+        zip(
+            numbers,
+            run_requests(requests(numbers, seed=seed, scale=scale), data=None, engine=engine, master=master),
+            strict=True,
+        )
+    )
+    wall_s = round(time.monotonic() - started, 1)
+    text = markdown(outcomes)
+    if out is not None:
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"cannot write {out}: {error.strerror or error}") from None
+    if as_json:
+        tables = {f"round {number + 1}": compare(outcome, number) for number, outcome in outcomes.items()}
+        found = [claim._asdict() for claim in claims(outcomes)]
+        click.echo(json.dumps({"table_iii": tables, "claims": found, "wall_s": wall_s}, indent=2, default=str))
+    else:
+        click.echo(text + f"\n{wall_s} s")
+
+
+def _rounds(text: str) -> list[int]:
+    try:
+        numbers = [int(part) - 1 for part in text.split(",")]
+    except ValueError:
+        numbers = [-1]
+    if not all(number in (0, 1, 2) for number in numbers) or len(set(numbers)) != len(numbers):
+        raise UsageError(f"--rounds {text!r}: name rounds 1, 2 and 3, such as 1,3")
+    return sorted(numbers)
