@@ -134,9 +134,7 @@ class GeoRendezvous(RendezvousStrategy):
 
     def subscribed(self, client: ClientId, topic_filter: str, fence: Fence | None, *, now: float) -> None:
         super().subscribed(client, topic_filter, fence, now=now)
-        self._interest_grew(first_level(topic_filter))
-        if self._refresh_at is None:
-            self._refresh_at = now + self.options.refresh_ms
+        self._interest_grew(first_level(topic_filter), now)
 
     def said(self, peer: BrokerId, message: Message, *, now: float) -> None:
         self._heard_ms[peer] = now
@@ -162,7 +160,7 @@ class GeoRendezvous(RendezvousStrategy):
                 if key_or_none is not None and peer not in self.table.homes(key_or_none):
                     self._cut.pop((key_or_none, peer), None)
                 super().said(peer, message, now=now)
-                self._interest_grew(key_or_none)
+                self._interest_grew(key_or_none, now)
             case DropSubscription() | DropClient() | SyncEnd():
                 super().said(peer, message, now=now)
                 self._forget_cuts(peer)
@@ -182,8 +180,10 @@ class GeoRendezvous(RendezvousStrategy):
             self._quiet.setdefault(key, {})[publisher] = None
             self.send(publisher, PruneRendezvous(key))
 
-    def _interest_grew(self, key: str | None) -> None:
+    def _interest_grew(self, key: str | None, now: float) -> None:
         """A subscription came: publishers that were told to leave us out may be needed again."""
+        if self._refresh_at is None:
+            self._refresh_at = now + self.options.refresh_ms
         for each in tuple(self._quiet) if key is None else (key,):
             for publisher in tuple(self._quiet.get(each, ())):
                 if self._needed(each, publisher):
@@ -254,7 +254,7 @@ class GeoRendezvous(RendezvousStrategy):
             if holder != self.me:
                 self.send(holder, Refresh())
         for home in dict.fromkeys(subscriber.home for subscriber in self.table.subscribers()):
-            if home != self.me and now - self._heard_ms.get(home, now) > self.options.expire_ms:
+            if home != self.me and now - self._heard_ms.setdefault(home, now) > self.options.expire_ms:
                 self.table.drop_home(home)
                 self._forget_cuts(home)
         more = any(state.subscriptions for state in self.clients.values()) or len(self.table)
