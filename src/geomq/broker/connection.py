@@ -6,6 +6,7 @@ The connection knows MQTT's rules about packet order and keep-alive; what packet
 
 import asyncio
 import logging
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -100,7 +101,6 @@ class Connection:
     __slots__ = (
         "_core",
         "_handlers",
-        "_out",
         "_reassembly",
         "_rest",
         "_size_max",
@@ -114,21 +114,24 @@ class Connection:
         "last_read",
         "listener",
         "opened_at",
+        "out",
         "paused",
         "pending_connect",
         "version",
+        "write",
     )
 
     def __init__(self, core: Core, handlers: Handlers, listener: Listener) -> None:
         self._core = core
         self._handlers = handlers
         self._state = State.OPENING
-        self._out: list[bytes] = []
+        self.out: list[bytes] = []
         self._reassembly: Reassembly | None = None
         self._rest: bytes = b""
         self._stopped = False
         self._size_max = core.config.limits.pre_auth_bytes_max
         self._transport: Transport | None = None
+        self.write: Callable[[bytes], object] = _nowhere
         self.listener = listener
         self.client: Client | None = None
         self.exchange: Exchange | None = None
@@ -160,6 +163,7 @@ class Connection:
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        self.write = transport.write
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"
         high = self._core.config.limits.write_buffer_bytes_max
@@ -167,6 +171,7 @@ class Connection:
         if not self._handlers.opened(self):
             self._state = State.CLOSED
             self._transport = None
+            self.write = _nowhere
             transport.abort()
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -369,21 +374,20 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         """Write at the end of this tick."""
-        if not self._out:
+        if not self.out:
             self._core.outbox.mark(self)
-        self._out.append(data)
+        self.out.append(data)
 
     def send_packet(self, packet: Packet) -> None:
         self.send(encode(packet, self.version))
 
     def write_out(self) -> None:
         """Hand over what has gathered."""
-        out, self._out = self._out, []
-        if self._transport is None or not out:
-            return
-        data = out[0] if len(out) == 1 else b"".join(out)
-        self._core.counts.bytes_sent += len(data)
-        self._transport.write(data)
+        out, self.out = self.out, []
+        if out:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self._core.counts.bytes_sent += len(data)
+            self.write(data)
 
     def refuse(self, connack: Connack) -> None:
         """Turn the client away."""
@@ -412,6 +416,7 @@ class Connection:
             self._handlers.gone(client, farewell)
         self.write_out()
         transport, self._transport = self._transport, None
+        self.write = _nowhere
         self._rest, self._reassembly = b"", None
         if transport is None:
             return
@@ -428,6 +433,10 @@ class Connection:
                 self.dismiss(ReasonCode.KEEP_ALIVE_TIMEOUT)
         elif self.opening and now - self.opened_at > self._core.config.limits.connect_timeout_s:
             self._shut(None)
+
+
+def _nowhere(_data: bytes) -> None:
+    """Where bytes for a closed connection go."""
 
 
 def as_protocol(connection: Connection) -> asyncio.Protocol:

@@ -44,7 +44,7 @@ class Desk:
         core.deliverer = self.delivery
         core.before_delivery = self.fast.drain
         core.topology_changed = self.fast.forget
-        core.outbox.before_write = self.fast.drain
+        core.outbox.before_write = self.fast.write
 
     def make_connection(self, listener: Listener) -> Connection:
         return Connection(self._core, self, listener)

@@ -5,6 +5,8 @@ could depend on the publisher's place it is never kept. The received bytes go on
 and tick. Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
 """
 
+from collections.abc import Iterator
+
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
@@ -73,24 +75,41 @@ class FastPath:
         return True
 
     def drain(self) -> None:
-        """Hand what has gathered to the connections."""
+        """Hand what has gathered to the connections, to be written at the end of the tick."""
+        for connections, data, count in self._gathered():
+            for connection in connections:
+                if connection.paused:
+                    self._core.counts.events_dropped += count
+                else:
+                    connection.send(data)
+
+    def write(self) -> None:
+        """The tick ends: write what has gathered, behind what already waits for the same connection."""
+        for connections, data, count in self._gathered():
+            written = 0
+            for connection in connections:
+                if connection.paused:
+                    self._core.counts.events_dropped += count
+                elif connection.out:
+                    connection.out.append(data)
+                else:
+                    connection.write(data)
+                    written += 1
+            self._core.counts.bytes_sent += written * len(data)
+
+    def _gathered(self) -> Iterator[tuple[list[Connection], bytes, int]]:
         if not self._dirty:
             return
         dirty, self._dirty = self._dirty, []
-        counts = self._core.counts
         for route in dirty:
             count, route.count = route.count, 0
-            for connections, chunks in ((route.v5, route.chunks), (route.old, route.old_chunks)):
-                if not connections:
-                    continue
-                data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-                chunks.clear()
-                for connection in connections:
-                    if connection.paused:
-                        counts.events_dropped += count
-                    else:
-                        connection.send(data)
-                        counts.events_delivered += count
+            self._core.counts.events_delivered += count * (len(route.v5) + len(route.old))
+            if route.v5:
+                chunks, route.chunks = route.chunks, []
+                yield route.v5, chunks[0] if count == 1 else b"".join(chunks), count
+            if route.old:
+                chunks, route.old_chunks = route.old_chunks, []
+                yield route.old, chunks[0] if count == 1 else b"".join(chunks), count
 
     def forget(self) -> None:
         """Who receives what may have changed."""
