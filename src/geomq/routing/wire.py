@@ -1,0 +1,194 @@
+"""Frames between brokers as bytes: msgpack arrays, each message with a number of its own.
+
+For every message a wire form is derived from its annotations: the same fields, fences as text. Decoding checks
+types, ranges and geometry; what fails any check is a ProtocolError, never another exception. How long a frame may be
+is the driver's affair. Unknown message numbers are refused: peers agree on `PROTOCOL_VERSION` first.
+"""
+
+from collections.abc import Callable
+from types import UnionType
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from geomq.errors import GeomqError, ProtocolError
+from geomq.geo import Circle, Location, MultiPolygon, Polygon, fence_text, make_location, parse_fence
+from geomq.routing import adaptive, coverage, georendezvous, groups_messages, mesh_messages, messages
+from geomq.routing.link import Ack, Data, Frame, Hello
+from geomq.routing.messages import Message
+from geomq.routing.model import Event
+
+PROTOCOL_VERSION = 1
+
+MESSAGES: tuple[type[Message], ...] = (
+    messages.ForwardEvent,
+    messages.DeliverEvent,
+    messages.PutSubscription,
+    messages.DropSubscription,
+    messages.DropClient,
+    messages.PutLocation,
+    messages.SyncBegin,
+    messages.SyncEnd,
+    messages.CoverageChanged,
+    messages.CoverageConfirmed,
+    coverage.PutGuest,
+    coverage.DropGuest,
+    georendezvous.PrunePath,
+    georendezvous.PruneRendezvous,
+    georendezvous.GraftRendezvous,
+    georendezvous.Refresh,
+    adaptive.UseMode,
+    adaptive.PreferMatchedHere,
+    mesh_messages.CoreAnnouncements,
+    mesh_messages.MembershipAnnouncements,
+    mesh_messages.RoutesLost,
+    mesh_messages.TopicMap,
+    mesh_messages.TopicMapWanted,
+    groups_messages.RelayEvent,
+    groups_messages.PutInterest,
+    groups_messages.DropInterest,
+    groups_messages.MergeRequest,
+    groups_messages.MergeReply,
+    groups_messages.MergeNotice,
+    groups_messages.Join,
+    groups_messages.GroupView,
+    groups_messages.Leave,
+    groups_messages.Dismissed,
+    groups_messages.LeaderBeat,
+    groups_messages.MemberBeat,
+)
+"""A message's number on the wire is its place here; new ones go to the end."""
+
+_FENCE = {Circle, Polygon, MultiPolygon}
+Convert = Callable[[Any], Any]
+
+
+class _Form:
+    """The wire form of one class: a struct with wire types, and the fields that have to be converted."""
+
+    def __init__(self, plain: type, *, tag: int | None) -> None:
+        self.plain = plain
+        hints = {
+            name: hint
+            for name, hint in get_type_hints(plain, include_extras=True).items()
+            if get_origin(hint) is not ClassVar
+        }
+        self.pack = {name: pack for name, hint in hints.items() if (pack := _packer(hint)) is not None}
+        self.unpack = {name: unpack for name, hint in hints.items() if (unpack := _unpacker(hint)) is not None}
+        fields = [(name, _wire_type(hint)) for name, hint in hints.items()]
+        self.wire = msgspec.defstruct(
+            f"Wire{plain.__name__}", fields, array_like=True, frozen=True, forbid_unknown_fields=True, tag=tag
+        )
+
+    def to_wire(self, thing: Any) -> Any:
+        if not self.pack:
+            return self.wire(*(getattr(thing, name) for name in self.wire.__struct_fields__))
+        return self.wire(
+            *(
+                self.pack[name](getattr(thing, name)) if name in self.pack else getattr(thing, name)
+                for name in self.wire.__struct_fields__
+            )
+        )
+
+    def from_wire(self, thing: Any) -> Any:
+        if not self.unpack:
+            return self.plain(*(getattr(thing, name) for name in self.wire.__struct_fields__))
+        return self.plain(
+            *(
+                self.unpack[name](getattr(thing, name)) if name in self.unpack else getattr(thing, name)
+                for name in self.wire.__struct_fields__
+            )
+        )
+
+
+def _alternatives(hint: Any) -> set[Any]:
+    return set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
+
+
+def _is_fence(hint: Any) -> bool:
+    return _alternatives(hint) >= _FENCE
+
+
+def _is_location(hint: Any) -> bool:
+    return Location in _alternatives(hint)
+
+
+def _wire_type(hint: Any) -> Any:
+    if _is_fence(hint):
+        return str | None
+    if hint is Event:
+        return _EVENT.wire
+    return hint
+
+
+def _packer(hint: Any) -> Convert | None:
+    if _is_fence(hint):
+        return lambda fence: None if fence is None else fence_text(fence)
+    if hint is Event:
+        return lambda event: _EVENT.to_wire(event)
+    return None
+
+
+def _unpacker(hint: Any) -> Convert | None:
+    if _is_fence(hint):
+        return lambda text: None if text is None else parse_fence(text)
+    if _is_location(hint):
+        return lambda place: None if place is None else make_location(*place)
+    if hint is Event:
+        return lambda event: _EVENT.from_wire(event)
+    return None
+
+
+_EVENT = _Form(Event, tag=None)
+_FORMS = {plain: _Form(plain, tag=number) for number, plain in enumerate(MESSAGES)}
+_PLAIN = {form.wire: form for form in _FORMS.values()}
+_AnyMessage: Any = Union[tuple(form.wire for form in _FORMS.values())]  # noqa: UP007
+
+
+class WireHello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=0):
+    epoch: int
+    starts_at: int
+    heard_epoch: int | None
+    heard_next: int
+    reply: bool
+
+
+class WireData(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=1):
+    epoch: int
+    number: int
+    message: _AnyMessage
+
+
+class WireAck(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=2):
+    epoch: int
+    next_number: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireAck)
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """The bytes of a frame."""
+    match frame:
+        case Data(epoch=epoch, number=number, message=message):
+            return _encoder.encode(WireData(epoch, number, _FORMS[type(message)].to_wire(message)))
+        case Ack(epoch=epoch, next_number=next_number):
+            return _encoder.encode(WireAck(epoch, next_number))
+        case Hello():
+            return _encoder.encode(WireHello(*msgspec.structs.astuple(frame)))
+    raise ProtocolError(f"a {type(frame).__name__} has no wire form")
+
+
+def decode_frame(data: bytes) -> Frame:
+    """The frame that the bytes stand for, or ProtocolError."""
+    try:
+        wire = _decoder.decode(data)
+        match wire:
+            case WireData(epoch=epoch, number=number, message=message):
+                return Data(epoch, number, _PLAIN[type(message)].from_wire(message))
+            case WireAck(epoch=epoch, next_number=next_number):
+                return Ack(epoch, next_number)
+        return Hello(*msgspec.structs.astuple(wire))
+    except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:
+        raise ProtocolError(f"bad peer frame: {error}") from None
