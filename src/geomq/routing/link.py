@@ -17,7 +17,7 @@ import msgspec
 from geomq.routing.messages import Message
 
 WINDOW = 256
-"""How many unacknowledged messages may be on the wire at once."""
+"""How many unacknowledged messages may be on the wire at once, unless the driver says otherwise."""
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -64,6 +64,7 @@ class Link:
         epoch: int,
         retry_ms: float = 500.0,
         outbox_max: int = 10_000,
+        window: int = WINDOW,
         unsent: Iterable[Message] = (),
     ) -> None:
         self.state: Literal["down", "greeting", "up"] = "down"
@@ -71,6 +72,7 @@ class Link:
         self._epoch = epoch
         self._retry_ms = retry_ms
         self._outbox_max = outbox_max
+        self._window = window
         self._outbox: deque[Message] = deque(unsent)
         self._first = 0
         """The number of the first message of the outbox."""
@@ -184,7 +186,7 @@ class Link:
 
     def _pump(self) -> list[Frame]:
         """What the window lets go on the wire now."""
-        end = self._first + min(WINDOW, len(self._outbox))
+        end = self._first + min(self._window, len(self._outbox))
         numbers = range(self._next, end)
         self._next = max(self._next, end)
         return [Data(self._epoch, number, self._outbox[number - self._first]) for number in numbers]

@@ -164,11 +164,21 @@ class WireAck(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     next_number: int
 
 
+class Ping(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=3):
+    """A probe of the link; it bypasses the link protocol and comes back as a pong."""
+
+    token: int
+
+
+class Pong(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=4):
+    token: int
+
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireAck)
+_decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireAck | Ping | Pong)
 
 
-def encode_frame(frame: Frame) -> bytes:
+def encode_frame(frame: Frame | Ping | Pong) -> bytes:
     """The bytes of a frame."""
     match frame:
         case Data(epoch=epoch, number=number, message=message):
@@ -177,10 +187,12 @@ def encode_frame(frame: Frame) -> bytes:
             return _encoder.encode(WireAck(epoch, next_number))
         case Hello():
             return _encoder.encode(WireHello(*msgspec.structs.astuple(frame)))
+        case Ping() | Pong():
+            return _encoder.encode(frame)
     raise ProtocolError(f"a {type(frame).__name__} has no wire form")
 
 
-def decode_frame(data: bytes) -> Frame:
+def decode_frame(data: bytes) -> Frame | Ping | Pong:
     """The frame that the bytes stand for, or ProtocolError."""
     try:
         wire = _decoder.decode(data)
@@ -189,6 +201,8 @@ def decode_frame(data: bytes) -> Frame:
                 return Data(epoch, number, _PLAIN[type(message)].from_wire(message))
             case WireAck(epoch=epoch, next_number=next_number):
                 return Ack(epoch, next_number)
+            case Ping() | Pong():
+                return wire
         return Hello(*msgspec.structs.astuple(wire))
     except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:
         raise ProtocolError(f"bad peer frame: {error}") from None

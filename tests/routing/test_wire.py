@@ -1,0 +1,107 @@
+"""Peer frames as bytes: every message survives the trip, hostile bytes are refused."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from geomq.errors import ProtocolError
+from geomq.geo import Circle, Location, Polygon
+from geomq.routing.link import Ack, Data, Frame, Hello
+from geomq.routing.mesh_messages import Announcement, LostRoute, Membership, Stamp
+from geomq.routing.messages import ForwardEvent, Message, PutLocation
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.wire import MESSAGES, Ping, Pong, decode_frame, encode_frame
+
+SQUARE = Polygon(
+    ((Location(0.0, 0.0), Location(0.0, 5.0), Location(5.0, 5.0), Location(5.0, 0.0), Location(0.0, 0.0)),)
+)
+EVENT = Event(
+    EventId(BrokerId("paris"), 3, 12), "a/b", ClientId("c"), Location(48.8, 2.3), SQUARE, b"\x00\xff", 2, True, b"p"
+)
+SAMPLES: dict[str, object] = {
+    "event": EVENT,
+    "hops": 2,
+    "matches": (Match(ClientId("c"), "a/#"),),
+    "client": ClientId("c"),
+    "topic_filter": "a/+",
+    "fence": Circle(Location(1.0, 2.0), 500.0),
+    "location": Location(-33.9, 151.2),
+    "cells": (4, 5),
+    "items": (),
+    "groups": (("a", "g"),),
+    "filters": ("x", "y/#"),
+    "members": (BrokerId("b"),),
+    "leader": BrokerId("b"),
+    "origin": BrokerId("b"),
+    "publisher": BrokerId("b"),
+    "advertised": True,
+    "key": "k",
+    "group": "g",
+    "lcm": 1.5,
+}
+
+
+def sample(kind: type[Message]) -> Message:
+    return kind(**{name: SAMPLES.get(name, 7) for name in kind.__struct_fields__})
+
+
+@pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
+def test_every_message_survives_the_wire(kind: type[Message]) -> None:
+    frame = Data(1, 2, sample(kind))
+    assert decode_frame(encode_frame(frame)) == frame
+
+
+def test_mesh_items_survive_the_wire() -> None:
+    core = BrokerId("c")
+    items = {
+        "CoreAnnouncements": (Announcement("g", core, 1, 2, True, (core,), 3.5),),
+        "MembershipAnnouncements": (Membership("g", core, 1, False, Stamp(2, core)),),
+        "RoutesLost": (LostRoute("g", core, 1),),
+    }
+    for kind in MESSAGES:
+        if kind.__name__ in items:
+            frame = Data(1, 2, kind(items[kind.__name__]))
+            assert decode_frame(encode_frame(frame)) == frame
+
+
+@pytest.mark.parametrize("frame", [Hello(1, 2, None, 0, False), Hello(1, 2, 3, 4, True), Ack(5, 6), Ping(1), Pong(2)])
+def test_link_frames_survive_the_wire(frame: Frame | Ping | Pong) -> None:
+    assert decode_frame(encode_frame(frame)) == frame
+
+
+def assert_frame_or_refusal(data: bytes) -> None:
+    try:
+        frame = decode_frame(data)
+    except ProtocolError:
+        return
+    assert isinstance(frame, Frame | Ping | Pong)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_frame_or_a_protocol_error(data: bytes) -> None:
+    assert_frame_or_refusal(data)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_damaged_frames_are_frames_or_protocol_errors(data: st.DataObject) -> None:
+    raw = bytearray(encode_frame(Data(1, 2, ForwardEvent(EVENT))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    assert_frame_or_refusal(bytes(raw))
+
+
+@pytest.mark.parametrize(
+    "place", [[91.0, 0.0], [float("nan"), 0.0], [0.0, float("inf")]], ids=["out of range", "nan", "infinite"]
+)
+def test_a_place_that_is_none_is_refused(place: list[float]) -> None:
+    number = MESSAGES.index(PutLocation)
+    with pytest.raises(ProtocolError):
+        decode_frame(msgspec.msgpack.encode([1, 0, 0, [number, "c", place]]))
+
+
+def test_a_message_without_a_wire_form_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        encode_frame(Frame())
