@@ -1,5 +1,6 @@
 """The store against a plain model: whatever was written is found again, once, and nothing else."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -359,6 +360,29 @@ def test_damage_is_reported_not_skipped(key: bytes) -> None:
     disk.data[key] = b"\xc1garbage"
     with pytest.raises(StoreError, match="the store is damaged"):
         reload(disk)
+
+
+def test_a_damaged_file_is_reported_not_cut_short(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    store.load()
+    for number in range(2_000):
+        store.put_note("k", b"%06d" % number, os.urandom(200))
+    store.close()
+    for _ in range(2):
+        largest = max((tmp_path / "store").glob("*.sst"), key=lambda path: path.stat().st_size, default=None)
+        if largest is not None:
+            break
+        store = open_store(tmp_path / "store")
+        store.load()
+        store.close()
+    assert largest is not None
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 64] = bytes(64)
+    largest.write_bytes(data)
+    store = open_store(tmp_path / "store")
+    with pytest.raises(StoreError, match="cannot read it: Corruption"):
+        store.load()
+    store.close()
 
 
 def test_a_folder_of_somebody_else_is_refused() -> None:

@@ -48,8 +48,14 @@ class RocksDisk:
             raise store_error(self.path, "open", error) from None
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every key and value in order; damage raises StoreError instead of looking like the end."""
+        cursor = self._db.iter()
         try:
-            yield from self._db.items()
+            cursor.seek_to_first()
+            while cursor.valid():
+                yield cursor.key(), cursor.value()
+                cursor.next()
+            cursor.status()
         except Exception as error:
             raise store_error(self.path, "read", error) from None
 
