@@ -48,7 +48,10 @@ class Security:
 
 
 class Core:
-    """One per broker. `topology` grows whenever who receives what may have changed."""
+    """One per broker.
+
+    `wall_s` is Unix time, which message, session and will expiry count in because it survives a restart.
+    """
 
     def __init__(
         self,
@@ -59,10 +62,12 @@ class Core:
         store: Store,
         outbox: Outbox,
         security: Security,
+        wall_s: Callable[[], float] = time.time,
     ) -> None:
         self.config = config
         self.policy = make_policy(config)
         self.loop = loop
+        self.wall_s = wall_s
         self.node = node
         self.store = store
         self.outbox = outbox
@@ -76,11 +81,6 @@ class Core:
         self.before_delivery: Callable[[], None] = lambda: None
         self.topology_changed: Callable[[], None] = lambda: None
         self.deadline_changed: Callable[[], None] = lambda: None
-
-    @staticmethod
-    def wall_s() -> float:
-        """Unix time: what message, session and will expiry count in, because it survives a restart."""
-        return time.time()
 
     def now_ms(self) -> float:
         """The routing core's clock."""
