@@ -82,7 +82,8 @@ class Adaptive(CoverageStrategy):
         return (self.me, *(peer for peer in self.meeting(fence) if peer in peers))
 
     def notifies(self, event: Event, home: BrokerId) -> bool:
-        return (home, first_level(event.topic) or "") in self._advertised
+        """Only the publisher's home tells others of a match, and not those it sends the event to anyway."""
+        return event.id.origin == self.me and home not in self.event_targets(event)
 
     def published(self, event: Event, *, now: float) -> None:
         super().published(event, now=now)
