@@ -1,0 +1,178 @@
+"""Running a broker: its own topics, the admin's view, trouble with the disk, reload."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geomq.broker.config import Admin, Config, Listener, Metrics, Persistence
+from geomq.broker.config import Broker as BrokerSection
+from geomq.broker.config import Log as LogSection
+from geomq.broker.probe import Closed, Probe
+from geomq.broker.server import Broker
+from geomq.broker.store_errors import StoreError, StoreFull
+from geomq.errors import ConfigError
+from geomq.mqtt.packets import Connect, Disconnect, Puback, Publish, SubscribeRequest
+from geomq.mqtt.properties import Properties
+from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.types import V311
+
+pytestmark = pytest.mark.anyio
+
+COMMAND = (sys.executable, "-c", "from geomq.cli import main; main()")
+KEEPS = Properties(session_expiry_interval=1000)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def _config(folder: Path, **sections: Any) -> Config:
+    return Config(
+        broker=BrokerSection(data_dir=str(folder)),
+        listeners=(Listener(host="127.0.0.1", port=0),),
+        persistence=Persistence(free_bytes_min=0),
+        metrics=Metrics(sys_interval_s=1),
+        log=LogSection(level="error"),
+        **sections,
+    )
+
+
+async def test_the_broker_tells_about_itself(tmp_path: Path) -> None:
+    async with Broker(_config(tmp_path)) as broker:
+        probe, _ = await Probe.connect(broker.port, Connect("c"))
+        async with probe:
+            await probe.subscribe("$SYS/broker/clients/connected", "$SYS/broker/version")
+            values = {}
+            for _ in range(3):
+                packet = await probe.expect(Publish)
+                values[packet.topic] = packet.payload
+            assert values["$SYS/broker/clients/connected"] == b"1"
+            assert values["$SYS/broker/version"].startswith(b"geomq version")
+
+
+async def test_the_view_shows_clients_and_kicks_them(tmp_path: Path) -> None:
+    async with Broker(_config(tmp_path, admin=Admin(enabled=True, port=0))) as broker:
+        probe, _ = await Probe.connect(broker.port, Connect("c", properties=KEEPS))
+        fenced = Properties(user_properties=(("geo-fence", "geo:1,2;u=30"),))
+        probe.publish("$geo/location", b"1,2")
+        probe.publish("$geo/fence/f", b"geo:1,2;u=30")
+        await probe.subscribe(SubscribeRequest("a", 1), properties=fenced)
+        view = broker.view
+        client = view.client("c")
+        assert client is not None
+        assert (client.connected, client.location, client.fences) == (True, (1.0, 2.0), {"f": "geo:1.0,2.0;u=30.0"})
+        (subscription,) = view.subscriptions("c")
+        assert (subscription.topic_filter, subscription.qos, subscription.fence) == ("a", 1, "geo:1.0,2.0;u=30.0")
+        assert list(view.subscriptions("nobody")) == []
+        assert view.gauges()["connections"] == 1
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.admin_port)
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        assert b"geomq_events_received_total" in answer
+        assert not view.kick("nobody", discard=True)
+        assert view.kick("c", discard=False)
+        assert (await probe.expect(Disconnect)).reason == ReasonCode.ADMINISTRATIVE_ACTION
+        client = view.client("c")
+        assert client is not None
+        assert not client.connected
+        assert view.kick("c", discard=True)
+        assert view.client("c") is None
+        await probe.drop()
+
+
+async def test_a_full_disk_refuses_qos_1_and_lets_qos_0_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Broker(_config(tmp_path)) as broker:
+        s, _ = await Probe.connect(broker.port, Connect("s", properties=KEEPS))
+        p, _ = await Probe.connect(broker.port, Connect("p"))
+        old, _ = await Probe.connect(broker.port, Connect("old", V311))
+        await s.subscribe(SubscribeRequest("t", 1))
+        disk = broker.core.store._disk
+        good = disk.write
+
+        def full(writes: object) -> None:
+            raise StoreFull("the disk is full")
+
+        monkeypatch.setattr(disk, "write", full)
+        p.publish("t", b"first", 1)
+        assert await p.silent()
+        p.publish("t", b"second", 1)
+        refused = await p.expect(Puback)
+        assert refused.reason == ReasonCode.QUOTA_EXCEEDED
+        p.publish("t", b"zero")
+        assert (await s.expect(Publish)).payload == b"zero"
+        old.publish("t", b"third", 1)
+        with pytest.raises(Closed):
+            await old.receive()
+        assert broker.view.unwell() == "the disk is full"
+        monkeypatch.setattr(disk, "write", good)
+        assert (await p.expect(Puback)).reason == ReasonCode.SUCCESS
+        assert (await s.expect(Publish)).payload == b"first"
+        for probe in (s, p, old):
+            await probe.drop()
+
+
+async def test_a_broken_store_stops_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(_config(tmp_path))
+    await broker.start()
+    s, _ = await Probe.connect(broker.port, Connect("s", properties=KEEPS))
+    await s.subscribe(SubscribeRequest("t", 1))
+
+    def broken(writes: object) -> None:
+        raise StoreError("input/output error")
+
+    monkeypatch.setattr(broker.core.store._disk, "write", broken)
+    s.publish("t", b"x", 1)
+    async with asyncio.timeout(5):
+        assert await broker.wait_stopped() == 1
+    assert not isinstance(await s.receive(), Puback)
+    with pytest.raises(Closed):
+        await s.receive()
+    await s.drop()
+
+
+async def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
+    async with Broker(_config(tmp_path / "one")) as broker:
+        config = _config(tmp_path / "two")
+        taken = Listener(host="127.0.0.1", port=broker.port)
+        with pytest.raises(ConfigError, match="cannot listen on"):
+            await Broker(Config(broker=config.broker, listeners=(taken,))).start()
+
+
+async def test_hangup_reloads_and_terminate_ends(tmp_path: Path) -> None:
+    config = tmp_path / "geomq.toml"
+    text = '[[listeners]]\nhost = "127.0.0.1"\nport = 0\n[log]\nfile = "log"\n[limits]\nreceive_maximum = 7\n'
+    config.write_text(text)
+    process = await asyncio.create_subprocess_exec(*COMMAND, "broker", "-c", str(config))
+    log = tmp_path / "log"
+    try:
+        port = int((await _line(log, "listening")).partition("port=")[2].split()[0])
+        probe, connack = await Probe.connect(port, Connect("a"))
+        assert connack.properties.receive_maximum == 7
+        config.write_text(text.replace("7", "9"))
+        process.send_signal(signal.SIGHUP)
+        await _line(log, "reloaded")
+        other, connack = await Probe.connect(port, Connect("b"))
+        assert connack.properties.receive_maximum == 9
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+        await probe.drop()
+        await other.drop()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _line(log: Path, word: str) -> str:
+    async with asyncio.timeout(15):
+        while True:
+            for line in log.read_text().splitlines() if log.exists() else ():
+                if word in line:
+                    return line
+            await asyncio.sleep(0.02)
