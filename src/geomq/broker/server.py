@@ -19,19 +19,19 @@ from geomq.broker.config import Config
 from geomq.broker.config_diff import config_changes, reloaded
 from geomq.broker.core import Core, Security
 from geomq.broker.desk import Desk
+from geomq.broker.federating import credentials_of, federation_of, peers_of, tls_of
 from geomq.broker.listeners import Listeners
 from geomq.broker.logs import setup_logging
 from geomq.broker.outbox import Outbox
 from geomq.broker.passwords import load_passwords
+from geomq.broker.peering import Peering
 from geomq.broker.store import Store, open_store
 from geomq.broker.store_errors import StoreError
 from geomq.broker.store_memory import MemoryStore
 from geomq.broker.sys_topics import SysTopics
 from geomq.broker.view import View
 from geomq.errors import ConfigError, GeomqError
-from geomq.geo import parse_location
 from geomq.mqtt.reasons import ReasonCode
-from geomq.routing.federation import Federation
 from geomq.routing.model import BrokerId
 from geomq.routing.node import Node
 
@@ -52,6 +52,7 @@ class Broker:
         self._node_timer: asyncio.TimerHandle | None = None
         self._node_deadline: float | None = None
         self._admin: object | None = None
+        self.peering: Peering | None = None
         self.exit_code = 0
 
     @property
@@ -91,6 +92,7 @@ class Broker:
         try:
             for listener in config.listeners:
                 await self._listeners.open(listener, self.desk.make_connection)
+            await self._start_peering(state.epoch)
             await self._start_admin()
         except BaseException:
             await self.stop()
@@ -113,6 +115,22 @@ class Broker:
         await server.start()
         self._admin = server
         self.admin_port = server.port
+
+    async def _start_peering(self, epoch: int) -> None:
+        if not self._config.peers:
+            return
+        section = self._config.federation
+        listen, dial = tls_of(self._config)
+        peering = Peering(
+            me=self.core.node.me,
+            epoch=epoch,
+            peers=peers_of(self._config),
+            handle=self.core.handle,
+            credentials=credentials_of(self._config),
+            dial_tls=dial,
+        )
+        self.core.links = self.peering = peering
+        await peering.start(None if section.host == "*" else section.host, section.port, listen)
 
     # The clock.
 
@@ -189,6 +207,8 @@ class Broker:
             timer.cancel()
         if self._node_timer is not None:
             self._node_timer.cancel()
+        if self.peering is not None:
+            await self.peering.stop()
         if self._admin is not None:
             await self._admin.stop()  # type: ignore[attr-defined]
         desk = self.desk
@@ -231,10 +251,9 @@ def _open_store(config: Config) -> Store:
 
 def _make_node(config: Config, epoch: int) -> Node:
     me = BrokerId(config.broker.name)
-    location = None if config.broker.location is None else parse_location(config.broker.location)
     return Node(
         me=me,
-        federation=Federation.alone(me, location),
+        federation=federation_of(config),
         strategy=config.routing.strategy,
         options=config.routing.options,
         epoch=epoch,
@@ -261,9 +280,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _main(config: Config, reload: Callable[[], Config] | None) -> int:
     broker = Broker(config)
     loop = asyncio.get_running_loop()
-    await broker.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, broker.request_stop)
+    await broker.start()
     if reload is not None:
         loop.add_signal_handler(signal.SIGHUP, _reload, broker, reload)
     # Long-lived objects are not looked at again by the collector; cycles are rare here.
