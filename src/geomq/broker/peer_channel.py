@@ -1,0 +1,188 @@
+"""One connection between two brokers: who is there, and frames of bounded length in both directions.
+
+The two sides first say their names and prove them: with a shared key, by a code over both sides' random numbers; with
+certificates, by the name in the certificate. Nothing else is listened to before that. Frames written in one turn of
+the event loop leave in one write.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import ssl
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from geomq.errors import ProtocolError
+from geomq.routing.link import Ack, Frame
+from geomq.routing.wire import PROTOCOL_VERSION, Ping, Pong, decode_frame, encode_frame
+
+GREETING_BYTES_MAX = 1024
+GREETING_S_MAX = 5.0
+NONCE_BYTES = 16
+UNSENT_BYTES_MAX = 1 << 28
+"""A peer that lets more than this wait is taken for gone; what it missed is sent when it is back."""
+
+
+class Greeting(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The first frame of each side."""
+
+    magic: str
+    version: int
+    name: str
+    nonce: bytes
+
+
+class Proof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The second frame of each side; empty where certificates prove the name."""
+
+    code: bytes
+
+
+class Credentials:
+    """How this broker proves its name and checks the other's: a shared key, or certificates."""
+
+    def __init__(self, me: str, key: bytes | None) -> None:
+        self.me = me
+        self.key = key
+
+    def code(self, speaker: Greeting, listener: Greeting) -> bytes:
+        if self.key is None:
+            return b""
+        said = msgspec.msgpack.encode([speaker.name, speaker.nonce, listener.name, listener.nonce, speaker.version])
+        return hmac.digest(self.key, said, hashlib.sha256)
+
+
+class Listener(Protocol):
+    """Who hears what happens on a channel."""
+
+    def opened(self, channel: "PeerChannel") -> bool:
+        """The peer proved its name; whether it is wanted."""
+
+    def heard(self, channel: "PeerChannel", frame: Frame | Ping | Pong) -> None: ...
+
+    def closed(self, channel: "PeerChannel", reason: str) -> None: ...
+
+
+class PeerChannel(asyncio.Protocol):
+    """Speaks to one peer until the connection ends."""
+
+    def __init__(
+        self, credentials: Credentials, listener: Listener, *, expected: str | None, frame_bytes_max: int
+    ) -> None:
+        self.peer: str | None = None
+        self._credentials = credentials
+        self._listener = listener
+        self._expected = expected
+        self._frame_bytes_max = frame_bytes_max
+        self._mine = Greeting("geomq", PROTOCOL_VERSION, credentials.me, secrets.token_bytes(NONCE_BYTES))
+        self._theirs: Greeting | None = None
+        self._buffer = bytearray()
+        self._outgoing: list[bytes] = []
+        self._ack_at: int | None = None
+        self._reason = "connection lost"
+        self._hear: Callable[[bytes], None] = self._greeted
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.call_later(GREETING_S_MAX, self.close, "no greeting in time")
+        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        self._write(msgspec.msgpack.encode(self._mine))
+
+    def pause_writing(self) -> None:
+        self.close("the peer is too slow")
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        try:
+            while len(buffer) - start >= 4:
+                length = int.from_bytes(buffer[start : start + 4], "big")
+                if length > (self._frame_bytes_max if self.peer is not None else GREETING_BYTES_MAX):
+                    raise ProtocolError(f"a frame of {length} bytes is too long")
+                if len(buffer) - start - 4 < length:
+                    break
+                start += 4 + length
+                self._hear(bytes(buffer[start - length : start]))
+        except ProtocolError as error:
+            self.close(str(error))
+            return
+        del buffer[:start]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        self._listener.closed(self, self._reason)
+
+    def send(self, frame: Frame | Ping | Pong) -> None:
+        """Queue a frame for this turn of the loop; a newer acknowledgement replaces an older one."""
+        if isinstance(frame, Ack):
+            if self._ack_at is not None:
+                self._outgoing[self._ack_at] = b""
+            self._ack_at = len(self._outgoing)
+        self._write(encode_frame(frame))
+
+    def close(self, reason: str) -> None:
+        """End the connection; `reason` is what the log says."""
+        self._reason = reason
+        self._transport.abort()
+
+    def _write(self, data: bytes) -> None:
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(len(data).to_bytes(4, "big") + data)
+
+    def _flush(self) -> None:
+        outgoing, self._outgoing, self._ack_at = self._outgoing, [], None
+        if not self._transport.is_closing():
+            self._transport.write(b"".join(outgoing))
+
+    def _greeted(self, data: bytes) -> None:
+        try:
+            theirs = msgspec.msgpack.decode(data, type=Greeting)
+        except msgspec.MsgspecError:
+            raise ProtocolError("no greeting of a GeoMQ broker") from None
+        if theirs.magic != "geomq" or len(theirs.nonce) != NONCE_BYTES or theirs.nonce == self._mine.nonce:
+            raise ProtocolError("no greeting of a GeoMQ broker")
+        if theirs.version != PROTOCOL_VERSION:
+            raise ProtocolError(f"{theirs.name[:80]!r} speaks version {theirs.version}, this is {PROTOCOL_VERSION}")
+        if theirs.name == self._mine.name:
+            raise ProtocolError(f"the other side calls itself {theirs.name} too")
+        if self._expected is not None and theirs.name != self._expected:
+            raise ProtocolError(f"expected broker {self._expected}, found {theirs.name[:80]!r}")
+        self._check_certificate(theirs.name)
+        self._theirs = theirs
+        self._write(msgspec.msgpack.encode(Proof(self._credentials.code(self._mine, theirs))))
+        self._hear = self._proved
+
+    def _check_certificate(self, name: str) -> None:
+        """With TLS the certificate must carry the broker's name."""
+        tls: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
+        if tls is None:
+            return
+        certificate: dict[str, Any] = dict(tls.getpeercert() or {})
+        subject = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+        names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
+        if name not in (*subject, *names):
+            raise ProtocolError(f"the certificate shown is not that of broker {name[:80]!r}")
+
+    def _proved(self, data: bytes) -> None:
+        assert self._theirs is not None
+        try:
+            proof = msgspec.msgpack.decode(data, type=Proof)
+        except msgspec.MsgspecError:
+            raise ProtocolError("no proof of the name") from None
+        if not hmac.compare_digest(proof.code, self._credentials.code(self._theirs, self._mine)):
+            raise ProtocolError(f"{self._theirs.name[:80]!r} does not know the shared key")
+        self._deadline.cancel()
+        self.peer = self._theirs.name
+        self._hear = self._framed
+        if not self._listener.opened(self):
+            raise ProtocolError(f"broker {self.peer[:80]!r} is not wanted here")
+
+    def _framed(self, data: bytes) -> None:
+        self._listener.heard(self, decode_frame(data))
