@@ -47,7 +47,7 @@ def spark_session(master: str | None = None, *, memory_gb: int = 2) -> Iterator[
         context = _start(master or LOCAL_MASTER, Path(scratch), memory_gb)
         try:
             session = SparkSession(context)
-            if not _is_local(master or LOCAL_MASTER):
+            if not _is_local(master or LOCAL_MASTER) and not has_package(context):
                 context.addPyFile(str(package_zip(Path(scratch))))
             with spark_errors():
                 yield session
@@ -77,6 +77,27 @@ def explain(text: str) -> UsageError:
     telling = [line for line in lines if re.match(r"(Caused by: )?[\w.]+(Error|Exception)\b", line)]
     line = (telling or lines or ["Spark failed without a reason"])[-1]
     return DataError(f"Spark: {line[:300]}")
+
+
+def has_package(context: SparkContext) -> bool:
+    """Whether the executors have exactly this package installed; then its compiled kernels are kept between runs."""
+
+    def digest(_: int) -> str:
+        # A nested function travels by value, so it also runs where geomq is missing.
+        import hashlib
+        from importlib.util import find_spec
+        from pathlib import Path
+
+        spec = find_spec("geomq")
+        if spec is None or spec.origin is None:
+            return ""
+        total = hashlib.sha256()
+        for source in sorted(Path(spec.origin).parent.rglob("*.py")):
+            total.update(source.read_bytes())
+        return total.hexdigest()
+
+    slots = max(context.defaultParallelism, 2)
+    return set(context.range(slots, numSlices=slots).map(digest).collect()) == {digest(0)}
 
 
 def package_zip(directory: Path) -> Path:
