@@ -389,6 +389,12 @@ async def test_an_unknown_version_is_answered(broker: Broker) -> None:
     assert (await probe.expect(Connack)).reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
 
 
+async def test_a_damaged_connect_of_version_5_gets_its_reason(broker: Broker) -> None:
+    probe = await Probe.open(broker.port)
+    probe.send_bytes(b"\x10\x10\0\4MQTT\5\2\0\x3c\3\x21\0\0\0\0")
+    assert (await probe.expect(Connack)).reason == ReasonCode.PROTOCOL_ERROR
+
+
 async def test_clients_without_an_id_get_one(broker: Broker) -> None:
     _, connack = await Probe.connect(broker.port, Connect(""))
     assigned = connack.properties.assigned_client_identifier
@@ -429,6 +435,34 @@ async def test_a_reader_that_is_too_slow_loses_qos_0_and_hurts_nobody() -> None:
             assert len((await fast.expect(Publish)).payload) == 10_000
         assert broker.core.counts.events_dropped > 100
         assert broker.core.clients["slow"].connection is not None
+        while OPEN:
+            await OPEN.pop().drop()
+
+
+async def test_a_reader_that_is_too_slow_costs_bounded_memory_with_qos_1() -> None:
+    config = Config(
+        listeners=(Listener(host="127.0.0.1", port=0),),
+        persistence=Persistence(enabled=False),
+        metrics=Metrics(sys_interval_s=0),
+        limits=Limits(write_buffer_bytes_max=65_536, queue_messages_max=50),
+    )
+    async with Broker(config) as broker:
+        slow = await _client(broker, "slow", properties=Properties(receive_maximum=65_535))
+        p = await _client(broker, "p")
+        await slow.subscribe(SubscribeRequest("t", 1))
+        payload = bytes(20_000)
+        for _ in range(1_000):
+            p.publish("t", payload, 1)
+            await p.expect(Puback)
+        session = broker.core.clients["slow"].session
+        assert session.dropped > 100
+        assert broker.core.counts.bytes_sent < 15_000_000
+        got = 0
+        while not await slow.silent(0.3):
+            packet = await slow.expect(Publish)
+            slow.send(Puback(packet.packet_id))
+            got += 1
+        assert got == 1_000 - session.dropped
         while OPEN:
             await OPEN.pop().drop()
 

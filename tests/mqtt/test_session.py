@@ -276,6 +276,20 @@ def test_the_journal_tells_what_must_survive() -> None:
     assert not session.durable
 
 
+def test_a_client_that_does_not_read_makes_messages_wait_although_its_window_is_open() -> None:
+    session = _session(Connect("c", properties=Properties(receive_maximum=1_000)))
+    assert session.deliver(_fan(payload=b"1"), QOS1)
+    session.stall()
+    assert session.deliver(_fan(payload=b"2"), QOS1) == b""
+    assert session.on_puback(Puback(1), 0) == []
+    (late,) = _packets(*session.go_on(0))
+    assert late == Publish("t", b"2", 1, packet_id=2)
+    idle = _session(Connect("d"))
+    idle.stall()
+    assert idle.deliver(_fan(), QOS1) == b""
+    assert len(idle.go_on(0)) == 1
+
+
 def test_an_idle_session_is_small() -> None:
     session = _session(Connect("c"))
     size = sys.getsizeof(session) + sys.getsizeof(session.subscriptions)

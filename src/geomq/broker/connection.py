@@ -183,11 +183,16 @@ class Connection:
     def pause_writing(self) -> None:
         """The client does not read: it shall not make us answer more either."""
         self.paused = True
+        if self.client is not None:
+            self.client.session.stall()
         if self._transport is not None and not self.closed:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self.paused = False
+        if self.client is not None:
+            for data in self.client.session.go_on(self._core.wall_s()):
+                self._core.outbox.hold(self, data)
         if self._transport is not None and not self._stopped and not self.closed:
             self._transport.resume_reading()
 
@@ -308,6 +313,11 @@ class Connection:
             packet = decode_connect(data, body, stop)
         except UnsupportedVersion as error:
             self.version = error.answer_version
+            raise
+        except MqttError:
+            # A damaged CONNECT of MQTT 5 still deserves its reason code.
+            if data[body : body + 7] == b"\0\4MQTT\5":
+                self.version, self._state = V5, State.CHECKING
             raise
         self.version = packet.version
         self._state = State.CHECKING

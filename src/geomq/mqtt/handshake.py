@@ -13,7 +13,11 @@ from geomq.mqtt.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What the server offers to every client. `session_expiry_max_s` of NEVER_EXPIRES sets no bound."""
+    """What the server offers to every client.
+
+    `in_flight_max` is the window of clients that state no receive maximum; a `session_expiry_max_s` of NEVER_EXPIRES
+    sets no bound.
+    """
 
     receive_max: int = 20
     in_flight_max: int = 20
@@ -61,7 +65,7 @@ def agree(connect: Connect, policy: Policy, *, spare_id: str) -> Agreement:
         version=connect.version,
         keep_alive_s=_keep_alive_s(connect, policy),
         expiry_s=min(wanted_s, policy.session_expiry_max_s),
-        window=min(properties.receive_maximum or 65_535, policy.in_flight_max),
+        window=properties.receive_maximum or policy.in_flight_max,
         packet_size_max=properties.maximum_packet_size or PACKET_SIZE_MAX,
         alias_max=min(properties.topic_alias_maximum or 0, policy.alias_max),
         problem_information=properties.request_problem_information != 0,

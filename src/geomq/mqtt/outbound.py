@@ -50,7 +50,7 @@ class Step:
 
 
 class Outbound:
-    """The sending half of a session. `window` is the receiver's receive maximum."""
+    """The sending half of a session. While `stalled`, nothing is sent although the window may be open."""
 
     __slots__ = (
         "_client_id",
@@ -67,6 +67,7 @@ class Outbound:
         "dropped",
         "expired",
         "queue_max",
+        "stalled",
     )
 
     def __init__(self, client_id: str, *, queue_max: int, bytes_max: int, journal: Journal | None = None) -> None:
@@ -82,6 +83,7 @@ class Outbound:
         self.queue_max = queue_max
         self.bytes_max = bytes_max
         self.connected = False
+        self.stalled = False
         self.dropped = 0
         self.expired = 0
 
@@ -114,6 +116,7 @@ class Outbound:
     def connect(self, window: int) -> None:
         """A new network connection: the quota starts afresh and everything in flight is due again."""
         self.connected = True
+        self.stalled = False
         self._quota = window
         for flight in self._flights.values():
             flight.counted = False
@@ -128,7 +131,7 @@ class Outbound:
         self, message: Message, qos: int, *, retain: bool = False, identifiers: tuple[int, ...] = ()
     ) -> Delivery | None:
         """Take a message; return its delivery if it is to be sent at once, None if queued or dropped."""
-        immediate = self._quota > 0 and not self._queue and not self._repeat
+        immediate = self._quota > 0 and not self.stalled and not self._queue and not self._repeat
         if not immediate and not self._has_room(message):
             self.dropped += 1
             return None
@@ -159,6 +162,8 @@ class Outbound:
     def pump(self, now: float) -> list[Step]:
         """Everything that may be sent now: repeats first, then the queue, as far as the quota reaches."""
         steps: list[Step] = []
+        if self.stalled:
+            return steps
         self._pump_repeats(steps)
         queue = self._queue
         while queue and self._quota and not self._repeat:

@@ -5,6 +5,8 @@ nothing: steps that must survive a crash are appended to the journal, and the ca
 only once those are safe.
 """
 
+import msgspec
+
 from geomq.mqtt.aliases import InboundAliases, OutboundAliases
 from geomq.mqtt.changes import Journal
 from geomq.mqtt.encode import encode, encode_within, publish_parts
@@ -13,18 +15,24 @@ from geomq.mqtt.inbound import Inbound
 from geomq.mqtt.message import Fanout, Message, message_of
 from geomq.mqtt.outbound import Delivery, Outbound, Phase, Step
 from geomq.mqtt.packets import (
+    Auth,
     Packet,
     Puback,
     Pubcomp,
     Publish,
     Pubrec,
     Pubrel,
+    Suback,
+    Unsuback,
     Will,
 )
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.subscriptions import Subscription, Terms
 from geomq.mqtt.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
+
+_EXPLAINED = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Auth)
+"""Packets whose explanations a client can ask to be spared."""
 
 
 class Session:
@@ -44,6 +52,7 @@ class Session:
         "expiry_s",
         "oversized",
         "packet_size_max",
+        "stalled",
         "subscriptions",
         "version",
         "will",
@@ -54,6 +63,7 @@ class Session:
         self.client_id = client_id
         self.version = V5
         self.connected = False
+        self.stalled = False
         self.expiry_s = 0
         self.expires_at: float | None = None
         self.subscriptions: dict[str, Subscription] = {}
@@ -98,6 +108,7 @@ class Session:
         self.window = agreement.window
         self.packet_size_max = agreement.packet_size_max
         self.connected = True
+        self.stalled = False
         self._problem_information = agreement.problem_information
         self._inbound_aliases = None
         self._outbound_aliases = OutboundAliases(agreement.alias_max) if agreement.alias_max else None
@@ -199,10 +210,25 @@ class Session:
             return []
         return self._pumped(now)
 
+    def stall(self) -> None:
+        """The client does not read: queue what is for it, however open its window."""
+        self.stalled = True
+        if self._outbound is not None:
+            self._outbound.stalled = True
+
+    def go_on(self, now: float) -> list[bytes]:
+        """The client reads again."""
+        self.stalled = False
+        if self._outbound is None:
+            return []
+        self._outbound.stalled = False
+        return self._pumped(now)
+
     def reply(self, packet: Packet) -> bytes:
         """Encode any answer within what the client accepts and wants to read."""
-        if not self._problem_information and isinstance(packet, Puback | Pubrec):
-            packet = type(packet)(packet.packet_id, packet.reason)
+        if not self._problem_information and isinstance(packet, _EXPLAINED):
+            plain = msgspec.structs.replace(packet.properties, reason_string=None, user_properties=())
+            packet = msgspec.structs.replace(packet, properties=plain)
         return encode_within(packet, self.version, self.packet_size_max)
 
     # Persistence.
@@ -235,6 +261,7 @@ class Session:
         )
         if self.connected:
             outbound.connect(self.window)
+            outbound.stalled = self.stalled
         return outbound
 
     def _pumped(self, now: float) -> list[bytes]:
