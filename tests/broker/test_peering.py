@@ -1,0 +1,111 @@
+"""Several brokers as one service: real sockets between them, real clients at each."""
+
+import asyncio
+import random
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from tests.broker.federated import configs, federation, peers_up, until
+
+from geomq.broker.server import Broker
+from geomq.client import Client
+from geomq.geo import Circle, Location
+from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed
+from geomq.routing.model import ClientId
+from geomq.routing.registry import STRATEGIES
+from geomq.sim.oracle import Oracle
+
+pytestmark = pytest.mark.anyio
+CASES: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in STRATEGIES if name not in ("single", "broadcast_groups", "mesh")),
+    ("mesh", {"announce_ms": 200}),
+]
+SPOTS = [Location(48.9, 2.4), Location(50.0, 8.0), Location(40.0, -83.0), Location(-34.0, 151.0), Location(0.0, 0.0)]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Listening:
+    """A client that notes every payload it receives."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.got: list[bytes] = []
+        self._task = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        async for message in self.client:
+            self.got.append(bytes(message.payload))
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def join(stack: AsyncExitStack, broker: Broker, name: str) -> Listening:
+    client = await stack.enter_async_context(Client("127.0.0.1", broker.port, client_id=name))
+    listening = Listening(client)
+    stack.push_async_callback(listening.stop)
+    return listening
+
+
+@pytest.mark.parametrize(("strategy", "options"), CASES, ids=[name for name, _ in CASES])
+async def test_every_strategy_delivers_what_the_oracle_says(strategy: str, options: dict[str, Any]) -> None:
+    dice, oracle = random.Random(7), Oracle()
+    async with federation(configs(strategy, options)) as brokers, AsyncExitStack() as stack:
+        names = [f"c{number}" for number in range(8)]
+        clients = {n: await join(stack, brokers[list(brokers)[i % len(brokers)]], n) for i, n in enumerate(names)}
+        for name, listening in clients.items():
+            place = dice.choice(SPOTS)
+            await listening.client.move(*place, qos=1)
+            oracle.observe(ClientMoved(ClientId(name), place))
+            for topic_filter in dice.sample(["a/x", "a/+", "b", "#", "+/x"], 2):
+                fence = dice.choice([None, Circle(dice.choice(SPOTS), 700_000.0), Circle(SPOTS[0], 9_000_000.0)])
+                await listening.client.subscribe(topic_filter, within=fence, qos=1)
+                oracle.observe(ClientSubscribed(ClientId(name), topic_filter, fence))
+        await asyncio.sleep(1.0)
+        expected: dict[str, set[bytes]] = {name: set() for name in names}
+        for number in range(40):
+            publisher, topic = dice.choice(names), dice.choice(["a/x", "a/y", "b", "c/x"])
+            fence = dice.choice([None, Circle(dice.choice(SPOTS), 700_000.0)])
+            payload = str(number).encode()
+            await clients[publisher].client.publish(topic, payload, to=fence, qos=1)
+            receivers = oracle.observe(ClientPublished(ClientId(publisher), topic, fence))
+            assert receivers is not None
+            for receiver in receivers:
+                expected[receiver].add(payload)
+            await asyncio.sleep(0.01)
+        await until(lambda: all(set(clients[n].got) == expected[n] for n in names), seconds=5)
+        assert all(len(listening.got) == len(set(listening.got)) for listening in clients.values())
+
+
+async def test_a_broker_that_comes_back_is_served_again() -> None:
+    configured = configs("disgb_subscriptions", brokers=3)
+    async with federation(configured) as brokers, AsyncExitStack() as stack:
+        subscriber = await join(stack, brokers["paris"], "s")
+        await subscriber.client.subscribe("news")
+        await brokers["frankfurt"].stop()
+        await until(lambda: peers_up(brokers["paris"]) == 1)
+        async with Broker(configured["frankfurt"]) as again:
+            await until(lambda: peers_up(again) == 2)
+            publisher = await join(stack, again, "p")
+            await asyncio.sleep(0.2)
+            await publisher.client.publish("news", b"back", qos=1)
+            await until(lambda: subscriber.got == [b"back"])
+
+
+async def test_a_stranger_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    configured = configs("flood_events", brokers=2)
+    async with federation(configured) as brokers:
+        port = configured["frankfurt"].federation.port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\x00\x00\x00\x05hello" + b"\xff" * 64)
+        await writer.drain()
+        await reader.read()
+        assert reader.at_eof()
+        assert peers_up(brokers["frankfurt"]) == 1
+        writer.close()
