@@ -8,11 +8,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from geomq.broker.clients import Client
 from geomq.broker.config import Listener
 from geomq.broker.core import Core
+from geomq.broker.ports import Handlers, Transport
 from geomq.mqtt.decode import BODIES, decode_publish
 from geomq.mqtt.decode_connect import UnsupportedVersion, decode_connect
 from geomq.mqtt.decoder import Reassembly, body_bounds, check_first_byte
@@ -27,7 +28,6 @@ from geomq.mqtt.packets import (
     Packet,
     Puback,
     Pubcomp,
-    Publish,
     Pubrec,
     Pubrel,
     Subscribe,
@@ -48,44 +48,6 @@ _FROM_CLIENTS = frozenset(
     | {_P.PINGREQ, _P.DISCONNECT, _P.AUTH}
 )
 _PINGRESP = b"\xd0\x00"
-
-
-class Transport(Protocol):
-    """What a connection needs of the thing it writes to."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def close(self) -> None: ...
-
-    def abort(self) -> None: ...
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any: ...
-
-
-class Handlers(Protocol):
-    """Those who know what packets mean."""
-
-    def opened(self, connection: "Connection") -> bool: ...
-
-    def connect(self, connection: "Connection", packet: Connect) -> None: ...
-
-    def auth(self, connection: "Connection", packet: Auth) -> None: ...
-
-    def publish(self, client: Client, packet: Publish) -> None: ...
-
-    def publish_fast(self, connection: "Connection", data: bytes, start: int, body: int, end: int) -> bool: ...
-
-    def subscribe(self, client: Client, packet: Subscribe) -> None: ...
-
-    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None: ...
-
-    def gone(self, client: Client, farewell: Disconnect | None) -> None: ...
-
-    def closed(self, connection: "Connection") -> None: ...
 
 
 class State(Enum):

@@ -1,0 +1,213 @@
+"""Connections to a whole broker: how they begin, break the rules, fall silent, fall behind and end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.probe import Closed
+from geomq.broker.probe import Probe as PlainProbe
+from geomq.broker.server import Broker
+from geomq.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    SubscribeRequest,
+)
+from geomq.mqtt.properties import Properties
+from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.types import V5, V311
+
+pytestmark = pytest.mark.anyio
+
+OPEN: list[PlainProbe] = []
+
+
+class Probe(PlainProbe):
+    """A probe that is dropped after its test."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        OPEN.append(self)
+
+
+CONFIG = Config(
+    listeners=(Listener(host="127.0.0.1", port=0),),
+    persistence=Persistence(enabled=False),
+    metrics=Metrics(sys_interval_s=0),
+    limits=Limits(connect_timeout_s=1.0, inflight_messages_max=2, queue_messages_max=3),
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker(CONFIG) as running:
+        yield running
+        while OPEN:
+            await OPEN.pop().drop()
+
+
+async def _client(broker: Broker, name: str, version: int = V5, **more: Any) -> Probe:
+    probe, connack = await Probe.connect(broker.port, Connect(name, version, **more))
+    assert connack.reason == ReasonCode.SUCCESS
+    return probe
+
+
+async def test_pings_are_answered_and_silence_ends_the_connection(broker: Broker) -> None:
+    async with await _client(broker, "c", keep_alive=1) as c:
+        c.send(Pingreq())
+        await c.expect(Pingresp)
+        assert (await c.expect(Disconnect, 5.0)).reason == ReasonCode.KEEP_ALIVE_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("version", "wire", "reason"),
+    [
+        (V5, b"\x36\x06\0\1a\0\1\0", ReasonCode.MALFORMED_PACKET),
+        (V5, b"\x30\x04\0\1#\0", ReasonCode.TOPIC_NAME_INVALID),
+        (V5, b"\x82\x08\0\1\0\0\2a#\0", ReasonCode.TOPIC_FILTER_INVALID),
+        (V5, b"\x30\x07\0\1a\3\x23\0\x63", ReasonCode.TOPIC_ALIAS_INVALID),
+        (V5, b"\x20\x03\0\0\0", ReasonCode.PROTOCOL_ERROR),
+        (V5, b"\x30\xff\xff\xff\x7f", ReasonCode.PACKET_TOO_LARGE),
+        (V5, b"\0\0", ReasonCode.MALFORMED_PACKET),
+        (V311, b"\0\0", None),
+    ],
+)
+async def test_a_protocol_error_is_named_before_closing(
+    broker: Broker, version: int, wire: bytes, reason: ReasonCode | None
+) -> None:
+    c = await _client(broker, "c", version)
+    c.send_bytes(wire)
+    if reason is not None:
+        assert (await c.expect(Disconnect)).reason == reason
+    with pytest.raises(Closed):
+        await c.receive()
+
+
+async def test_too_many_unacknowledged_publishes_are_refused(broker: Broker) -> None:
+    async with await _client(broker, "c") as c:
+        for _ in range(21):
+            c.publish("t", b"", 2)
+        packets = [await c.receive() for _ in range(21)]
+        assert isinstance(packets[-1], Disconnect)
+        assert packets[-1].reason == ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("connect", "reason"),
+    [
+        (Connect("", V311, clean_start=False), ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
+        (Connect("c", properties=Properties(authentication_method="x")), ReasonCode.BAD_AUTHENTICATION_METHOD),
+        (
+            Connect("c", properties=Properties(user_properties=(("geo-location", "91,0"),))),
+            ReasonCode.PAYLOAD_FORMAT_INVALID,
+        ),
+    ],
+)
+async def test_an_impossible_connect_is_refused(broker: Broker, connect: Connect, reason: ReasonCode) -> None:
+    probe, connack = await Probe.connect(broker.port, connect)
+    assert connack.reason == reason
+    with pytest.raises(Closed):
+        await probe.receive()
+
+
+async def test_an_unknown_version_is_answered(broker: Broker) -> None:
+    probe = await Probe.open(broker.port, version=V311)
+    probe.send_bytes(b"\x10\x0c\0\4MQTT\3\2\0\x3c\0\0")
+    assert (await probe.expect(Connack)).reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
+
+
+async def test_a_damaged_connect_of_version_5_gets_its_reason(broker: Broker) -> None:
+    probe = await Probe.open(broker.port)
+    probe.send_bytes(b"\x10\x10\0\4MQTT\5\2\0\x3c\3\x21\0\0\0\0")
+    assert (await probe.expect(Connack)).reason == ReasonCode.PROTOCOL_ERROR
+
+
+async def test_clients_without_an_id_get_one(broker: Broker) -> None:
+    _, connack = await Probe.connect(broker.port, Connect(""))
+    assigned = connack.properties.assigned_client_identifier
+    assert assigned in broker.core.clients
+
+
+async def test_a_connection_that_says_nothing_is_closed(broker: Broker) -> None:
+    probe = await Probe.open(broker.port)
+    with pytest.raises(Closed):
+        await probe.receive(4.0)
+    assert not broker.desk.connections
+
+
+async def test_packets_sent_right_behind_connect_are_handled(broker: Broker) -> None:
+    probe = await Probe.open(broker.port)
+    probe.send(Connect("c"))
+    probe.send(Pingreq())
+    probe.publish("t", b"x", 1)
+    await probe.expect(Connack)
+    await probe.expect(Pingresp)
+    await probe.expect(Puback)
+
+
+async def test_a_reader_that_is_too_slow_loses_qos_0_and_hurts_nobody() -> None:
+    config = Config(
+        listeners=(Listener(host="127.0.0.1", port=0),),
+        persistence=Persistence(enabled=False),
+        metrics=Metrics(sys_interval_s=0),
+        limits=Limits(write_buffer_bytes_max=65_536),
+    )
+    async with Broker(config) as broker:
+        slow, fast, p = [await _client(broker, name) for name in ("slow", "fast", "p")]
+        await slow.subscribe("t")
+        await fast.subscribe("t")
+        payload = bytes(10_000)
+        for _ in range(1_500):
+            p.publish("t", payload)
+            assert len((await fast.expect(Publish)).payload) == 10_000
+        assert broker.core.counts.events_dropped > 100
+        assert broker.core.clients["slow"].connection is not None
+        while OPEN:
+            await OPEN.pop().drop()
+
+
+async def test_a_reader_that_is_too_slow_costs_bounded_memory_with_qos_1() -> None:
+    config = Config(
+        listeners=(Listener(host="127.0.0.1", port=0),),
+        persistence=Persistence(enabled=False),
+        metrics=Metrics(sys_interval_s=0),
+        limits=Limits(write_buffer_bytes_max=65_536, queue_messages_max=50),
+    )
+    async with Broker(config) as broker:
+        slow = await _client(broker, "slow", properties=Properties(receive_maximum=65_535))
+        p = await _client(broker, "p")
+        await slow.subscribe(SubscribeRequest("t", 1))
+        payload = bytes(20_000)
+        for _ in range(1_000):
+            p.publish("t", payload, 1)
+            await p.expect(Puback)
+        session = broker.core.clients["slow"].session
+        assert session.dropped > 100
+        assert broker.core.counts.bytes_sent < 15_000_000
+        got = 0
+        while not await slow.silent(0.3):
+            packet = await slow.expect(Publish)
+            slow.send(Puback(packet.packet_id))
+            got += 1
+        assert got == 1_000 - session.dropped
+        while OPEN:
+            await OPEN.pop().drop()
+
+
+async def test_stopping_says_goodbye(broker: Broker) -> None:
+    c = await _client(broker, "c")
+    stopping = asyncio.create_task(broker.stop())
+    assert (await c.expect(Disconnect)).reason == ReasonCode.SERVER_SHUTTING_DOWN
+    await stopping
