@@ -4,6 +4,7 @@ Every broker of a federation must come to the same list in the same order, so br
 """
 
 import ssl
+from pathlib import Path
 
 from geomq.broker.config import Config
 from geomq.broker.peer_channel import Credentials
@@ -66,7 +67,7 @@ def credentials_of(config: Config) -> Credentials:
     federation = config.federation
     if federation.key_file is not None:
         try:
-            key = federation.key_file.read_bytes().strip()
+            key = Path(federation.key_file).read_bytes().strip()
         except OSError as error:
             raise ConfigError(f"cannot read {federation.key_file}: {error.strerror}") from None
         if len(key) < KEY_BYTES_MIN:
