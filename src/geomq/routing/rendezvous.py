@@ -26,7 +26,6 @@ from geomq.routing.seen import SeenEvents as SeenEvents
 from geomq.routing.strategy import ClientState, Strategy
 from geomq.routing.table import SubscriptionTable
 
-
 REPLICAS_MAX = 10_000_000
 """Subscriptions one broker holds at most; what comes after that is not taken in."""
 
