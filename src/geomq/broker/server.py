@@ -81,7 +81,9 @@ class Broker:
         durable = self._store.durable
         self._committer = Committer(self._store, self._store_failed) if durable else None
         outbox = Outbox(loop, self._store, self._committer)
-        node = _make_node(config, state.epoch)
+        # Without a disk the clock makes event ids unique across restarts.
+        epoch = state.epoch if durable else int(Core.wall_s() * 1000)
+        node = _make_node(config, epoch)
         self.core = Core(config, loop=loop, node=node, store=self._store, outbox=outbox, security=security)
         self.core.deadline_changed = self._watch_node
         self.desk = Desk(self.core)
@@ -92,7 +94,7 @@ class Broker:
         try:
             for listener in config.listeners:
                 await self._listeners.open(listener, self.desk.make_connection)
-            await self._start_peering(state.epoch)
+            await self._start_peering(epoch)
             await self._start_admin()
         except BaseException:
             await self.stop()
