@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import signal
+import time
 from collections.abc import Callable
 from typing import Self
 
@@ -82,7 +83,7 @@ class Broker:
         self._committer = Committer(self._store, self._store_failed) if durable else None
         outbox = Outbox(loop, self._store, self._committer)
         # Without a disk the clock makes event ids unique across restarts.
-        epoch = state.epoch if durable else int(Core.wall_s() * 1000)
+        epoch = state.epoch if durable else int(time.time() * 1000)
         node = _make_node(config, epoch)
         self.core = Core(config, loop=loop, node=node, store=self._store, outbox=outbox, security=security)
         self.core.deadline_changed = self._watch_node
