@@ -45,8 +45,8 @@ def _imported(name: str) -> type[Strategy]:
     module_name, _, class_name = name.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"cannot load strategy {name!r}: {error}") from None
+    except Exception as error:  # the user's module may fail in any way
+        raise ConfigError(f"cannot load strategy {name!r}: {' '.join(str(error).split())}") from error
     if not (isinstance(found, type) and issubclass(found, Strategy)):
         raise ConfigError(f"{name!r} is no subclass of geomq.routing.strategy.Strategy")
     return found
