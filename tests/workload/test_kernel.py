@@ -1,15 +1,14 @@
 """The kernel against the slow reference, on small worlds full of ties and border cases."""
 
-import sys
 from collections import Counter
 from functools import cache
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.workload.reference import Reference, Result
 
 from geomq.geo import Location, distance_m
 from geomq.routing.ring import HashRing
@@ -21,9 +20,6 @@ from geomq.workload.script import RecordedSpec, recorded
 from geomq.workload.summary import NAMES, StrategyResult, summarise
 from geomq.workload.views import VIEWS, ViewTable, view_table, with_topic_broker
 from geomq.workload.world import World
-
-sys.path.append(str(Path(__file__).parent))
-from reference import Reference, Result
 
 # Near enough for short latencies, far enough for several broadcast groups.
 Row = tuple[int, int, Kind, int, tuple[int, int], int]

@@ -1,14 +1,13 @@
 """`evaluate` equals `simulate`: the kernel against the real routing core in virtual time, strategy by strategy."""
 
-import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.workload.test_kernel import CHOICES, Row, actions_from, tables_of, world_of
 
 from geomq.cli.simulation import federation_of, steps_of
 from geomq.geo import Location, distance_m
@@ -21,9 +20,6 @@ from geomq.workload.script import RecordedSpec, recorded
 from geomq.workload.summary import NAMES, StrategyResult, summarise
 from geomq.workload.views import VIEWS, view_table
 from geomq.workload.world import GROUP_MS, World
-
-sys.path.append(str(Path(__file__).parent))
-from test_kernel import CHOICES, Row, actions_from, tables_of, world_of
 
 
 def options_of(strategy: str, world: World) -> dict[str, Any]:

@@ -44,9 +44,9 @@ class DatasetSpec(Spec):
     @cached_property
     def world(self) -> World:
         """The world the dataset was made in."""
+        circles = tuple(float(radius) for radius in self.manifest.get("circles_deg", ()))
         table = read_table(self.directory / "brokers.parquet", "brokers").to_pydict()
         places = zip(table["name"], table["lat"], table["lon"], table["population"], strict=True)
-        circles = tuple(float(radius) for radius in self.manifest.get("circles_deg", ()))
         if circles:
             return World(tuple(Place(*place) for place in places), 1, circles)
         return World.of_places([Place(*place) for place in places], int(self.manifest["field_deg"]))

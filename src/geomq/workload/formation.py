@@ -146,9 +146,7 @@ class Formation:
         self.space = self.space._replace(access_ms=access)
 
 
-def negotiated(
-    leaders: Indexes, target: Indexes, asks: NDArray[np.bool_], lcm: Numbers, sizes: Indexes
-) -> Indexes:
+def negotiated(leaders: Indexes, target: Indexes, asks: NDArray[np.bool_], lcm: Numbers, sizes: Indexes) -> Indexes:
     """Who joins whom after all negotiations of a tick: per broker the leader it joins, or -1."""
     joined = np.full(len(lcm), -1)
     busy = np.zeros(len(lcm), bool)

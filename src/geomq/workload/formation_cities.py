@@ -97,7 +97,7 @@ def _spaced(cities: Cities) -> NDArray[np.int64]:
     points = np.stack(unit_vectors(cities.lat, cities.lon), axis=1)
     limit = chord_limit(SPACING_KM * 1000.0)
     free = np.ones(len(cities), bool)
-    chosen = []
+    chosen: list[int] = []
     for city in range(len(cities)):
         if free[city] and len(chosen) < BROKERS_MAX:
             chosen.append(city)

@@ -55,6 +55,13 @@ def path(cells: Cells, start: int, goal: int) -> list[int]:
         steps = np.empty(length, np.int64)
 
 
+def fewest_hops(cells: Cells, start: int) -> NDArray[np.int64]:
+    """The fewest hops from a populated cell to every cell, -1 where there is no way: what no routing can beat."""
+    _check(cells, start, start)
+    hops: NDArray[np.int64] = _fewest_hops(cells.near, cells.columns, start)
+    return hops
+
+
 def _check(cells: Cells, start: int, goal: int) -> None:
     for cell in (start, goal):
         if not 0 <= cell < len(cells.populated):
@@ -135,3 +142,20 @@ def next_edge(planar: int, turn: int) -> int:
         if planar >> ((turn + step) % 8) & 1:
             return (turn + step) % 8
     return -1
+
+
+@njit(cache=True, nogil=True)
+def _fewest_hops(near: NDArray[np.uint8], columns: int, start: int) -> NDArray[np.int64]:
+    hops, queue = np.full(len(near), -1, np.int64), np.empty(len(near), np.int64)
+    hops[start], queue[0] = 0, start
+    read, write = 0, 1
+    while read < write:
+        at = queue[read]
+        read += 1
+        for turn in range(8):
+            cell = at + _NORTH[turn] * columns + _EAST[turn]
+            if near[at] >> turn & 1 and hops[cell] < 0:
+                hops[cell] = hops[at] + 1
+                queue[write] = cell
+                write += 1
+    return hops
