@@ -1,0 +1,169 @@
+"""QoS 0 loads: one or many publishers, one or many subscribers, batched or not; and ping-pong.
+
+A round is what the publishers write before they wait until everything has arrived. Unbatched, each publisher writes a
+single PUBLISH and the next one only after the whole round was delivered, so no two of one client ever arrive together.
+Batched, one write carries many.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+
+from bench.measure import BenchError
+from bench.results import Row, Target, Verdict, cheaper
+from bench.stage import Stage, cpu_us_each, interleaved
+from bench.swarm import Swarm, clock, connect, publish, subscribe
+
+PAYLOADS = (20, 1000)
+AT_LEAST_UNBATCHED, AT_LEAST_BATCHED, AT_LEAST_AMQTT = 1.2, 5.0, 10.0
+PING_PONG_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Who talks to whom. `senders` write in one batched round, so much that no subscriber's buffer overflows."""
+
+    name: str
+    publishers: int
+    subscribers: int
+    senders: int
+    batch: int
+
+    def topic(self, publisher: int) -> str:
+        return f"bench/{self.name}/{publisher}"
+
+    def topic_filter(self, subscriber: int) -> str:
+        if self.publishers == self.subscribers:
+            return self.topic(subscriber)
+        return self.topic(0) if self.publishers == 1 else f"bench/{self.name}/+"
+
+    @property
+    def fan_out(self) -> int:
+        return self.subscribers if self.publishers == 1 else 1
+
+
+SHAPES = (
+    Shape("1-to-1", 1, 1, 1, 100),
+    Shape("1-to-100", 1, 100, 1, 100),
+    Shape("100-to-1", 100, 1, 10, 50),
+    Shape("100-to-100", 100, 100, 100, 100),
+)
+
+
+class Flow:
+    """One load on one broker: rounds of writes, and how many bytes each brings."""
+
+    def __init__(self, port: int, shape: Shape, payload: int, *, batch: int) -> None:
+        self._swarm = swarm = Swarm(port)
+        name = f"{shape.name}-{payload}-{batch}"
+        subscribers = swarm.join([connect(f"{name}-s{i}") for i in range(shape.subscribers)])
+        swarm.ask(subscribers, [subscribe(shape.topic_filter(i)) for i in range(shape.subscribers)], 0x90)
+        publishers = swarm.join([connect(f"{name}-p{i}") for i in range(shape.publishers)])
+        swarm.watch(subscribers)
+        packets = [_padded(shape, i, payload) for i in range(shape.publishers)]
+        self._size = len(packets[0])
+        senders = shape.senders if batch > 1 else shape.publishers
+        writes = [(each.sendall, packet * batch) for each, packet in zip(publishers, packets, strict=True)]
+        self._rounds = [writes[start : start + senders] for start in range(0, len(writes), senders)]
+        self.deliveries = senders * batch * shape.fan_out
+        self._check(Counter(packets[:senders] * batch * shape.fan_out))
+
+    def _check(self, expected: Counter[bytes]) -> None:
+        """The first round: are these the right packets, whole and unchanged?"""
+        for send, data in self._rounds[0]:
+            send(data)
+        got: Counter[bytes] = Counter()
+        for data in self._swarm.collect(self.deliveries * self._size).values():
+            got.update(pieces(data, self._size))
+        if got != expected:
+            raise BenchError("the broker delivered something else than was published")
+
+    def run(self, seconds: float) -> int:
+        """Rounds for this long; the number of deliveries."""
+        take, expected = self._swarm.take, self.deliveries * self._size
+        until = clock() + seconds
+        for count, writes in enumerate(cycle(self._rounds), 1):
+            for send, data in writes:
+                send(data)
+            take(expected)
+            if clock() > until:
+                return count * self.deliveries
+        raise AssertionError
+
+    def close(self) -> None:
+        self._swarm.close()
+
+
+def pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+def _padded(shape: Shape, publisher: int, payload: int) -> bytes:
+    """Packets of one load are of one length, whatever the number in the topic."""
+    topic = shape.topic(publisher)
+    width = len(shape.topic(shape.publishers - 1))
+    return publish(topic, b"x" * (payload + width - len(topic)))
+
+
+def qos0(stage: Stage, only: str | None = None) -> Iterator[Row]:
+    """CPU per delivered message, for every shape, payload and way of writing."""
+    for shape in SHAPES:
+        for payload in PAYLOADS:
+            for is_batched in (False, True):
+                load = f"{shape.name} {'batched' if is_batched else 'unbatched'} {payload} B"
+                if only is None or only in load:
+                    stage.say(f"qos0 {load}")
+                    yield _qos0(stage, shape, payload, load, batch=shape.batch if is_batched else 1)
+
+
+def _qos0(stage: Stage, shape: Shape, payload: int, load: str, *, batch: int) -> Row:
+    with ExitStack() as stack:
+        runs: dict[str, Callable[[], float]] = {}
+        for name in stage.names:
+            broker = stage.broker(name)
+            flow = Flow(broker.port, shape, payload, batch=batch)
+            stack.callback(flow.close)
+            runs[name] = partial(cpu_us_each, broker.pid, partial(flow.run, stage.seconds))
+        figures = interleaved(runs, stage.repeats)
+    bound = AT_LEAST_BATCHED if batch > 1 else AT_LEAST_UNBATCHED
+    verdicts = cheaper(figures, "mosquitto", bound) + cheaper(figures, "amqtt", AT_LEAST_AMQTT)
+    return Row("qos0", load, "us CPU per delivery", figures, verdicts)
+
+
+def ping_pong(stage: Stage, _only: str | None = None) -> Iterator[Row]:
+    """Round trips per second of one client that publishes to itself, the next after receiving the last."""
+    for payload in PAYLOADS:
+        stage.say(f"pingpong {payload} B")
+        with ExitStack() as stack:
+            runs: dict[str, Callable[[], float]] = {}
+            for name in stage.names:
+                swarm = stack.enter_context(Swarm(stage.broker(name).port))
+                runs[name] = partial(_round_trips, swarm, payload, stage.seconds)
+            figures = interleaved(runs, stage.repeats)
+        verdicts: tuple[Verdict, ...] = ()
+        if "mosquitto" in figures:
+            share = figures["geomq"].median / figures["mosquitto"].median
+            verdicts = (Target("of mosquitto's rate", PING_PONG_SHARE).judge(share),)
+        yield Row("pingpong", f"{payload} B", "round trips/s", figures, verdicts)
+
+
+def _round_trips(swarm: Swarm, payload: int, seconds: float) -> float:
+    if not swarm.sockets:
+        (made,) = swarm.join([connect(f"pingpong-{payload}")])
+        swarm.ask([made], [subscribe(f"bench/self/{payload}")], 0x90)
+    (client,) = swarm.sockets
+    packet = publish(f"bench/self/{payload}", b"x" * payload)
+    size, send, receive = len(packet), client.sendall, client.recv
+    begin = clock()
+    until, now, count = begin + seconds, begin, 0
+    while now < until:
+        send(packet)
+        left = size
+        while left:
+            left -= len(receive(left))
+        count += 1
+        now = clock()
+    return count / (now - begin)
