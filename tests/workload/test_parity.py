@@ -67,7 +67,7 @@ def check_parity(world: World, spec: RecordedSpec) -> int:
 @cache
 def spots_of(brokers: int) -> list[list[tuple[int, int]]]:
     """Per broker some places inside its area: evaluation is about clients that do not roam."""
-    areas = world_of(brokers).areas
+    areas = world_of(brokers).squares
     spots = []
     for broker in range(brokers):
         squares = areas.squares_of(broker)
