@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import combinations
 
+from geomq.errors import ConfigError
 from geomq.geo import Circle, Fence, Location, NearestAreas
 from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, ClientUnsubscribed, RoutingEvent
 from geomq.routing.federation import Broker, Federation
 from geomq.routing.model import BrokerId, ClientId
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.registry import STRATEGIES, strategy_class
 from geomq.sim.checkers import BoundedState, Checker, NoDuplicates, NoLoops, SameAsOracle
 from geomq.sim.faults import Crash, Cut, Disturbance, FaultySimulation
 from geomq.sim.script import Step
@@ -136,7 +137,10 @@ def run_all(seed: int, strategies: Sequence[str]) -> list[str]:
     """One seed under each strategy; returns a line for each that failed, with the command that repeats it."""
     failures = []
     for strategy in strategies:
-        violations = run(strategy, seed)
+        try:
+            violations = run(strategy, seed)
+        except Exception as error:
+            violations = [f"{type(error).__name__}: {error}"]
         if violations:
             again = f"python -m geomq.sim.soak --strategy {strategy} --seed {seed}"
             failures.append(
@@ -149,9 +153,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m geomq.sim.soak", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds, from 0")
     parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--strategy", choices=[name for name in STRATEGIES if name != "single"], help="only this one")
+    parser.add_argument("--strategy", help="only this one; package.module:Class for your own")
     options = parser.parse_args(arguments)
     strategies = [options.strategy] if options.strategy else [name for name in STRATEGIES if name != "single"]
+    try:
+        for strategy in strategies:
+            strategy_class(strategy).check(Dicer(0).federation)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
     seeds = [options.seed] if options.seed is not None else list(range(options.seeds))
     failed = 0
     with ProcessPoolExecutor() as pool:
