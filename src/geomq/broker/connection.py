@@ -208,8 +208,8 @@ class Connection:
                 self._keep(data[pos:], stop - pos)
                 return
             counts.packets_received += 1
-            if first == 0x30 and handlers.publish_fast(self, data, pos, body, stop):
-                pos = stop
+            if first == 0x30 and (after := handlers.publish_fast(self, data, pos, body, stop)):
+                pos = after
                 continue
             if first & 0xF0 == 0x30:
                 if not self._may_publish():
