@@ -26,6 +26,7 @@ Kind = Literal[
     "prune",
     "forwarded prune",
 ]
+_FROM_RENDEZVOUS = ("forwarded subscription", "notification to subscriber", "forwarded prune")
 
 
 def places_of(topic: str, count: int) -> NDArray[np.float64]:
@@ -139,17 +140,17 @@ class Rendezvous:
         sent: list[Sent] = []
         paths: dict[int, list[tuple[bool, int, int]]] = {}
         for cell, meeting in self._notified(node, topic):
-            here = route(self._cells, self._cell(node), cell).hops
-            sent.append(Sent("notification to rendezvous", node, cell, here))
-            for subscriber in meeting.subscribers:
+            here, arrived = self._send("notification to rendezvous", node, cell)
+            sent.append(here)
+            for subscriber in meeting.subscribers if arrived else ():
                 if (node, subscriber) in meeting.pruned:
                     continue
-                there = route(self._cells, cell, self._cell(subscriber))
-                sent.append(Sent("notification to subscriber", subscriber, cell, there.hops))
-                if there.end == self._cell(subscriber):
+                there, arrived = self._send("notification to subscriber", subscriber, cell)
+                sent.append(there)
+                if arrived:
                     # A cell that the subscriber no longer tries is about to forget it and must not win.
                     stale = cell not in self._subscribed.get((subscriber, topic), ())
-                    paths.setdefault(subscriber, []).append((stale, here + there.hops, cell))
+                    paths.setdefault(subscriber, []).append((stale, here.hops + there.hops, cell))
         for subscriber, found in paths.items():
             for _, _, cell in sorted(found)[1:]:
                 sent += self._prune(cell, topic, node, subscriber)
@@ -178,6 +179,12 @@ class Rendezvous:
     def _cell(self, node: int) -> int:
         return int(self._cells.at(self.points[node]))
 
+    def _send(self, kind: Kind, node: int, cell: int) -> tuple[Sent, bool]:
+        """Route a message between a node and a rendezvous cell; whether it arrived there and not at some home."""
+        start, goal = (cell, self._cell(node)) if kind in _FROM_RENDEZVOUS else (self._cell(node), cell)
+        found = route(self._cells, start, goal)
+        return Sent(kind, node, cell, found.hops), found.end == goal
+
     def _tried(self, node: int, topic: str, count: int) -> dict[int, int]:
         """The distinct home cells of the topic's places closest to a node, with the hops to each."""
         places = places_of(topic, self.options.rendezvous)
@@ -195,25 +202,27 @@ class Rendezvous:
         sent = []
         for publisher in meeting.publishers:
             if publisher not in meeting.asked and meeting.wanted(publisher):
-                meeting.asked.add(publisher)
-                hops = route(self._cells, cell, self._cell(publisher)).hops
-                sent.append(Sent("forwarded subscription", publisher, cell, hops))
+                message, arrived = self._send("forwarded subscription", publisher, cell)
+                sent.append(message)
+                if arrived:
+                    meeting.asked.add(publisher)
         return sent
 
     def _prune(self, cell: int, topic: str, publisher: int, subscriber: int) -> list[Sent]:
         meeting = self._meetings[cell, topic]
         meeting.pruned.add((publisher, subscriber))
-        hops = route(self._cells, self._cell(subscriber), cell).hops
-        return [Sent("prune", subscriber, cell, hops), *self._release(cell, meeting)]
+        message, _ = self._send("prune", subscriber, cell)
+        return [message, *self._release(cell, meeting)]
 
     def _release(self, cell: int, meeting: _Meeting) -> list[Sent]:
         """Forward the prune of the last subscriber to each publisher; its advertisement stays."""
         sent = []
         for publisher in sorted(meeting.asked):
             if not meeting.wanted(publisher):
-                meeting.asked.discard(publisher)
-                hops = route(self._cells, cell, self._cell(publisher)).hops
-                sent.append(Sent("forwarded prune", publisher, cell, hops))
+                message, arrived = self._send("forwarded prune", publisher, cell)
+                sent.append(message)
+                if arrived:
+                    meeting.asked.discard(publisher)
         return sent
 
     def _expire(self, meeting: _Meeting, now: float) -> None:

@@ -61,12 +61,16 @@ class Sample:
     close: Numbers
     """By m: hops of the best path through the m rendezvous, of 8, that are physically closest to the subscriber."""
     single: Numbers
-    """By subscribers: hops of all branches of the tree through one rendezvous."""
-    multiple: Numbers
-    """Likewise through 8, of which each subscriber tried 2."""
+    """By subscribers: hops of the tree through one rendezvous if every subscriber gets a copy of its own from there."""
     single_shared: Numbers
-    """Likewise, but a link that several branches use is counted once."""
+    """Likewise if a copy is made only where branches part."""
+    multiple: Numbers
+    """Likewise through 8 rendezvous, of which each subscriber tried 2: a copy for each rendezvous that is used, and one
+    for each subscriber from there."""
+    multiple_replicated: Numbers
+    """Likewise if the rendezvous make copies only where branches part."""
     multiple_shared: Numbers
+    """Likewise if the publisher does so, too."""
     wasted: Numbers
     """By n of SIGNALLED: messages to and from rendezvous that a new subscriber then pruned."""
     woken: Numbers
@@ -94,7 +98,7 @@ _LENGTHS = {
     "through": RENDEZVOUS,
     "relative": RENDEZVOUS,
     "close": FIXED,
-    **dict.fromkeys(("single", "multiple", "single_shared", "multiple_shared"), SUBSCRIBERS),
+    **dict.fromkeys(("single", "single_shared", "multiple", "multiple_replicated", "multiple_shared"), SUBSCRIBERS),
     **dict.fromkeys(("wasted", "woken", "distinct"), len(SIGNALLED)),
     "kept": len(STRETCHES),
     "homes": 4,
@@ -192,17 +196,21 @@ def _measure_trees(
 ) -> dict[str, Numbers]:
     """Trees that grow subscriber by subscriber."""
     at = cells.at(network.points)
-    lengths = np.zeros((4, SUBSCRIBERS))
+    single, multiple = np.zeros((3, SUBSCRIBERS)), np.zeros((3, SUBSCRIBERS))
     for publisher, subscribers, topic in zip(publishers.tolist(), audience, topics, strict=True):
         places = places_of(topic, FIXED)
         goals = cells.at(places)
         tried = np.array([by_distance(places, network.points[each])[:TRIED] for each in subscribers])
         only = np.zeros((SUBSCRIBERS, 1), np.int64)
-        for row, choice in ((0, only), (1, tried)):
-            grown = _grow(cells.near, cells.planar, cells.columns, at[publisher], at[subscribers], goals, choice)
-            lengths[row::2] += grown
-    names = ("single", "multiple", "single_shared", "multiple_shared")
-    return dict(zip(names, lengths, strict=True))
+        for total, choice in ((single, only), (multiple, tried)):
+            total += _grow(cells.near, cells.planar, cells.columns, at[publisher], at[subscribers], goals, choice)
+    return {
+        "single": single[0],
+        "single_shared": single[2],
+        "multiple": multiple[0],
+        "multiple_replicated": multiple[1],
+        "multiple_shared": multiple[2],
+    }
 
 
 @njit(cache=True, nogil=True)
@@ -215,7 +223,8 @@ def _grow(
     goals: NDArray[np.int64],
     tried: NDArray[np.int64],
 ) -> Numbers:
-    """Length of the tree after each subscriber: all branches, and every link once."""
+    """Length of the tree after each subscriber: with a copy for each, copies where branches part after the rendezvous,
+    copies where branches part."""
     count = len(goals)
     homes, there = np.empty(count, np.int64), np.empty(count, np.int64)
     steps = np.empty(64 * columns * columns, np.int64)
@@ -224,7 +233,7 @@ def _grow(
     # A link is used on the way to the rendezvous (row 0) or on the way from the one with that home.
     used = np.zeros((count + 1, columns * columns * 9), np.bool_)
     joined = np.zeros(columns * columns, np.bool_)
-    lengths, branches, links = np.empty((2, len(subscribers))), 0, 0
+    lengths, branches, trunks, trunk_links, links = np.empty((3, len(subscribers))), 0, 0, 0, 0
     for row, subscriber in enumerate(subscribers):
         best, best_back = -1, 0
         for number in tried[row]:
@@ -234,14 +243,14 @@ def _grow(
         home = homes[best]
         if not joined[home]:
             joined[home] = True
-            branches += there[best]
+            trunks += there[best]
             route_cells(near, planar, columns, publisher, goals[best], steps)
-            links += _mark(used[0], columns, publisher, steps[: there[best]])
+            trunk_links += _mark(used[0], columns, publisher, steps[: there[best]])
         branches += best_back
         route_cells(near, planar, columns, home, subscriber, steps)
         first = np.argmax(homes == home)
         links += _mark(used[1 + first], columns, home, steps[:best_back])
-        lengths[0, row], lengths[1, row] = branches, links
+        lengths[:, row] = trunks + branches, trunks + links, trunk_links + links
     return lengths
 
 
