@@ -10,7 +10,7 @@ move and change subscriptions under the same faults; and, when all is healed and
 import argparse
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import combinations
 
@@ -149,9 +149,24 @@ def run_all(seed: int, strategies: Sequence[str]) -> list[str]:
     return failures
 
 
+def _outcomes(seeds: Sequence[int], strategies: Sequence[str]) -> Iterator[list[str]]:
+    """The failures of each seed; one seed alone runs in this process, where a debugger can follow it."""
+    if len(seeds) == 1:
+        yield run_all(seeds[0], strategies)
+        return
+    with ProcessPoolExecutor() as pool:
+        yield from pool.map(run_all, seeds, [strategies] * len(seeds), chunksize=4)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text}")
+    return int(text)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m geomq.sim.soak", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seeds", type=int, default=100, help="how many seeds, from 0")
+    parser.add_argument("--seeds", type=_count, default=100, help="how many seeds, from 0")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--strategy", help="only this one; package.module:Class for your own")
     options = parser.parse_args(arguments)
@@ -164,13 +179,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     seeds = [options.seed] if options.seed is not None else list(range(options.seeds))
     failed = 0
-    with ProcessPoolExecutor() as pool:
-        for done, failures in enumerate(pool.map(run_all, seeds, [strategies] * len(seeds), chunksize=4), start=1):
-            failed += len(failures)
-            for line in failures:
-                print(line)
-            if sys.stderr.isatty():
-                print(f"\r{done}/{len(seeds)} seeds", end="", file=sys.stderr)
+    for done, failures in enumerate(_outcomes(seeds, strategies), start=1):
+        failed += len(failures)
+        for line in failures:
+            print(line)
+        if sys.stderr.isatty():
+            print(f"\r{done}/{len(seeds)} seeds", end="", file=sys.stderr)
     print(f"{len(seeds)} seeds x {len(strategies)} strategies: {failed} failed")
     return 1 if failed else 0
 

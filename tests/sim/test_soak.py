@@ -1,0 +1,97 @@
+"""Many seeds with faults: every strategy holds, and a failure says how to see it again."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from geomq.routing.registry import STRATEGIES
+from geomq.sim import soak
+
+ROOT = Path(__file__).parents[2]
+FEDERATED = [name for name in STRATEGIES if name != "single"]
+
+
+@pytest.mark.parametrize("strategy", FEDERATED)
+def test_twelve_seeds_of_faults_break_no_rule(strategy: str) -> None:
+    assert [line for seed in range(12) for line in soak.run_all(seed, [strategy])] == []
+
+
+@pytest.mark.parametrize("bug", ["Forgetful", "Stutterer", "Gossip", "Juggler"])
+def test_a_planted_bug_is_found_within_a_few_seeds(bug: str) -> None:
+    assert any(soak.run(f"tests.sim.planted:{bug}", seed) for seed in range(3))
+
+
+def test_a_failure_names_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert soak.main(["--strategy", "tests.sim.planted:Forgetful", "--seed", "1"]) == 1
+    first, last = capsys.readouterr().out.splitlines()
+    command = first.split("again: ")[1]
+    assert command == "python -m geomq.sim.soak --strategy tests.sim.planted:Forgetful --seed 1"
+    assert last == "1 seeds x 1 strategies: 1 failed"
+    again = subprocess.run(
+        [sys.executable, *shlex.split(command)[1:]],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (again.returncode, again.stdout.splitlines()) == (1, [first, last])
+
+
+def test_an_exception_is_a_failure_that_can_be_repeated() -> None:
+    (line,) = soak.run_all(0, ["tests.sim.planted:Clumsy"])
+    assert line.startswith("tests.sim.planted:Clumsy, seed 0: RuntimeError: fell over")
+    assert line.endswith("again: python -m geomq.sim.soak --strategy tests.sim.planted:Clumsy --seed 0")
+
+
+def test_no_failure_is_exit_code_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    assert soak.main(["--strategy", "dht", "--seed", "3"]) == 0
+    assert capsys.readouterr().out == "1 seeds x 1 strategies: 0 failed\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("dth", "did you mean dht?"), ("single", "serves one broker"), ("no:Thing", "cannot load")]
+)
+def test_a_strategy_that_cannot_run_is_refused_in_one_line(
+    name: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert soak.main(["--strategy", name]) == 2
+    printed = capsys.readouterr()
+    assert reason in printed.err
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+
+
+@pytest.mark.parametrize("arguments", [["--seeds", "0"], ["--seeds", "-4"], ["--seeds", "many"], ["--sead", "1"]])
+def test_bad_numbers_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        soak.main(arguments)
+    assert refused.value.code == 2
+
+
+def test_many_seeds_run_side_by_side() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "geomq.sim.soak", "--strategy", "flood_events", "--seeds", "6"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (finished.returncode, finished.stdout) == (0, "6 seeds x 1 strategies: 0 failed\n")
+
+
+def test_a_seed_is_a_whole_world() -> None:
+    one, same, other = soak.Dicer(5), soak.Dicer(5), soak.Dicer(6)
+    assert one.federation.brokers == same.federation.brokers != other.federation.brokers
+    assert one.setting_up() == same.setting_up()
+    assert one.churn() == same.churn()
+    assert one.faults(100, 900) == same.faults(100, 900)
+
+
+def test_faults_are_healed_in_time() -> None:
+    for seed in range(50):
+        cuts, crashes = soak.Dicer(seed).faults(1_000, 5_000)
+        for fault in [*cuts, *crashes]:
+            assert 1_000 <= fault.from_ms < fault.until_ms <= 5_000
