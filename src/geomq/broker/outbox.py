@@ -16,21 +16,30 @@ from geomq.mqtt.changes import Journal
 if TYPE_CHECKING:
     from geomq.broker.connection import Connection
 
+PROMPT_MAX = 32
+"""How many arrivals at most are answered at once before a whole tick is looked at again."""
+
 Held = list[tuple["Connection", bytes]]
 
 
 class Outbox:
-    """`journal` is the list that durable sessions append to; `before_write` runs first in every flush."""
+    """`journal` is the list that durable sessions append to; `before_write` runs first in every flush.
+
+    `arriving` is set by a connection while it handles data, which it ends with `arrived`.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, store: Store, committer: Committer | None) -> None:
         self.journal: Journal = []
         self.before_write: Callable[[], None] | None = None
+        self.arriving = False
         self._loop = loop
         self._store = store
         self._committer = committer
         self._dirty: list[Connection] = []
         self._held: Held = []
         self._scheduled = False
+        self._prompt = False
+        self._arrivals = self._credit = self._streak = 0
 
     @property
     def durable(self) -> bool:
@@ -46,14 +55,37 @@ class Outbox:
         """The connection has something to write."""
         self._dirty.append(connection)
         if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self.flush)
+            self.schedule()
 
     def schedule(self) -> None:
-        """Something was journalled or collected: see to it at the end of this tick."""
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self.flush)
+        """Something is to be written, journalled or collected: see to it at the end of this tick."""
+        if self._scheduled:
+            return
+        self._scheduled = True
+        if self.arriving and self._credit:
+            self._credit -= 1
+            self._prompt = True
+        else:
+            self._loop.call_soon(self._end_tick)
+
+    def arrived(self) -> None:
+        """The data that was `arriving` is handled.
+
+        While arrivals come one to a tick, each is answered here and now: gathering would only add delay. Now and then
+        a tick is waited for, to see whether it is still so.
+        """
+        self.arriving = False
+        self._arrivals += 1
+        if self._prompt:
+            self._prompt = False
+            self.flush()
+
+    def _end_tick(self) -> None:
+        lonely = self._arrivals <= 1
+        self._streak = min(2 * self._streak + 1, PROMPT_MAX) if lonely else 0
+        self._credit = self._streak
+        self._arrivals = 0
+        self.flush()
 
     def hold(self, connection: "Connection", data: bytes) -> None:
         """Send when safe."""
