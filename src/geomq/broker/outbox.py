@@ -75,10 +75,11 @@ class Outbox:
         a tick is waited for, to see whether it is still so.
         """
         self.arriving = False
-        self._arrivals += 1
         if self._prompt:
             self._prompt = False
             self.flush()
+        else:
+            self._arrivals += 1
 
     def _end_tick(self) -> None:
         lonely = self._arrivals <= 1
