@@ -263,6 +263,37 @@ class Peer(Section, frozen=True):
     area: Annotated[Text | None, about("Its area as a fence; where it is the nearest when not given.")] = None
 
 
+class Cloud(Section, frozen=True):
+    """The MQTT 5 broker through which broadcast groups reach each other; any will do."""
+
+    address: Annotated[
+        Annotated[str, Meta(pattern=r"^.{1,255}:\d{1,5}$")] | None,
+        about("host:port of the cloud broker; used when the strategy is broadcast_groups."),
+    ] = None
+    tls: Annotated[bool, about("Speak TLS with it.")] = False
+    cafile: Annotated[
+        Path | None, about("PEM authorities that sign its certificate; the system's when not given.", path="read")
+    ] = None
+    certfile: Annotated[Path | None, about("PEM certificate this broker shows to it.", path="read")] = None
+    keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
+    username: Annotated[Text | None, about("User name of this broker there.")] = None
+    password_file: Annotated[Path | None, about("File whose one line is the password there.", path="read")] = None
+    client_id: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=256)] | None,
+        about("Client id of this broker there; 'geomq-' and the broker's name when not given."),
+    ] = None
+    session_expiry_s: Annotated[
+        Annotated[int, Meta(ge=0, le=FOREVER_S)],
+        about("How long it keeps what this broker subscribed to, and QoS 1 and 2 events, when the link breaks."),
+    ] = 300
+    queue_messages_max: Annotated[Positive, about("Events waiting for it; beyond that the oldest are dropped.")] = (
+        10_000
+    )
+    queue_bytes_max: Annotated[Annotated[int, Meta(ge=1_024, le=1 << 40)], about("Bytes of events waiting for it.")] = (
+        67_108_864
+    )
+
+
 class Admin(Section, frozen=True):
     """The JSON admin API, /health and /metrics."""
 
@@ -306,6 +337,7 @@ class Config(Section, frozen=True):
     routing: Routing = field(default_factory=Routing)
     federation: Federation = Federation()
     peers: tuple[Peer, ...] = ()
+    cloud: Cloud = Cloud()
     admin: Admin = Admin()
     metrics: Metrics = Metrics()
     log: Log = Log()

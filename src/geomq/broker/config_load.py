@@ -14,7 +14,7 @@ from typing import Any, NoReturn, get_args, get_type_hints
 
 import msgspec
 
-from geomq.broker.config import Config, Federation, Listener, Peer, Section, is_loopback
+from geomq.broker.config import Cloud, Config, Federation, Listener, Peer, Section, is_loopback
 from geomq.broker.config_keys import Key, SectionKeys, sections
 from geomq.errors import ConfigError, GeomqError
 from geomq.mqtt.topics import check_filter
@@ -151,6 +151,7 @@ class _Reader:
             except GeomqError as error:
                 self.fail("[geo]", f"owntracks_topics: {error}")
         self.check_federation(config.broker.name, config.federation, config.peers)
+        self.check_cloud(config.cloud)
         self.check_geometry(config)
 
     def check_listeners(self, listeners: tuple[Listener, ...]) -> None:
@@ -195,6 +196,15 @@ class _Reader:
             seen.add(peer.name)
             if not 1 <= int(peer.address.rpartition(":")[2]) <= 65_535:
                 self.fail(where, f"address: no such port in {peer.address!r}")
+
+    def check_cloud(self, cloud: Cloud) -> None:
+        if cloud.address is not None and not 1 <= int(cloud.address.rpartition(":")[2]) <= 65_535:
+            self.fail("[cloud]", f"address: no such port in {cloud.address!r}")
+        for key in ("cafile", "certfile", "keyfile"):
+            if getattr(cloud, key) is not None and not cloud.tls:
+                self.fail("[cloud]", f"{key} has no meaning without tls = true")
+        if (cloud.certfile is None) != (cloud.keyfile is None):
+            self.fail("[cloud]", "certfile and keyfile go together")
 
     def check_geometry(self, config: Config) -> None:
         texts = [
