@@ -10,6 +10,7 @@ from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
 from geomq.broker.probe import Probe as PlainProbe
 from geomq.broker.server import Broker
+from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import (
     Connect,
     Disconnect,
@@ -320,3 +321,16 @@ async def test_topic_aliases_work_both_ways(broker: Broker) -> None:
         p.publish("", b"2", properties=Properties(topic_alias=3))
         assert await s.expect(Publish) == Publish("long/topic", b"1", properties=Properties(topic_alias=1))
         assert await s.expect(Publish) == Publish("", b"2", properties=Properties(topic_alias=1))
+
+
+async def test_events_of_every_length_arrive_whole_however_they_are_cut(broker: Broker) -> None:
+    async with await _client(broker, "s", V311) as s, await _client(broker, "p", V311) as p:
+        await s.subscribe("t")
+        sizes = [0, 1, 120, 124, 125, 126, 1_000, 16_376, 16_380, 16_381, 16_400, 40_000]
+        for size in sizes:
+            for cut in (1, 2, 3, 4, size, size + 2):
+                wire = encode(Publish("t", bytes(size)), V311)
+                p.send_bytes(wire[:cut])
+                await asyncio.sleep(0.002)
+                p.send_bytes(wire[cut:])
+                assert len((await s.expect(Publish)).payload) == size

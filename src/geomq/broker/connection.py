@@ -176,11 +176,16 @@ class Connection:
         core.outbox.arrived()
 
     def _one_publish(self, data: bytes) -> bool:
-        """The commonest arrival is one short QoS 0 PUBLISH and nothing else: whether it was, and is on its way."""
+        """The commonest arrival is one QoS 0 PUBLISH and nothing else: whether it was, and is on its way."""
         size = len(data)
-        if size < 4 or data[0] != 0x30 or data[1] != size - 2 or size > 129 or self._state is not State.OPEN:
+        if size < 4 or data[0] != 0x30 or self._state is not State.OPEN or size > self._size_max:
             return False
-        if not self._handlers.publish_fast(self, data, 0, 2, size):
+        length, body = data[1], 2
+        if length >= 0x80:
+            if not 0 < data[2] < 0x80:
+                return False
+            length, body = length & 0x7F | data[2] << 7, 3
+        if length + body != size or not self._handlers.publish_fast(self, data, 0, body, size):
             return False
         self._core.counts.packets_received += 1
         return True
