@@ -66,7 +66,7 @@ def publish_of_event(event: Event) -> Publish:
     own = NO_PROPERTIES
     if event.properties:
         own, _ = decode_properties(event.properties, 0, len(event.properties), PacketType.PUBLISH)
-    ours = [(PUBLISHER_PROPERTY, event.publisher)]
+    ours: list[tuple[str, str]] = [(PUBLISHER_PROPERTY, event.publisher)]
     if event.location is not None:
         ours.append((LOCATION_PROPERTY, location_text(event.location)))
     if event.fence is not None:

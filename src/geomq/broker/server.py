@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Self
 
 from geomq.broker.acl import load_acl
+from geomq.broker.cloud_link import CloudLink, start_cloud
 from geomq.broker.committer import Committer
 from geomq.broker.config import Config
 from geomq.broker.config_diff import config_changes, reloaded
@@ -54,6 +55,7 @@ class Broker:
         self._node_deadline: float | None = None
         self._admin: object | None = None
         self.peering: Peering | None = None
+        self.cloud: CloudLink | None = None
         self.exit_code = 0
 
     @property
@@ -96,6 +98,7 @@ class Broker:
             for listener in config.listeners:
                 await self._listeners.open(listener, self.desk.make_connection)
             await self._start_peering(epoch)
+            self.cloud = start_cloud(self.core, self.core.handle)
             await self._start_admin()
         except BaseException:
             await self.stop()
@@ -212,6 +215,8 @@ class Broker:
             self._node_timer.cancel()
         if self.peering is not None:
             await self.peering.stop()
+        if self.cloud is not None:
+            await self.cloud.stop()
         if self._admin is not None:
             await self._admin.stop()  # type: ignore[attr-defined]
         desk = self.desk
