@@ -31,8 +31,9 @@ class Place:
 
 
 # The 25 broker places of the published simulation in their order of selection, which is also the order of the
-# grid quorum. Populations are metropolitan figures of the time; with them the greedy choice of broadcast group
-# leaders gives the published groups.
+# grid quorum. The places are published, the populations are not: these are approximate metropolitan figures, taken
+# because with them the greedy choice of leaders gives the published broadcast groups. Latencies depend on them; the
+# page on the reproduction of DisGB says how much.
 PUBLISHED = tuple(
     Place(name, lat, lon, thousands * 1000)
     for name, lat, lon, thousands in (

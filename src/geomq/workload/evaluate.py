@@ -45,10 +45,10 @@ class Evaluator:
         data, places = lay_out(records, self._world, self._last_clients, interest, paper=self._paper)
         table = with_topic_broker(self._table, self._owner(self._names[topic]))
         count_updates(data, table, self.tally)
-        reach = data.event_reach[np.isfinite(data.event_reach)]
+        reach = data.event_circle[:, 2][np.isfinite(data.event_circle[:, 2])]
         typical = float(reach.mean()) if len(reach) else 1.0
         states = build_states(data, places, typical)
-        sub_reach = float(data.sub_reach[0])
+        sub_reach = float(data.publisher_circle[:, 2].max(initial=0.0))
         fences = build_index(places.sub_lat, places.sub_lon, sub_reach if np.isfinite(sub_reach) else 30.0)
         scratch = Scratch(empty_counts(len(self._world)), np.full(len(data.home), -1, np.int64))
         evaluate_events(data, states, fences, table, self.tally, scratch)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from geomq.workload.kernel_index import CellIndex, StateIndex, cell_range, column_range
 from geomq.workload.kernel_messages import Counts, Tally, tally_event
-from geomq.workload.topic import TopicData
+from geomq.workload.topic import LIMIT, TopicData
 from geomq.workload.views import COLUMN, PLACED, ROW, VIEWS, ViewTable
 
 
@@ -43,31 +43,28 @@ def has_bit(masks: NDArray[np.uint64], row: int, bit: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def chord(a: NDArray[np.float64], i: int, b: NDArray[np.float64], j: int) -> float:
+    """The squared chord between two points of the unit sphere."""
+    dx, dy, dz = a[i, 0] - b[j, 0], a[i, 1] - b[j, 1], a[i, 2] - b[j, 2]
+    return float(dx * dx + dy * dy + dz * dz)
+
+
+@njit(cache=True, nogil=True)
 def subscription_open(topic: TopicData, event: int, version: int) -> bool:
     """The subscription check: no fence, or the publisher inside it."""
-    limit = topic.sub_limit[version]
+    limit = topic.sub_point[version, LIMIT]
     if limit == np.inf:
         return True
-    if not topic.event_located[event]:
-        return False
-    dx = topic.publisher_x[event] - topic.sub_x[version]
-    dy = topic.publisher_y[event] - topic.sub_y[version]
-    dz = topic.publisher_z[event] - topic.sub_z[version]
-    return bool(dx * dx + dy * dy + dz * dz <= limit)
+    return bool(topic.event_located[event] and chord(topic.publisher_point, event, topic.sub_point, version) <= limit)
 
 
 @njit(cache=True, nogil=True)
 def location_inside(topic: TopicData, event: int, version: int) -> bool:
     """The event check: no fence, or the subscriber inside it."""
-    limit = topic.event_limit[event]
+    limit = topic.event_point[event, LIMIT]
     if limit == np.inf:
         return True
-    if version < 0:
-        return False
-    dx = topic.loc_x[version] - topic.event_x[event]
-    dy = topic.loc_y[version] - topic.event_y[event]
-    dz = topic.loc_z[version] - topic.event_z[event]
-    return bool(dx * dx + dy * dy + dz * dz <= limit)
+    return bool(version >= 0 and chord(topic.loc_point, version, topic.event_point, event) <= limit)
 
 
 @njit(cache=True, nogil=True)
@@ -145,23 +142,22 @@ def consider(topic: TopicData, table: ViewTable, counts: Counts, event: int, cli
 @njit(cache=True, nogil=True)
 def near_locations(topic: TopicData, states: StateIndex, table: ViewTable, scratch: Scratch, event: int) -> None:
     """Consider every subscriber with a location inside the event's fence around the time of the event."""
-    publisher, limit = topic.event_home[event], topic.event_limit[event]
+    publisher, limit = topic.event_home[event], topic.event_point[event, LIMIT]
     early, late = topic.event_t[event] + table.span[0], topic.event_t[event] + table.span[1]
-    x, y, z = topic.event_x[event], topic.event_y[event], topic.event_z[event]
+    lat, lon, reach, half = topic.event_circle[event]
     cells = states.cells
-    low, high = cell_range(cells, topic.event_lat[event], topic.event_reach[event])
+    low, high = cell_range(cells, lat, reach)
     for band in range(low, high + 1):
-        first, count = column_range(cells, band, topic.event_lon[event], topic.event_half[event])
+        first, count = column_range(cells, band, lon, half)
         for step in range(count):
             cell = cells.band_start[band] + (first + step) % cells.columns[band]
             for slot in range(cells.cell_start[cell], cells.cell_start[cell + 1]):
                 begin, until = states.begin[slot], states.until[slot]
                 if begin > late or until <= early:
                     continue
-                dx, dy, dz = states.x[slot] - x, states.y[slot] - y, states.z[slot] - z
-                if dx * dx + dy * dy + dz * dz > limit:
+                if chord(states.point, slot, topic.event_point, event) > limit:
                     continue
-                version, client = states.version[slot], states.client[slot]
+                version, client = int(states.version[slot]), int(states.client[slot])
                 if begin <= early and until > late and (version < 0 or has_bit(topic.sub_held, version, publisher)):
                     if version >= 0 and subscription_open(topic, event, version):
                         count_sure(topic, scratch.counts, client)
@@ -180,14 +176,15 @@ def everyone(topic: TopicData, table: ViewTable, counts: Counts, event: int) -> 
 @njit(cache=True, nogil=True)
 def near_subscriptions(topic: TopicData, cells: CellIndex, table: ViewTable, scratch: Scratch, event: int) -> None:
     """Consider every subscriber that ever had a fence around the publisher: for events without a fence."""
-    low, high = cell_range(cells, topic.publisher_lat[event], topic.sub_reach[0])
+    lat, lon, reach, half = topic.publisher_circle[event]
+    low, high = cell_range(cells, lat, reach)
     for band in range(low, high + 1):
-        first, count = column_range(cells, band, topic.publisher_lon[event], topic.publisher_half[event])
+        first, count = column_range(cells, band, lon, half)
         for step in range(count):
             cell = cells.band_start[band] + (first + step) % cells.columns[band]
             for slot in range(cells.cell_start[cell], cells.cell_start[cell + 1]):
                 version = cells.entry[slot]
-                client = topic.sub_client[version]
+                client = int(topic.sub_client[version])
                 if scratch.stamp[client] != event and subscription_open(topic, event, version):
                     scratch.stamp[client] = event
                     consider(topic, table, scratch.counts, event, client)
@@ -199,9 +196,9 @@ def evaluate_events(
 ) -> None:
     """All events of a topic, each against its candidates, into the tally."""
     for event in range(len(topic.event_t)):
-        if topic.event_limit[event] != np.inf:
+        if topic.event_point[event, LIMIT] != np.inf:
             near_locations(topic, states, table, scratch, event)
-        elif topic.event_located[event] and topic.sub_reach[0] < np.inf:
+        elif topic.event_located[event] and topic.publisher_circle[event, 2] < np.inf:
             near_subscriptions(topic, fences, table, scratch, event)
         else:
             everyone(topic, table, scratch.counts, event)

@@ -37,9 +37,7 @@ class StateIndex(NamedTuple):
     cells: CellIndex
     begin: NDArray[np.int32]
     until: NDArray[np.int32]
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    z: NDArray[np.float64]
+    point: NDArray[np.float64]
     client: NDArray[np.int32]
     version: NDArray[np.int32]
 
@@ -53,9 +51,7 @@ def build_states(topic: TopicData, places: TopicPlaces, typical_deg: float) -> S
         cells,
         begin[cells.entry],
         until[cells.entry],
-        topic.loc_x[place],
-        topic.loc_y[place],
-        topic.loc_z[place],
+        topic.loc_point[place],
         topic.loc_client[place],
         version,
     )

@@ -18,6 +18,8 @@ from geomq.workload.world import World
 Floats = NDArray[np.float64]
 Masks = NDArray[np.uint64]
 FOREVER = 2**31 - 1
+# The column of a point that holds the fence's limit.
+LIMIT = 3
 # More than the tolerance of a fence's border, in metres, so that no candidate is overlooked.
 REACH_MARGIN_M = 1.0
 MARGIN_DEG = 1e-6
@@ -27,48 +29,34 @@ RADIAN = math.pi / 180.0
 class TopicData(NamedTuple):
     """Arrays of one topic. `sub_*` and `loc_*` are versions grouped by subscriber, in time order.
 
-    `sub_told` are the brokers that hear of a version, `sub_held` those that hold it afterwards, both as bits;
-    `event_to` the brokers that match an event where it matters which. A limit of infinity means no fence. Per broadcast
-    group, `wanted_at` is when the cloud knows that it wants the topic, because of client `wanted_by` at `wanted_t`.
+    A `point` is x, y, z on the unit sphere, and for fences the limit of the squared chord; infinity means no fence. A
+    `circle` is latitude, longitude, reach and half-width in degrees, for finding candidates. `sub_told` are the brokers
+    that hear of a version, `sub_held` those that hold it afterwards, both as bits; `event_to` the brokers that match an
+    event where it matters which. Per broadcast group, `wanted_at` is when the cloud knows that it wants the topic,
+    because of client `wanted_by` at `wanted_t`.
     """
 
     home: NDArray[np.int32]
     sub_start: NDArray[np.int64]
     sub_client: NDArray[np.int32]
     sub_t: NDArray[np.int32]
-    sub_x: Floats
-    sub_y: Floats
-    sub_z: Floats
-    sub_limit: Floats
+    sub_point: Floats
     sub_told: Masks
     sub_held: Masks
-    sub_reach: Floats
     loc_start: NDArray[np.int64]
     loc_client: NDArray[np.int32]
     loc_t: NDArray[np.int32]
     loc_until: NDArray[np.int32]
-    loc_x: Floats
-    loc_y: Floats
-    loc_z: Floats
+    loc_point: Floats
     event_t: NDArray[np.int32]
     event_home: NDArray[np.int32]
     event_client: NDArray[np.int32]
-    event_lat: Floats
-    event_lon: Floats
-    event_reach: Floats
-    event_half: Floats
-    event_x: Floats
-    event_y: Floats
-    event_z: Floats
-    event_limit: Floats
+    event_circle: Floats
+    event_point: Floats
     event_to: Masks
     event_located: NDArray[np.bool_]
-    publisher_lat: Floats
-    publisher_lon: Floats
-    publisher_half: Floats
-    publisher_x: Floats
-    publisher_y: Floats
-    publisher_z: Floats
+    publisher_circle: Floats
+    publisher_point: Floats
     wanted_at: NDArray[np.int64]
     wanted_by: NDArray[np.int32]
     wanted_t: NDArray[np.int32]
@@ -109,39 +97,30 @@ def lay_out(
     home = np.searchsorted(last_clients, clients, side="right").astype(np.int32)
     published_from = _known_place(records, located, events)
     told, held = _subscription_masks(world, records, subs, sub_client, home, paper=paper)
-    loc_t = t[of_subscriber]
-    event_reach = _reach(records["radius_cm"][events])
-    sub_reach = _reach(records["radius_cm"][subs]).max(initial=0.0)
+    sub_radius, event_radius = records["radius_cm"][subs], records["radius_cm"][events]
+    sub_reach = np.full(len(events), _reach(sub_radius).max(initial=0.0))
     data = TopicData(
         home,
         np.searchsorted(sub_client, np.arange(len(clients) + 1)),
         sub_client,
         t[subs],
-        *unit_vectors(lat[subs], lon[subs]),
-        _limits(records["radius_cm"][subs]),
+        np.stack((*unit_vectors(lat[subs], lon[subs]), _limits(sub_radius)), axis=1),
         told,
         held,
-        np.array([sub_reach]),
         np.searchsorted(loc_client, np.arange(len(clients) + 1)),
         loc_client,
-        loc_t,
-        _until(loc_client, loc_t),
-        *unit_vectors(lat[of_subscriber], lon[of_subscriber]),
+        t[of_subscriber],
+        _until(loc_client, t[of_subscriber]),
+        np.stack(unit_vectors(lat[of_subscriber], lon[of_subscriber]), axis=1),
         t[events],
         homes[events],
         records["client"][events],
-        lat[events],
-        lon[events],
-        event_reach,
-        _half_widths(lat[events], event_reach),
-        *unit_vectors(lat[events], lon[events]),
-        _limits(records["radius_cm"][events]),
+        _circles(lat[events], lon[events], _reach(event_radius)),
+        np.stack((*unit_vectors(lat[events], lon[events]), _limits(event_radius)), axis=1),
         _event_masks(world, records, events, homes[events], paper=paper),
         published_from >= 0,
-        lat[published_from],
-        lon[published_from],
-        _half_widths(lat[published_from], np.full(len(events), sub_reach)),
-        *unit_vectors(lat[published_from], lon[published_from]),
+        _circles(lat[published_from], lon[published_from], sub_reach),
+        np.stack(unit_vectors(lat[published_from], lon[published_from]), axis=1),
         interest.at,
         interest.client,
         interest.t,
@@ -178,11 +157,12 @@ def _reach(radius_cm: NDArray[np.int32]) -> Floats:
     return np.where(radius_cm == NO_FENCE, np.inf, degrees)
 
 
-def _half_widths(lat: Floats, reach: Floats) -> Floats:
-    """Degrees of longitude to each side that circles of `reach` degrees span, a little more than exactly."""
+def _circles(lat: Floats, lon: Floats, reach: Floats) -> Floats:
+    """Rows of latitude, longitude, reach, and the degrees of longitude reached to each side, a little too many."""
     share = np.sin(np.minimum(reach + MARGIN_DEG, 90.0) * RADIAN) / np.maximum(np.cos(lat * RADIAN), 1e-9)
     half = np.arcsin(np.minimum(share, 1.0)) / RADIAN + MARGIN_DEG
-    return np.where((np.abs(lat) + reach + MARGIN_DEG >= 90.0) | (share >= 1.0), 360.0, half)
+    half = np.where((np.abs(lat) + reach + MARGIN_DEG >= 90.0) | (share >= 1.0), 360.0, half)
+    return np.stack((lat, lon, reach, half), axis=1)
 
 
 def touched(world: World, records: Records, rows: NDArray[np.intp]) -> Masks:
