@@ -125,7 +125,7 @@ def test_inside_a_kind_the_smaller_client_goes_first() -> None:
 
 
 def test_of_one_client_the_older_action_goes_first() -> None:
-    simulation, log = simulation_of()
+    simulation, _ = simulation_of()
     for tick in (7, 3, 5):
         simulation.transmit(B1, B2, PutSubscription(C, str(tick), None, None), Origin(C, tick))
     topics = []

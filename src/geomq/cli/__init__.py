@@ -1,6 +1,9 @@
 """The command line: parse, call, print. Nothing is decided here, and each command loads only what it needs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -39,13 +42,35 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with _errors_in_one_line():
+            return super().make_context(*args, **more)
+
     def invoke(self, ctx: click.Context) -> object:
-        try:
+        with _errors_in_one_line():
             return super().invoke(ctx)
-        except GeomqError as error:
-            message = " ".join(str(error).split())
-            click.echo(f"geomq: {message}", err=True)
-            ctx.exit(2)
+
+
+class _OneLine(click.ClickException):
+    """An error as a person sees it."""
+
+    exit_code = 2
+
+    def show(self, file: object = None) -> None:
+        click.echo(f"geomq: {' '.join(self.message.split())}", err=True)
+
+
+@contextmanager
+def _errors_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except GeomqError as error:
+        raise _OneLine(str(error)) from error
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx is not None else "geomq"
+        raise _OneLine(f"{error.format_message().rstrip('.')}; see {where} --help") from error
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

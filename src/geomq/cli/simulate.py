@@ -23,7 +23,13 @@ KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "tot
 @click.option("--preset", default="steady", type=click.Choice(["paper", "steady"]), show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Same seed, same trace.")
 @click.option("--explain", "explained", is_flag=True, help="Print a transcript, message by message, and stop early.")
-@click.option("--steps", default=60, show_default=True, help="With --explain: how many steps to print.")
+@click.option(
+    "--steps",
+    default=60,
+    type=click.IntRange(min=1),
+    show_default=True,
+    help="With --explain: how many steps to print.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")
 def simulate(
     strategy: str,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 from geomq.errors import ConfigError, UsageError
@@ -24,6 +25,7 @@ from geomq.workload.world import GROUP_MS, World
 SETTLE_MS = 30_000
 TAIL_GAP_MS = 7
 CLIENTS_MAX = 200_000
+SEEDS = 2**63
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Scenario:
             raise UsageError(
                 f"clients must be between 1 and {CLIENTS_MAX:,}, not {self.clients:,}; geomq evaluate has no such limit"
             )
+        if not 0 <= self.seed < SEEDS:
+            raise UsageError(f"seed must be between 0 and {SEEDS - 1}, not {self.seed}")
 
     def describe(self) -> dict[str, Any]:
         return asdict(self)
@@ -133,10 +137,14 @@ def simulate_one(scenario: Scenario, strategy: str) -> dict[str, Any]:
 
 def explain(scenario: Scenario, strategy: str, *, write: Callable[[str], object], steps_max: int) -> None:
     """Write the first steps of a run as a transcript."""
-    _play(scenario, strategy, [Transcript(write, steps_max=steps_max)])
+    transcript = Transcript(write, steps_max=steps_max)
+    _play(scenario, strategy, [transcript], enough=lambda: transcript.finished)
 
 
-def _play(scenario: Scenario, strategy: str, observers: list[Observer]) -> None:
+def _play(
+    scenario: Scenario, strategy: str, observers: list[Observer], *, enough: Callable[[], bool] = lambda: False
+) -> None:
+    """Play the scenario and its quiet tail, or as much of it as is enough."""
     federation, workload = scenario.federation(), scenario.workload()
     tail_ms = scenario.seconds * 1000 + SETTLE_MS
     simulation = Simulation(
@@ -149,6 +157,7 @@ def _play(scenario: Scenario, strategy: str, observers: list[Observer]) -> None:
     simulation.connect_all()
     simulation.advance(None)
     simulation.observers += observers
-    simulation.run(steps_of(workload, federation))
-    simulation.run(quiet_tail(workload, federation, start_ms=tail_ms, radius_m=556_000.0))
+    tail = quiet_tail(workload, federation, start_ms=tail_ms, radius_m=556_000.0)
+    for script in (steps_of(workload, federation), tail):
+        simulation.run(takewhile(lambda _: not enough(), script))
     simulation.advance(tail_ms + len(workload.clients) * TAIL_GAP_MS + SETTLE_MS)

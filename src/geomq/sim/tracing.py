@@ -19,6 +19,11 @@ class Transcript(Observer):
         self._write = write
         self._left = steps_max
 
+    @property
+    def finished(self) -> bool:
+        """Whether all the steps asked for are written."""
+        return self._left == 0
+
     def handled(self, t_ms: int, broker: BrokerId, event: RoutingEvent | str, actions: list[Action]) -> None:
         if self._left == 0 or (not actions and not isinstance(event, PeerSaid)):
             return

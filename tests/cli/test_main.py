@@ -1,0 +1,78 @@
+"""The command line as a whole: what it lists, what it loads, how it refuses."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from geomq import __version__
+from geomq.cli import COMMANDS, main
+from geomq.errors import ConfigError
+
+
+def test_every_command_is_listed_with_a_summary() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    for name, (_, summary) in COMMANDS.items():
+        assert f"{name} " in result.output
+        assert summary.split(".")[0].split()[0] in result.output
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_is_there_for_simulate(option: str) -> None:
+    result = CliRunner().invoke(main, ["simulate", option])
+    assert result.exit_code == 0
+    assert "--strategy" in result.output
+
+
+def test_the_version_is_the_packages() -> None:
+    assert CliRunner().invoke(main, ["--version"]).output == f"geomq, version {__version__}\n"
+
+
+def test_listing_loads_no_command() -> None:
+    code = (
+        "import sys, geomq.cli\n"
+        "from click.testing import CliRunner\n"
+        "CliRunner().invoke(geomq.cli.main, ['--help'])\n"
+        "print(*[name for name in sys.modules if name.startswith(('geomq.', 'numpy', 'shapely', 'pyspark'))])"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert sorted(finished.stdout.split()) == ["geomq.cli", "geomq.errors"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["simulat"], "geomq: No such command 'simulat'"),
+        (["--verbos"], "geomq: No such option '--verbos'"),
+        (["simulate", "extra"], "geomq: Got unexpected extra argument"),
+    ],
+)
+def test_a_wrong_word_is_one_line(arguments: list[str], line: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(line)
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> str:
+    @click.command()
+    def fail() -> None:
+        raise ConfigError("first line\n   second line")
+
+    monkeypatch.setattr(main, "get_command", lambda ctx, name: fail)
+    return "fail"
+
+
+def test_an_error_of_several_lines_is_printed_as_one(failing: str) -> None:
+    result = CliRunner().invoke(main, [failing])
+    assert (result.exit_code, result.stderr) == (2, "geomq: first line second line\n")
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    result = CliRunner().invoke(main, [])
+    assert "Commands:" in result.output
+    assert "geomq: " not in result.output

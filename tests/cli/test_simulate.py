@@ -1,0 +1,156 @@
+"""`geomq simulate`: what it prints, for people and for programs, and how it refuses."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from geomq.cli import main
+from geomq.routing.registry import STRATEGIES
+
+GEOMQ = str(Path(sys.executable).parent / "geomq")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["simulate", *arguments])
+
+
+@pytest.fixture(scope="module")
+def all_strategies() -> dict[str, Any]:
+    command = [GEOMQ, "simulate", "--brokers", "9", "--clients", "60", "--seconds", "150", "--topics", "6", "--json"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert finished.stderr == ""
+    result: dict[str, Any] = json.loads(finished.stdout)
+    return result
+
+
+def test_all_means_every_strategy_that_can_serve(all_strategies: dict[str, Any]) -> None:
+    assert list(all_strategies["strategies"]) == [name for name in STRATEGIES if name != "single"]
+
+
+def test_every_strategy_delivers_the_same_in_the_quiet_tail(all_strategies: dict[str, Any]) -> None:
+    tails = {name: result["quiet_tail_deliveries"] for name, result in all_strategies["strategies"].items()}
+    assert len(set(tails.values())) == 1, tails
+    assert min(tails.values()) >= 60
+
+
+def test_the_result_has_counts_by_kind_and_latencies(all_strategies: dict[str, Any]) -> None:
+    assert all_strategies["scenario"] == {
+        "brokers": 9,
+        "clients": 60,
+        "seconds": 150,
+        "topics": 6,
+        "preset": "steady",
+        "seed": 1,
+    }
+    assert all_strategies["wall_s"] >= 0
+    for name, result in all_strategies["strategies"].items():
+        messages = dict(result["messages"])
+        total = messages.pop("total")
+        assert set(messages) == {"event", "subscription", "delivery", "location", "control"}
+        assert total == sum(messages.values())
+        assert total > 0, name
+        latency = result["latency_ms"]
+        assert latency["count"] == result["deliveries"] > 0
+        assert 10 <= latency["min"] <= latency["p50"] <= latency["p75"] <= latency["p99"] <= latency["max"]
+        assert {"mean", "std"} <= set(latency)
+        assert {"subscription_delay_ms", "redundant", "load_max"} <= set(result)
+        assert re.fullmatch("[0-9a-f]{32}", result["trace_hash"])
+
+
+def test_what_is_known_of_the_strategies_shows_in_the_counts(all_strategies: dict[str, Any]) -> None:
+    counts = {name: result["messages"] for name, result in all_strategies["strategies"].items()}
+    assert counts["flood_events"]["subscription"] == counts["flood_subscriptions"]["event"] == 0
+    assert counts["disgb_events"]["total"] < counts["flood_events"]["total"]
+    assert counts["disgb_subscriptions"]["total"] < counts["flood_subscriptions"]["total"]
+
+
+SMALL = ("--brokers", "4", "--clients", "12", "--seconds", "150", "--topics", "5")
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    def trace(seed: int) -> str:
+        result = run("--strategy", "disgb_events", *SMALL, "--json", "--seed", str(seed))
+        return str(json.loads(result.output)["strategies"]["disgb_events"]["trace_hash"])
+
+    assert trace(4) == trace(4) != trace(5)
+
+
+def test_a_person_gets_a_table() -> None:
+    result = run("--strategy", "dht", *SMALL)
+    assert result.exit_code == 0
+    assert "4 brokers, 12 clients, 150 s, seed 1" in result.output
+    (row,) = [line for line in result.output.splitlines() if "│ dht" in line]
+    assert len(row.split("│")) == 2 + 10
+
+
+@pytest.mark.parametrize("strategy", ["disgb_events", "disgb_subscriptions", "dht", "mesh", "adaptive"])
+def test_a_transcript_is_something_a_person_can_follow(strategy: str) -> None:
+    result = run("--strategy", strategy, *SMALL, "--explain", "--steps", "40")
+    lines = result.output.splitlines()
+    assert result.exit_code == 0
+    steps = [line for line in lines if re.match(r" *\d+ [^:]+: ", line)]
+    actions = [line for line in lines if re.match(r" {8,}-> (to [^:]+: |deliver |drop )", line)]
+    assert len(steps) + len(actions) == len(lines)
+    assert steps
+    assert actions
+    assert len([line for line in steps if ": received " not in line]) == 40
+
+
+def test_a_transcript_stops_when_it_was_asked_to() -> None:
+    result = run("--strategy", "flood_events", "--clients", "2000", "--seconds", "900", "--explain", "--steps", "1")
+    assert len([line for line in result.output.splitlines() if "->" not in line]) == 1
+
+
+def test_a_strategy_of_ones_own_is_simulated() -> None:
+    result = run("--strategy", "geomq.routing.dht:Dht", *SMALL, "--json")
+    own, built_in = (json.loads(r.output)["strategies"] for r in (result, run("--strategy", "dht", *SMALL, "--json")))
+    assert own["geomq.routing.dht:Dht"] == built_in["dht"]
+
+
+REFUSED = [
+    (["--strategy", "disgb_event"], "unknown strategy 'disgb_event'; did you mean disgb_events?"),
+    (["--strategy", "quantum"], "known are single, flood_events"),
+    (["--strategy", "no.such:Thing"], "cannot load strategy 'no.such:Thing'"),
+    (["--strategy", "builtins:dict"], "is no subclass of"),
+    (["--strategy", "grid_quorum", "--brokers", "24"], "needs a square number of brokers, such as 16 or 25, not 24"),
+    (["--strategy", "single", "--brokers", "3"], "serves one broker"),
+    (["--brokers", "0"], "brokers must be between 1 and 1000, not 0"),
+    (["--brokers", "1001"], "brokers must be between 1 and 1000, not 1001"),
+    (["--brokers", "900"], "ask for fewer brokers"),
+    (["--brokers", "many"], "'many' is not a valid integer"),
+    (["--clients", "0"], "clients must be between 1 and 200,000"),
+    (["--clients", "1000000"], "geomq evaluate has no such limit"),
+    (["--brokers", "25", "--clients", "3"], "too few"),
+    (["--seconds", "0"], "seconds must be between"),
+    (["--seconds", "-1"], "seconds must be between"),
+    (["--topics", "0"], "topics must be between"),
+    (["--topics", "3"], "topics per client"),
+    (["--seed", "-1"], "seed must be between 0"),
+    (["--seed", str(2**70)], "seed must be between 0"),
+    (["--steps", "0", "--explain"], "'--steps'"),
+    (["--preset", "fast"], "'fast' is not one of 'paper', 'steady'"),
+    (["--fast"], "No such option"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), REFUSED, ids=[" ".join(arguments)[:40] for arguments, _ in REFUSED])
+def test_the_impossible_is_refused_in_one_line(arguments: list[str], reason: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("geomq: ")
+    assert result.stderr.count("\n") == 1
+    assert reason in result.stderr
+
+
+def test_an_error_is_one_line_outside_a_test_too() -> None:
+    command = [GEOMQ, "simulate", "--strategy", "grid_quorum", "--brokers", "24"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (finished.returncode, finished.stdout) == (2, "")
+    assert finished.stderr == "geomq: grid_quorum needs a square number of brokers, such as 16 or 25, not 24\n"
