@@ -115,7 +115,7 @@ def scripts(draw: st.DrawFn) -> tuple[World, RecordedSpec]:
     return world_of(brokers), recorded(["a", "b"], homes, actions_from(rows + events))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(scripts())
 def test_evaluation_equals_simulation_on_any_small_script(script: tuple[World, RecordedSpec]) -> None:
     check_parity(*script)
@@ -126,3 +126,25 @@ def test_evaluation_equals_simulation_on_the_published_workload(brokers: int) ->
     world = world_of(brokers)
     spec = preset("steady", clients=50, topics=6, seconds=150, event_fence_deg=25.0, subscription_fence_deg=40.0)
     assert check_parity(world, RecordedSpec(generate(world, spec, seed=brokers))) > 50
+
+
+def test_a_group_is_woken_if_its_interest_reaches_the_cloud_in_the_tick_of_the_event() -> None:
+    world = world_of(5)
+    table = tables_of(5)[0]
+    publisher, subscriber = 0, 1
+    spots = spots_of(5)
+    sent = []
+    for late in (0, 1):
+        t = 5000 + int(table.to_cloud[publisher] - table.to_cloud[subscriber]) + late
+        rows: list[Row] = [
+            (1, 0, Kind.LOCATION, 0, spots[publisher][0], NO_FENCE),
+            (1, 1, Kind.LOCATION, 0, spots[subscriber][0], NO_FENCE),
+            (5000, 0, Kind.EVENT, 0, spots[publisher][0], NO_FENCE),
+            (t, 1, Kind.SUBSCRIPTION, 0, spots[subscriber][0], NO_FENCE),
+        ]
+        spec = recorded(["a", "b"], np.array([publisher, subscriber], np.int32), actions_from(rows))
+        check_parity(world, spec)
+        results = summarise(evaluate(world, spec, 0, paper=False), view_table(world, paper=False))
+        sent.append(results["broadcast_groups"].messages["event"])
+    assert table.group[publisher] != table.group[subscriber]
+    assert sent[0] > sent[1]

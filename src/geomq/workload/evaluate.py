@@ -20,7 +20,7 @@ from geomq.workload.moves import moves_of
 from geomq.workload.packed import KIND_BITS, Records, in_client_order, pack, pieces
 from geomq.workload.results import Outcome, Run
 from geomq.workload.summary import summarise
-from geomq.workload.topic import FOREVER, Interest, lay_out
+from geomq.workload.topic import FOREVER, lay_out
 from geomq.workload.views import VIEWS, histogram_size, view_table, with_topic_broker
 from geomq.workload.world import World
 
@@ -41,8 +41,8 @@ class Evaluator:
 
     def evaluate_topic(self, topic: int, records: Records) -> None:
         """Add one whole topic, its records in client order."""
-        interest = self._note_interest(records)
-        data, places = lay_out(records, self._world, self._last_clients, interest, paper=self._paper)
+        wanted_at = self._note_interest(records)
+        data, places = lay_out(records, self._world, self._last_clients, wanted_at, paper=self._paper)
         table = with_topic_broker(self._table, self._owner(self._names[topic]))
         count_updates(data, table, self.tally)
         reach = data.event_circle[:, 2][np.isfinite(data.event_circle[:, 2])]
@@ -67,7 +67,7 @@ class Evaluator:
     def _owner(self, topic: str) -> int:
         return self._ring.owner(first_level(topic) or "")
 
-    def _note_interest(self, records: Records) -> Interest:
+    def _note_interest(self, records: Records) -> NDArray[np.int64]:
         """When each broadcast group's wish for a topic is known at the cloud; counts the messages that say so."""
         groups, leaders = self._table.group, self._table.group_leader
         best: list[tuple[int, int, int, int, int]] = [(FOREVER, 0, 0, 0, -1)] * len(leaders)
@@ -86,8 +86,7 @@ class Evaluator:
             if broker >= 0:
                 self.tally.group_interested[broker] += 1
         at = [t + int(self._table.to_cloud[broker]) if broker >= 0 else FOREVER for _, _, _, t, broker in best]
-        clients, times = [entry[2] for entry in best], [entry[3] for entry in best]
-        return Interest(np.array(at, np.int64), np.array(clients, np.int32), np.array(times, np.int32))
+        return np.array(at, np.int64)
 
 
 def evaluate(world: World, spec: Spec, seed: int, *, paper: bool) -> Tally:

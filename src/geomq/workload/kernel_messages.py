@@ -100,21 +100,11 @@ def tally_event(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts
 
 @njit(cache=True, nogil=True)
 def wake_groups(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
-    """The cloud knows topics, not fences: it wakes every group that has said it wants the topic by then.
-
-    What arrives at the cloud in the same tick is taken in the order of the clients it stems from.
-    """
+    """The cloud knows topics, not fences: it wakes every group that has said by then that it wants the topic."""
     publisher = topic.event_home[event]
     arrival = topic.event_t[event] + table.to_cloud[publisher]
     for group in range(len(table.group_leader)):
-        known = topic.wanted_at[group]
-        if known == arrival:
-            client, t = topic.wanted_by[group], topic.wanted_t[group]
-            mine = topic.event_client[event]
-            in_time = client < mine or (client == mine and t <= topic.event_t[event])
-        else:
-            in_time = known < arrival
-        if in_time and group != table.group[publisher]:
+        if topic.wanted_at[group] <= arrival and group != table.group[publisher]:
             counts.group_hit[group] = True
             tally.relayed[publisher, group] += 1
 

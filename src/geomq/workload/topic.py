@@ -32,8 +32,7 @@ class TopicData(NamedTuple):
     A `point` is x, y, z on the unit sphere, and for fences the limit of the squared chord; infinity means no fence. A
     `circle` is latitude, longitude, reach and half-width in degrees, for finding candidates. `sub_told` are the brokers
     that hear of a version, `sub_held` those that hold it afterwards, both as bits; `event_to` the brokers that match an
-    event where it matters which. Per broadcast group, `wanted_at` is when the cloud knows that it wants the topic,
-    because of client `wanted_by` at `wanted_t`.
+    event where it matters which. Per broadcast group, `wanted_at` is when the cloud knows that it wants the topic.
     """
 
     home: NDArray[np.int32]
@@ -50,7 +49,6 @@ class TopicData(NamedTuple):
     loc_point: Floats
     event_t: NDArray[np.int32]
     event_home: NDArray[np.int32]
-    event_client: NDArray[np.int32]
     event_circle: Floats
     event_point: Floats
     event_to: Masks
@@ -58,16 +56,6 @@ class TopicData(NamedTuple):
     publisher_circle: Floats
     publisher_point: Floats
     wanted_at: NDArray[np.int64]
-    wanted_by: NDArray[np.int32]
-    wanted_t: NDArray[np.int32]
-
-
-class Interest(NamedTuple):
-    """Per group when the cloud knows of its interest in a topic, and the client and time that began it."""
-
-    at: NDArray[np.int64]
-    client: NDArray[np.int32]
-    t: NDArray[np.int32]
 
 
 class TopicPlaces(NamedTuple):
@@ -80,7 +68,7 @@ class TopicPlaces(NamedTuple):
 
 
 def lay_out(
-    records: Records, world: World, last_clients: NDArray[np.int64], interest: Interest, *, paper: bool
+    records: Records, world: World, last_clients: NDArray[np.int64], wanted_at: NDArray[np.int64], *, paper: bool
 ) -> tuple[TopicData, TopicPlaces]:
     """The arrays of a topic from its records in client order; `last_clients` counts clients up to each broker."""
     t = records["when"] >> KIND_BITS
@@ -114,16 +102,13 @@ def lay_out(
         np.stack(unit_vectors(lat[of_subscriber], lon[of_subscriber]), axis=1),
         t[events],
         homes[events],
-        records["client"][events],
         _circles(lat[events], lon[events], _reach(event_radius)),
         np.stack((*unit_vectors(lat[events], lon[events]), _limits(event_radius)), axis=1),
         _event_masks(world, records, events, homes[events], paper=paper),
         published_from >= 0,
         _circles(lat[published_from], lon[published_from], sub_reach),
         np.stack(unit_vectors(lat[published_from], lon[published_from]), axis=1),
-        interest.at,
-        interest.client,
-        interest.t,
+        wanted_at,
     )
     return data, TopicPlaces(lat[of_subscriber], lon[of_subscriber], lat[subs], lon[subs])
 
