@@ -35,6 +35,8 @@ class Outbox:
         self._loop = loop
         self._store = store
         self._committer = committer
+        if committer is not None:
+            committer.collect = self._collect
         self._dirty: list[Connection] = []
         self._held: Held = []
         self._scheduled = False
@@ -103,14 +105,18 @@ class Outbox:
         if self.before_write is not None:
             self.before_write()
         self._scheduled = False
-        if self.journal:
-            self._store.record(self.journal)
-            self.journal.clear()
+        self._collect()
         if self._held:
             self._held = []
         elif self._committer is not None and self._store.dirty:
             self._committer.wrote()
         self._write()
+
+    def _collect(self) -> None:
+        """Everything journalled so far belongs to the next write."""
+        if self.journal:
+            self._store.record(self.journal)
+            self.journal.clear()
 
     def _release(self, held: Held) -> None:
         for connection, data in held:

@@ -11,7 +11,7 @@ import hmac
 import secrets
 import ssl
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -86,11 +86,10 @@ class PeerChannel(asyncio.Protocol):
         self._hear: Callable[[bytes], None] = self._greeted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods, not the base
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.call_later(GREETING_S_MAX, self.close, "no greeting in time")
-        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         self._write(msgspec.msgpack.encode(self._mine))
 
     def pause_writing(self) -> None:

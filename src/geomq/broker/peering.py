@@ -11,13 +11,15 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
+from geomq.broker.peer_store import Notes, PeerStore
 from geomq.routing.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.link import Frame, Link, LinkOutput
 from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
+from geomq.routing.model import BrokerId, Event
 from geomq.routing.wire import Ping, Pong
 
 log = logging.getLogger("geomq.peers")
@@ -48,10 +50,17 @@ class _Peer:
         self.link = link
         self.channel: PeerChannel | None = None
         self.up = False
+        self.held = 0
         self.heard_s = 0.0
         self.pause_s = RETRY_S[0]
         self.dial: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
+
+
+def is_durable(message: Message) -> bool:
+    """Whether a crash must not lose the message: it carries somebody's event of QoS 1 or 2."""
+    event = getattr(message, "event", None)
+    return isinstance(event, Event) and event.qos > 0
 
 
 class Peering:
@@ -65,6 +74,8 @@ class Peering:
         peers: Mapping[BrokerId, PeerAddress | None],
         handle: Callable[[RoutingEvent], object],
         credentials: Credentials,
+        kept: PeerStore | None = None,
+        notes: Notes | None = None,
         limits: PeerLimits = PeerLimits(),  # noqa: B008
         dial_tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -74,13 +85,21 @@ class Peering:
         self._limits = limits
         self._dial_tls = dial_tls
         self._epoch = epoch
+        self._kept = kept
+        self._notes: Notes = notes or {}
         self._peers = {name: self._new_peer(name, address) for name, address in peers.items()}
         self._server: asyncio.Server | None = None
         self._probe: asyncio.TimerHandle | None = None
         self._closing = False
 
     def _new_peer(self, name: BrokerId, address: PeerAddress | None) -> _Peer:
-        link = Link(epoch=self._epoch, retry_ms=RESEND_MS, outbox_max=self._limits.outbox_max, window=WINDOW)
+        link = Link(
+            epoch=self._epoch,
+            retry_ms=RESEND_MS,
+            outbox_max=self._limits.outbox_max,
+            window=WINDOW,
+            unsent=[] if self._kept is None else self._kept.load_outbox(name, self._notes),
+        )
         return _Peer(name, address, link)
 
     async def start(self, host: str | None, port: int | None, tls: ssl.SSLContext | None = None) -> None:
@@ -132,8 +151,13 @@ class Peering:
     def send(self, peer: BrokerId, message: Message) -> None:
         """Send a message to a peer, now or when it is there; one to a stranger goes nowhere."""
         known = self._peers.get(peer)
-        if known is not None:
-            self._carry_out(known, known.link.send(message, now=self._now_ms()))
+        if known is None:
+            return
+        output = known.link.send(message, now=self._now_ms())
+        durable = self._kept is not None and is_durable(message)
+        if self._kept is not None and durable:
+            self._kept.keep(peer, known.link.latest, message)
+        self._carry_out(known, output, durable=durable)
 
     def _channel(self, expected: str | None) -> PeerChannel:
         return PeerChannel(self._credentials, self, expected=expected, frame_bytes_max=self._limits.frame_bytes_max)
@@ -207,17 +231,36 @@ class Peering:
             if not self._closing:
                 self._handle(PeerDown(peer.name))
 
-    def _carry_out(self, peer: _Peer, output: LinkOutput) -> None:
-        if peer.channel is not None:
-            for frame in output.frames:
-                peer.channel.send(frame)
+    def _carry_out(self, peer: _Peer, output: LinkOutput, *, durable: bool = False) -> None:
+        """What a link puts out goes before what its news makes the node say; but an acknowledgement says that
+        messages have been dealt with, so they are first."""
+        for message in output.messages:
+            self._handle(PeerSaid(peer.name, message))
+            durable = durable or (self._kept is not None and is_durable(message))
+        if self._kept is not None:
+            self._kept.acknowledged(peer.name, peer.link.acknowledged)
+        if output.frames and peer.channel is not None:
+            self._emit(peer, peer.channel, output.frames, durable=durable)
         if output.came_up:
             log.info("peer there", extra={"peer": peer.name})
             peer.up = True
             self._handle(PeerUp(peer.name))
-        for message in output.messages:
-            self._handle(PeerSaid(peer.name, message))
         self._watch(peer)
+
+    def _emit(self, peer: _Peer, channel: PeerChannel, frames: list[Frame], *, durable: bool) -> None:
+        """Write frames now, or once the disk has what they speak of; never out of order."""
+        if self._kept is None or not (durable or peer.held):
+            for frame in frames:
+                channel.send(frame)
+            return
+        peer.held += 1
+        self._kept.when_safe(partial(self._release, peer, channel, frames))
+
+    def _release(self, peer: _Peer, channel: PeerChannel, frames: list[Frame]) -> None:
+        peer.held -= 1
+        if peer.channel is channel:
+            for frame in frames:
+                channel.send(frame)
 
     # The clock.
 

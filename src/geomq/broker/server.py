@@ -26,6 +26,7 @@ from geomq.broker.listeners import Listeners
 from geomq.broker.logs import setup_logging
 from geomq.broker.outbox import Outbox
 from geomq.broker.passwords import load_passwords
+from geomq.broker.peer_store import Notes, PeerStore
 from geomq.broker.peering import Peering
 from geomq.broker.store import Store, open_store
 from geomq.broker.store_errors import StoreError
@@ -34,6 +35,7 @@ from geomq.broker.sys_topics import SysTopics
 from geomq.broker.view import View
 from geomq.errors import ConfigError, GeomqError
 from geomq.mqtt.reasons import ReasonCode
+from geomq.routing.events import PeerSaid, RoutingEvent
 from geomq.routing.model import BrokerId
 from geomq.routing.node import Node
 
@@ -56,6 +58,7 @@ class Broker:
         self._admin: object | None = None
         self.peering: Peering | None = None
         self.cloud: CloudLink | None = None
+        self._kept: PeerStore | None = None
         self.exit_code = 0
 
     @property
@@ -95,10 +98,10 @@ class Broker:
         self.view = View(self.core, self.desk)
         self._sys = SysTopics(self.core, self.desk.publishing, self.desk.retention)
         try:
+            await self._start_peering(epoch, state.notes)
+            self.cloud = start_cloud(self.core, self.core.handle)
             for listener in config.listeners:
                 await self._listeners.open(listener, self.desk.make_connection)
-            await self._start_peering(epoch)
-            self.cloud = start_cloud(self.core, self.core.handle)
             await self._start_admin()
         except BaseException:
             await self.stop()
@@ -122,21 +125,37 @@ class Broker:
         self._admin = server
         self.admin_port = server.port
 
-    async def _start_peering(self, epoch: int) -> None:
+    async def _start_peering(self, epoch: int, notes: Notes) -> None:
         if not self._config.peers:
             return
         section = self._config.federation
+        core = self.core
+        if self._committer is not None:
+            strategy = self._config.routing.strategy
+            self._kept = PeerStore(self._store, self._committer, strategy=strategy)
+            self._kept.restore(core.node, notes, now=core.now_ms())
         listen, dial = tls_of(self._config)
         peering = Peering(
             me=self.core.node.me,
             epoch=epoch,
             peers=peers_of(self._config),
-            handle=self.core.handle,
+            handle=self._linked,
             credentials=credentials_of(self._config),
+            kept=self._kept,
+            notes=notes,
             dial_tls=dial,
         )
         self.core.links = self.peering = peering
         await peering.start(None if section.host == "*" else section.host, section.port, listen)
+
+    def _linked(self, event: RoutingEvent) -> None:
+        """Something happened on a link."""
+        actions = self.core.node.handle(event, now=self.core.now_ms())
+        if self._kept is not None and isinstance(event, PeerSaid):
+            self._kept.note_heard(event.peer, event.message)
+            self._kept.note_delivered(self.core.node.me, actions)
+        self.core.carry_out(actions)
+        self._watch_node()
 
     # The clock.
 

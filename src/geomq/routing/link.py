@@ -97,6 +97,16 @@ class Link:
         """What a restarted broker has to send again: events and deliveries not yet acknowledged."""
         return [message for message in self._outbox if message.kind in ("event", "delivery")]
 
+    @property
+    def acknowledged(self) -> int:
+        """Every message with a smaller number has been taken in by the peer, or was dropped."""
+        return self._first
+
+    @property
+    def latest(self) -> int:
+        """The number of the message sent last."""
+        return self._first + len(self._outbox) - 1
+
     def send(self, message: Message, *, now: float) -> LinkOutput:
         """Take a message for the peer; what goes on the wire at once comes back."""
         if self.state != "up" and message.kind not in ("event", "delivery"):

@@ -1,0 +1,196 @@
+"""What a broker keeps on disk of its dealings with others, so that a crash loses and doubles nothing.
+
+Three things: events and deliveries of QoS 1 and 2 that a peer has not acknowledged; which events of others were
+already handed to own clients; and the subscriptions, locations and coverage that peers have placed here. What is kept
+is the message itself in its wire form, and restoring is hearing it again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from geomq.broker.committer import Committer
+from geomq.broker.store import Store
+from geomq.errors import ProtocolError
+from geomq.routing.actions import Action, DeliverToClients
+from geomq.routing.coverage import DropGuest, PutGuest
+from geomq.routing.events import PeerSaid
+from geomq.routing.link import Data
+from geomq.routing.messages import (
+    CoverageChanged,
+    DropClient,
+    DropSubscription,
+    Message,
+    PutLocation,
+    PutSubscription,
+    SyncBegin,
+    SyncEnd,
+)
+from geomq.routing.model import BrokerId, ClientId, EventId, Match
+from geomq.routing.node import Node
+from geomq.routing.wire import decode_frame, encode_frame
+
+SEEN_MAX = 16_384
+OUTBOX, SEEN, REPLICA = "outbox/", "seen", "replica/"
+_SEEN_KEY = msgspec.msgpack.Decoder(tuple[str, int, int])
+_CLIENTS = msgspec.msgpack.Decoder(tuple[str, ...])
+
+Notes = Mapping[str, Mapping[bytes, bytes]]
+
+
+class PeerStore:
+    """The part of the store that belongs to the links."""
+
+    def __init__(self, store: Store, committer: Committer, *, strategy: str) -> None:
+        self._store = store
+        self._committer = committer
+        self._replica_kind = f"{REPLICA}{strategy}/"
+        self._next_key = 0
+        self._outboxes: dict[BrokerId, deque[tuple[int, bytes]]] = {}
+        self._seen: deque[bytes] = deque()
+        self._replicas: dict[BrokerId, dict[bytes, None]] = {}
+        self._unmentioned: dict[BrokerId, dict[bytes, None]] = {}
+
+    def when_safe(self, callback: Callable[[], None]) -> None:
+        """Call back when everything done so far is on disk."""
+        self._committer.when_safe(callback)
+
+    def _write(self, kind: str, key: bytes, value: bytes) -> None:
+        self._store.put_note(kind, key, value)
+        self._committer.wrote()
+
+    def _erase(self, kind: str, key: bytes) -> None:
+        self._store.delete_note(kind, key)
+        self._committer.wrote()
+
+    # Messages that wait for a peer.
+
+    def load_outbox(self, peer: BrokerId, notes: Notes) -> list[Message]:
+        """What a peer had not acknowledged before the restart, in order."""
+        messages: list[Message] = []
+        waiting = self._outboxes.setdefault(peer, deque())
+        for key, value in sorted(notes.get(OUTBOX + peer, {}).items()):
+            self._next_key = max(self._next_key, int.from_bytes(key, "big") + 1)
+            message = _message_of(value)
+            if message is None:
+                self._erase(OUTBOX + peer, key)
+            else:
+                waiting.append((len(messages), key))
+                messages.append(message)
+        return messages
+
+    def keep(self, peer: BrokerId, number: int, message: Message) -> None:
+        """A message has to survive until the peer acknowledges the link's `number`."""
+        key = self._next_key.to_bytes(8, "big")
+        self._next_key += 1
+        self._outboxes.setdefault(peer, deque()).append((number, key))
+        self._write(OUTBOX + peer, key, encode_frame(Data(0, 0, message)))
+
+    def acknowledged(self, peer: BrokerId, number: int) -> None:
+        """The peer has taken in everything before the link's `number`."""
+        waiting = self._outboxes.get(peer, deque())
+        while waiting and waiting[0][0] < number:
+            self._erase(OUTBOX + peer, waiting.popleft()[1])
+
+    # Events that own clients had.
+
+    def note_delivered(self, me: BrokerId, actions: list[Action]) -> None:
+        """Remember who got which event of another broker."""
+        for action in actions:
+            if isinstance(action, DeliverToClients) and action.event.qos and action.event.id.origin != me:
+                key = msgspec.msgpack.encode(action.event.id)
+                clients = dict.fromkeys(match.client for match in action.matches)
+                self._write(SEEN, key, msgspec.msgpack.encode(tuple(clients)))
+                self._seen.append(key)
+                if len(self._seen) > SEEN_MAX:
+                    self._erase(SEEN, self._seen.popleft())
+
+    # What peers have placed here.
+
+    def note_heard(self, peer: BrokerId, message: Message) -> None:
+        """Keep what a peer said about its clients as long as it holds."""
+        match message:
+            case PutSubscription(client=client, topic_filter=topic_filter):
+                self._put(peer, _key(b"s", client, topic_filter), message)
+            case PutGuest(client=client, topic_filter=topic_filter):
+                self._put(peer, _key(b"g", client, topic_filter), message)
+            case PutLocation(client=client):
+                self._put(peer, _key(b"t", client), message)
+            case CoverageChanged():
+                self._put(peer, b"c", message)
+            case DropSubscription(client=client, topic_filter=topic_filter):
+                self._drop(peer, _key(b"s", client, topic_filter))
+            case DropGuest(client=client):
+                self._drop_all(peer, _key(b"g", client))
+            case DropClient(client=client):
+                for kind in (b"s", b"t"):
+                    self._drop_all(peer, _key(kind, client))
+            case SyncBegin():
+                self._unmentioned[peer] = dict(self._replicas.get(peer, {}))
+            case SyncEnd():
+                for key in self._unmentioned.pop(peer, {}):
+                    self._drop(peer, key)
+
+    def _put(self, peer: BrokerId, key: bytes, message: Message) -> None:
+        self._replicas.setdefault(peer, {})[key] = None
+        self._unmentioned.get(peer, {}).pop(key, None)
+        self._write(self._replica_kind + peer, key, encode_frame(Data(0, 0, message)))
+
+    def _drop(self, peer: BrokerId, key: bytes) -> None:
+        if key in self._replicas.get(peer, {}):
+            del self._replicas[peer][key]
+            self._erase(self._replica_kind + peer, key)
+
+    def _drop_all(self, peer: BrokerId, prefix: bytes) -> None:
+        for key in [key for key in self._replicas.get(peer, {}) if key.startswith(prefix)]:
+            self._drop(peer, key)
+
+    # After a restart.
+
+    def restore(self, node: Node, notes: Notes, *, now: float) -> None:
+        """Let the node hear again what it knew; what it asks for is not done, the links will repeat everything."""
+        for key, value in notes.get(SEEN, {}).items():
+            event_id, clients = _seen_of(key, value)
+            if event_id is not None:
+                self._seen.append(key)
+                node.strategy.seen.unseen(event_id, tuple(Match(client, "") for client in clients))
+        for kind, kept in notes.items():
+            if kind.startswith(self._replica_kind):
+                peer = BrokerId(kind.removeprefix(self._replica_kind))
+                for key, message in _in_order(kept):
+                    self._replicas.setdefault(peer, {})[key] = None
+                    node.handle(PeerSaid(peer, message), now=now)
+            elif kind.startswith(REPLICA):
+                for key in kept:  # another strategy's
+                    self._erase(kind, key)
+
+
+def _key(kind: bytes, *words: str) -> bytes:
+    return kind + b"".join(word.encode("utf-8", "surrogatepass") + b"\0" for word in words)
+
+
+def _in_order(kept: Mapping[bytes, bytes]) -> Iterator[tuple[bytes, Message]]:
+    """Coverage, guests, subscriptions, and only then the moves of those who have some."""
+    for key in sorted(kept):
+        message = _message_of(kept[key])
+        if message is not None:
+            yield key, message
+
+
+def _message_of(value: bytes) -> Message | None:
+    """The message behind a note; None if a version that is gone wrote it."""
+    try:
+        frame = decode_frame(value)
+    except ProtocolError:
+        return None
+    return frame.message if isinstance(frame, Data) else None
+
+
+def _seen_of(key: bytes, value: bytes) -> tuple[EventId | None, tuple[ClientId, ...]]:
+    try:
+        origin, epoch, sequence = _SEEN_KEY.decode(key)
+        clients = tuple(ClientId(client) for client in _CLIENTS.decode(value))
+    except msgspec.MsgspecError:
+        return None, ()
+    return EventId(BrokerId(origin), epoch, sequence), clients
