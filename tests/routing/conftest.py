@@ -14,7 +14,7 @@ UPDATE = os.environ.get("GEOMQ_UPDATE_GOLDENS") == "1"
 
 
 @pytest.fixture
-def golden() -> Callable[[str, str], None]:
+def check_golden() -> Callable[[str, str], None]:
     """Compares a text with the golden file of that name."""
 
     def compare(name: str, text: str) -> None:

@@ -35,7 +35,7 @@ def advertised(stage: Stage) -> bool:
     return (BrokerId("b2"), "air") in stage.strategy("b1")._advertised
 
 
-def test_it_switches_to_advertising_and_back(golden: Callable[[str, str], None]) -> None:
+def test_it_switches_to_advertising_and_back(check_golden: Callable[[str, str], None]) -> None:
     stage = stage_of(patience=2)
     stage.say("b2 has a subscriber that wants nothing from b1's area. Matched here: events go to b2, in vain.")
     stage.do("b2", subscribed("s", "air/o3", circle(5, 15, 100)))
@@ -52,7 +52,7 @@ def test_it_switches_to_advertising_and_back(golden: Callable[[str, str], None])
         stage.do("b2", moved("s", 5, lon))
     stage.say("b2 withdraws; events come to it again.")
     stage.do("b1", published("p", "air/o3"))
-    golden("adaptive-switch", stage.text())
+    check_golden("adaptive-switch", stage.text())
 
 
 def test_a_mode_is_left_only_after_it_lost_more_than_the_switch_costs() -> None:

@@ -18,7 +18,7 @@ HERE = circle(5, 15, 50)
 """A fence in b2's area, where the roamer goes."""
 
 
-def test_coverage_grows_is_confirmed_and_shrinks(golden: Callable[[str, str], None]) -> None:
+def test_coverage_grows_is_confirmed_and_shrinks(check_golden: Callable[[str, str], None]) -> None:
     stage = Stage(row_of_squares(2), "disgb_events")
     stage.do("b1", moved("s", 5, 5))
     stage.do("b1", subscribed("s", "t"))
@@ -30,7 +30,7 @@ def test_coverage_grows_is_confirmed_and_shrinks(golden: Callable[[str, str], No
     stage.say("s comes back: the coverage shrinks, and events for that place stay at b2.")
     stage.do("b1", moved("s", 5, 5))
     stage.do("b2", published("p", "t", HERE))
-    golden("coverage", stage.text())
+    check_golden("coverage", stage.text())
 
 
 @pytest.mark.parametrize("strategy", ["disgb_events", "disgb_subscriptions", "adaptive"])

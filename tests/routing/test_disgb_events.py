@@ -26,7 +26,7 @@ def figure_3() -> Stage:
     return stage
 
 
-def test_figure_3_is_what_happens(golden: Callable[[str, str], None]) -> None:
+def test_figure_3_is_what_happens(check_golden: Callable[[str, str], None]) -> None:
     stage = Stage(row_of_squares(2), "disgb_events")
     stage.say("B1 has the square from 0 to 10 degrees east, B2 the next. P and S1 are at B1, S2 is at B2.")
     for client, lon, home in (("p", 5.0, "b1"), ("s1", 3.0, "b1"), ("s2", 16.0, "b2")):
@@ -40,7 +40,7 @@ def test_figure_3_is_what_happens(golden: Callable[[str, str], None]) -> None:
     stage.do("b1", published("p", "t", circle(5, 10, 1000)))
     stage.say("EG3 only intersects with the area of B2: matching at B1 is omitted.")
     stage.do("b1", published("p", "t", EG3))
-    golden("disgb-figure-3", stage.text())
+    check_golden("disgb-figure-3", stage.text())
 
 
 @pytest.mark.parametrize(

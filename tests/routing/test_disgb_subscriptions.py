@@ -15,7 +15,7 @@ WIDTHS = {1: circle(5, 25, 200), 2: circle(5, 30, 200), 3: circle(5, 25, 700), 5
 """Fences by how many of five areas they meet."""
 
 
-def test_figure_4_is_what_happens(golden: Callable[[str, str], None]) -> None:
+def test_figure_4_is_what_happens(check_golden: Callable[[str, str], None]) -> None:
     stage = Stage(row_of_squares(2), "disgb_subscriptions")
     stage.say("B1 has the square from 0 to 10 degrees east, B2 the next. S is at B1, P1 at B1, P2 at B2.")
     for client, lon, home in (("s", 5.0, "b1"), ("p1", 4.0, "b1"), ("p2", 16.0, "b2")):
@@ -32,7 +32,7 @@ def test_figure_4_is_what_happens(golden: Callable[[str, str], None]) -> None:
     stage.do("b1", published("p1", "one"))
     stage.do("b2", published("p2", "one"))
     stage.do("b2", published("p2", "three"))
-    golden("disgb-figure-4", stage.text())
+    check_golden("disgb-figure-4", stage.text())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from geomq.routing.flooding import Single
 from geomq.routing.messages import DeliverEvent, ForwardEvent, PutLocation, PutSubscription
 
 
-def test_both_ways_of_flooding_are_what_they_say(golden: Callable[[str, str], None]) -> None:
+def test_both_ways_of_flooding_are_what_they_say(check_golden: Callable[[str, str], None]) -> None:
     lines = []
     for strategy in ("flood_events", "flood_subscriptions"):
         stage = Stage(row_of_squares(3), strategy)
@@ -18,7 +18,7 @@ def test_both_ways_of_flooding_are_what_they_say(golden: Callable[[str, str], No
         stage.do("b1", subscribed("s", "t"))
         stage.do("b2", published("p", "t"))
         lines.append(stage.text())
-    golden("flooding", "\n".join(lines))
+    check_golden("flooding", "\n".join(lines))
 
 
 @pytest.mark.parametrize("count", [2, 5])

@@ -58,7 +58,7 @@ def stage_of(nearest: int = 2, rendezvous: int = 2, **options: Any) -> Stage:
 
 
 def test_the_longer_path_is_cut_and_a_rendezvous_nobody_needs_prunes_itself(
-    golden: Callable[[str, str], None],
+    check_golden: Callable[[str, str], None],
 ) -> None:
     stage = stage_of()
     stage.say("The topic has two places, owned by near and far. A subscription goes to both.")
@@ -72,7 +72,7 @@ def test_the_longer_path_is_cut_and_a_rendezvous_nobody_needs_prunes_itself(
     stage.say("A subscriber at near needs no other: near grafts itself back.")
     stage.do("near", subscribed("n", KEY))
     stage.do("pub", published("p", KEY))
-    golden("georendezvous-prune", stage.text())
+    check_golden("georendezvous-prune", stage.text())
 
 
 def test_the_two_paths_differ_as_the_tests_assume() -> None:
@@ -229,7 +229,7 @@ def test_places_are_spread_evenly_over_the_sphere() -> None:
     assert (north, polar, east) == pytest.approx((0.5, 0.5, 0.5), abs=0.03)
 
 
-def test_interest_is_repeated_and_what_falls_silent_is_forgotten(golden: Callable[[str, str], None]) -> None:
+def test_interest_is_repeated_and_what_falls_silent_is_forgotten(check_golden: Callable[[str, str], None]) -> None:
     stage = stage_of(refresh_ms=10_000, expire_ms=25_000)
     stage.do("sub", subscribed("s", KEY))
     stage.do("near", subscribed("n", KEY))
@@ -239,7 +239,7 @@ def test_interest_is_repeated_and_what_falls_silent_is_forgotten(golden: Callabl
     stage.say("sub is silent from now on; after 25 seconds its subscriptions are forgotten.")
     stage.strategy("sub")._refresh_at = None
     stage.simulation.advance(45_000)
-    golden("georendezvous-refresh", stage.text())
+    check_golden("georendezvous-refresh", stage.text())
     for rendezvous in ("near", "far"):
         assert stage.strategy(rendezvous).table.homes(KEY) == ("near",)
 
