@@ -30,6 +30,8 @@ from geomq.routing.model import BrokerId, ClientId, Event, EventId
 
 EVENT_PROPERTY: Final = "geo-event"
 PUBLISHER_PROPERTY: Final = "geo-publisher"
+LEADER_PROPERTY: Final = "geo-leader"
+"""Marks announcements, so that those of other regions, on other topics, are not taken for events."""
 STRANGER: Final = ClientId("\0cloud")
 """Who published what a client of the cloud published; MQTT does not tell."""
 
@@ -77,7 +79,9 @@ def publish_of_event(event: Event) -> Publish:
 
 
 def publish_of_announcement(announce: CloudAnnounce) -> Publish:
-    return Publish(announce.topic, msgspec.json.encode(Announcement(announce.leader, announce.lcm)))
+    said = msgspec.json.encode(Announcement(announce.leader, announce.lcm))
+    mark = Properties(user_properties=((LEADER_PROPERTY, announce.leader),))
+    return Publish(announce.topic, said, properties=mark)
 
 
 def event_id_of(text: str) -> EventId | None:
@@ -120,6 +124,8 @@ class CloudReader:
         """What a PUBLISH of the cloud says; None for a copy of the message before, or if it makes no sense."""
         if publish.topic == self._leaders_topic:
             return self._announced(publish)
+        if publish.properties.user(LEADER_PROPERTY) is not None:
+            return None
         own, carried = _split(publish.properties)
         place, fence_said = carried.get(LOCATION_PROPERTY), carried.get(FENCE_PROPERTY)
         event_id = event_id_of(carried.get(EVENT_PROPERTY, ""))
