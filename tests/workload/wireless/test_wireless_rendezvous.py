@@ -44,6 +44,7 @@ def test_places_are_uniform_in_the_square() -> None:
 def test_the_physically_closest_places_come_first() -> None:
     places = np.array([[0.9, 0.9], [0.1, 0.2], [0.5, 0.5]])
     assert by_distance(places, np.array([0.0, 0.0])).tolist() == [1, 2, 0]
+    assert by_distance(places, np.array([[0.0, 0.0], [1.0, 1.0]])).tolist() == [[1, 2, 0], [0, 2, 1]]
 
 
 @settings(deadline=None, max_examples=40)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from geomq.errors import UsageError
 from geomq.workload.wireless.cells import DIRECTIONS, Cells, cells_from, cells_of
 from geomq.workload.wireless.network import random_network
-from geomq.workload.wireless.routing import nearer, path, route
+from geomq.workload.wireless.routing import fewest_hops, nearer, path, route
 
 Point = tuple[int, int]
 
@@ -213,3 +213,20 @@ def test_nearer_is_a_total_order() -> None:
 def test_a_message_from_an_empty_cell_or_outside_is_refused(start: int, goal: int) -> None:
     with pytest.raises(UsageError, match="cell"):
         route(drawn("###", "#.#", "###"), start, goal)
+
+
+@settings(deadline=None, max_examples=60)
+@given(grids())
+def test_no_route_is_shorter_than_the_fewest_hops(grid: NDArray[np.bool_]) -> None:
+    cells = cells_from(grid)
+    for start in np.flatnonzero(cells.populated).tolist()[:5]:
+        fewest = fewest_hops(cells, start)
+        assert np.array_equal(fewest >= 0, cells.component == cells.component[start])
+        for goal in np.flatnonzero(fewest >= 0).tolist():
+            assert route(cells, start, goal).hops >= fewest[goal]
+            around = [goal + north * cells.columns + east for east, north in neighbours(cells, goal)]
+            assert goal == start or fewest[goal] == 1 + min(fewest[each] for each in around)
+
+
+def neighbours(cells: Cells, cell: int) -> list[Point]:
+    return [step for bit, step in enumerate(DIRECTIONS) if cells.near[cell] >> bit & 1]

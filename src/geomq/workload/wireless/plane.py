@@ -4,7 +4,7 @@ Owns the limit that large dense networks approach: uniform points of the unit sq
 hops. Where a measurement deviates from the paper, this tells geometry from implementation.
 """
 
-from collections.abc import Sequence
+import functools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ _TRIPLES = 200_000
 _SEED = 1
 
 
+@functools.cache
 def overhead_in_plane(rendezvous: int) -> NDArray[np.float64]:
     """By n: the mean best way through n random points over the mean direct way.
 
@@ -28,7 +29,8 @@ def overhead_in_plane(rendezvous: int) -> NDArray[np.float64]:
     return means / float(abs(a - b).max(axis=1).mean())
 
 
-def kept_in_plane(stretches: Sequence[float]) -> NDArray[np.float64]:
+@functools.cache
+def kept_in_plane(stretches: tuple[float, ...]) -> NDArray[np.float64]:
     """By k: the probability that the way through one random point is at most 1 + 2k times the direct way."""
     a, b, through = np.random.default_rng(_SEED).random((3, _TRIPLES, 2))
     direct = np.hypot(*(a - b).T)

@@ -38,8 +38,8 @@ def places_of(topic: str, count: int) -> NDArray[np.float64]:
 
 
 def by_distance(places: NDArray[np.float64], here: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The numbers of the places, the physically closest first."""
-    return np.argsort(((places - here) ** 2).sum(axis=1), kind="stable")
+    """The numbers of the places, the physically closest to a point first; a row for each of several points."""
+    return np.argsort(((places - here[..., None, :]) ** 2).sum(axis=-1), axis=-1, kind="stable")
 
 
 class Sent(NamedTuple):

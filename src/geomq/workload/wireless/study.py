@@ -22,10 +22,12 @@ from geomq.workload.wireless.routing import fewest_hops, route_cells
 DEGREE = 45
 RENDEZVOUS = 16
 FIXED = 8
+FOCUS = 600
 TRIED = 2
 SUBSCRIBERS = 32
 STRETCHES = (0.1, 0.25, 0.5, 1.0)
 SIGNALLED = (1, 2, 4, 8, 16)
+SIZES = (80, 150, 300, 600, 1000, 1500, 2000, 3000)
 _NO_PATH = np.empty(0, np.int64)
 
 Numbers = NDArray[np.float64]
@@ -200,7 +202,7 @@ def _measure_trees(
     for publisher, subscribers, topic in zip(publishers.tolist(), audience, topics, strict=True):
         places = places_of(topic, FIXED)
         goals = cells.at(places)
-        tried = np.array([by_distance(places, network.points[each])[:TRIED] for each in subscribers])
+        tried = by_distance(places, network.points[subscribers])[:, :TRIED]
         only = np.zeros((SUBSCRIBERS, 1), np.int64)
         for total, choice in ((single, only), (multiple, tried)):
             total += _grow(cells.near, cells.planar, cells.columns, at[publisher], at[subscribers], goals, choice)

@@ -1,0 +1,106 @@
+"""`geomq reproduce rendezvous`: the GeoRendezvous evaluation, computed again and put beside the paper."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from geomq.cli.workload import engine_options
+from geomq.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from geomq.workload.wireless.findings import Findings
+    from geomq.workload.wireless.study import Plan, Sample
+
+NETWORKS, PAIRS = 200, 20
+# As many pairs in all as published, in fewer networks.
+QUICK_NETWORKS, QUICK_PAIRS = 40, 100
+NETWORKS_MAX = 10_000
+
+
+@click.command(short_help="The GeoRendezvous evaluation: Figure 3, signalling, Theorem 3.1.")
+@click.option("--quick", is_flag=True, help=f"{QUICK_NETWORKS} networks of each size with more pairs in each.")
+@click.option("--networks", type=int, help=f"How many networks of each size; {NETWORKS} as published if not given.")
+@click.option("--seed", default=1, show_default=True, help="Same seed, same numbers.")
+@engine_options
+@click.option("--out", type=click.Path(path_type=Path), help="Also write tables and figure to this directory.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable comparison.")
+def rendezvous(
+    quick: bool, networks: int | None, seed: int, engine: str, master: str | None, out: Path | None, as_json: bool
+) -> None:
+    """Route through rendezvous cells in wireless networks of 80 to 3,000 nodes and compare with the paper.
+
+    \b
+    geomq reproduce rendezvous
+    geomq reproduce rendezvous --quick --json
+    """
+    started = time.monotonic()
+    plan = _plan(quick, networks, seed)
+    if engine == "local" and master is not None:
+        raise UsageError("--master needs --engine spark")
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is no directory")
+    from geomq.workload.wireless.findings import as_json as as_data
+    from geomq.workload.wireless.findings import find, markdown
+
+    if engine == "spark":
+        from geomq.pipeline.wireless import study_on_spark
+
+        found = find(plan, study_on_spark(plan, master=master))
+    else:
+        found = find(plan, _study_locally(plan))
+    data = as_data(found) | {"wall_s": round(time.monotonic() - started, 1), "engine": engine}
+    if out is not None:
+        _write(out, found, markdown(found), json.dumps(data, indent=2))
+    if as_json:
+        click.echo(json.dumps(data, indent=2))
+    else:
+        click.echo(markdown(found) + f"\n{data['wall_s']} s")
+
+
+def _plan(quick: bool, networks: int | None, seed: int) -> "Plan":
+    if quick and networks is not None:
+        raise UsageError("--quick chooses the number of networks; leave --networks out")
+    count = QUICK_NETWORKS if quick else NETWORKS if networks is None else networks
+    if not 1 <= count <= NETWORKS_MAX:
+        raise UsageError(f"--networks must be 1 to {NETWORKS_MAX:,}, not {count:,}")
+    if seed < 0:
+        raise UsageError("--seed must not be negative")
+    try:
+        from geomq.workload.wireless.study import SIZES, Plan
+    except ImportError:
+        raise UsageError("this needs numba; install it with: pip install 'geomq[spark]'") from None
+    return Plan(sizes=SIZES, networks=count, pairs=QUICK_PAIRS if quick else PAIRS, seed=seed)
+
+
+def _study_locally(plan: "Plan") -> "dict[int, list[Sample]]":
+    from rich.console import Console
+    from rich.progress import track
+
+    from geomq.workload.wireless.study import measure
+
+    samples: dict[int, list[Sample]] = {}
+    for nodes, number in track(
+        plan.tasks(),
+        "Measuring networks",
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ):
+        samples.setdefault(nodes, []).append(measure(nodes, number, plan))
+    return samples
+
+
+def _write(out: Path, found: "Findings", tables: str, data: str) -> None:
+    from geomq.workload.wireless.drawing import write_figure
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "rendezvous.md").write_text(tables, encoding="utf-8")
+        (out / "rendezvous.json").write_text(data + "\n", encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write to {out}: {error.strerror or error}") from None
+    write_figure(found, out / "rendezvous.png")

@@ -1,0 +1,79 @@
+"""Figure 3 of the GeoRendezvous paper, drawn from our findings.
+
+Owns how the four panels look. Draws with matplotlib, without a display.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from geomq.errors import DataError, UsageError
+from geomq.workload.wireless.findings import Findings
+from geomq.workload.wireless.plane import overhead_in_plane
+from geomq.workload.wireless.study import FIXED, FOCUS, RENDEZVOUS, SUBSCRIBERS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def draw(found: Findings) -> "Figure":
+    """All four panels as one figure."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UsageError("figures need matplotlib; install it with: pip install 'geomq[spark]'") from None
+    figure = Figure(figsize=(9, 6.5), layout="constrained")
+    panels = figure.subplots(2, 2)
+    _by_rendezvous(panels[0][0], found)
+    _by_size(panels[0][1], found)
+    _by_closeness(panels[1][0], found)
+    _by_subscribers(panels[1][1], found)
+    for axes in panels.flat:
+        axes.grid(alpha=0.3)
+    return figure
+
+
+def write_figure(found: Findings, path: Path) -> None:
+    """The figure as a PNG file."""
+    figure = draw(found)
+    try:
+        figure.savefig(path, dpi=90, metadata={"Software": None})
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _by_rendezvous(axes: "Axes", found: Findings) -> None:
+    numbers = range(1, RENDEZVOUS + 1)
+    for nodes in found.sums:
+        axes.plot(numbers, found.overhead(nodes), marker=".", label=f"{nodes:,} nodes")
+    axes.plot(numbers, overhead_in_plane(RENDEZVOUS), "k--", label="the plane")
+    axes.set(title="(a) overhead by rendezvous", xlabel="rendezvous n", ylabel="hops over direct hops")
+    axes.legend(fontsize=7)
+
+
+def _by_size(axes: "Axes", found: Findings) -> None:
+    for n in (1, 2, 4, FIXED, RENDEZVOUS):
+        heights = [found.overhead(nodes)[n - 1] for nodes in found.sums]
+        margins = [found.margins[nodes][n - 1] for nodes in found.sums]
+        axes.errorbar(list(found.sums), heights, yerr=margins, marker=".", capsize=2, label=f"n = {n}")
+    axes.set(title="(b) overhead by network size", xlabel="nodes", ylabel="hops over direct hops", ylim=(0.95, None))
+    axes.legend(fontsize=7)
+
+
+def _by_closeness(axes: "Axes", found: Findings) -> None:
+    axes.plot(range(1, FIXED + 1), found.close(), marker="o", label=f"the m closest of {FIXED}")
+    axes.plot(range(1, FIXED + 1), found.overhead(FOCUS)[:FIXED], "k:", label="all of m (panel a)")
+    axes.set(title=f"(c) closest rendezvous, {FOCUS} nodes", xlabel="tried m", ylabel="hops over direct hops")
+    axes.set_ylim(1.0, 1.7)
+    axes.legend(fontsize=7)
+
+
+def _by_subscribers(axes: "Axes", found: Findings) -> None:
+    labels = {"replicated": "branches shared after rendezvous", "shared": "all links shared", "copies": "a copy each"}
+    for name, ratios in found.trees().items():
+        axes.plot(range(1, SUBSCRIBERS + 1), ratios, marker=".", label=labels[name])
+    axes.axhline(1.0, color="k", linewidth=0.8)
+    axes.set(
+        title=f"(d) tree with {FIXED} rendezvous over 1, {FOCUS} nodes", xlabel="subscribers", ylabel="length ratio"
+    )
+    axes.legend(fontsize=7)
