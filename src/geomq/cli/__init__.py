@@ -11,6 +11,7 @@ from geomq import __version__
 from geomq.errors import GeomqError
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("geomq.cli.up:up", "Start a federation on this machine, with demo clients."),
     "broker": ("geomq.cli.broker:broker", "Run one MQTT broker."),
     "pub": ("geomq.cli.pub:pub", "Publish an event, to a fence if you like."),
     "sub": ("geomq.cli.sub:sub", "Subscribe and print what arrives."),

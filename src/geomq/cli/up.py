@@ -1,0 +1,87 @@
+"""`geomq up`: a whole federation with one command."""
+
+import asyncio
+import contextlib
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import click
+
+from geomq.errors import UsageError
+
+if TYPE_CHECKING:
+    from geomq.broker.local_federation import Site
+
+WALKERS = 4
+
+
+@click.command(short_help="Start a federation on this machine, with demo clients.")
+@click.option("--brokers", "-b", default=3, show_default=True, help="How many; 3 regions, or large cities.")
+@click.option("--strategy", "-s", default="adaptive", show_default=True, help="How events find subscribers.")
+@click.option("--port", "-p", default=1883, show_default=True, help="Port of the first broker; 0 takes free ones.")
+@click.option("--demo/--no-demo", default=True, show_default=True, help="Let walkers move about and say hello.")
+@click.option("--json", "as_json", is_flag=True, help="Print the addresses as JSON.")
+def up(brokers: int, strategy: str, port: int, demo: bool, as_json: bool) -> None:
+    """Start several brokers in this process, linked into one service, and keep them running until Ctrl-C.
+
+    Everything is kept in memory and only loopback is used. Each line printed is a broker with its MQTT address.
+
+    \b
+    geomq up
+    geomq up --brokers 5 --strategy disgb_subscriptions --no-demo
+    """
+    if not 1 <= brokers <= 256:
+        raise UsageError(f"brokers must be between 1 and 256, not {brokers}")
+    if not 0 <= port <= 65_535 - brokers:
+        raise UsageError(f"port must be between 0 and {65_535 - brokers}, not {port}")
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_run(brokers, strategy, port or None, demo=demo, as_json=as_json))
+
+
+async def _run(count: int, strategy: str, first_port: int | None, *, demo: bool, as_json: bool) -> None:
+    from geomq.broker.local_federation import LocalFederation, local_configs
+    from geomq.client.demo import walkers
+
+    sites = _sites(count)
+    chosen = "single" if count == 1 else strategy
+    async with LocalFederation(local_configs(sites, chosen, first_port=first_port)) as federation:
+        ports = {name: broker.port for name, broker in federation.brokers.items()}
+        places = {site.name: site.location for site in sites}
+        _announce(sites, ports, chosen, as_json=as_json)
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        moving = asyncio.create_task(walkers(ports, places, each=WALKERS)) if demo else None
+        await stop.wait()
+        if moving is not None:
+            moving.cancel()
+            await asyncio.gather(moving, return_exceptions=True)
+
+
+def _sites(count: int) -> "list[Site]":
+    from geomq.broker.local_federation import THREE_REGIONS, Site
+    from geomq.geo import Location
+    from geomq.workload.world import World
+
+    if count <= len(THREE_REGIONS):
+        return list(THREE_REGIONS[:count])
+    world = World.published() if count == 25 else World.of_cities(count, seed=1)
+    return [Site(place.name.lower().replace(" ", "-"), Location(place.lat, place.lon)) for place in world.places]
+
+
+def _announce(sites: "list[Site]", ports: dict[str, int], strategy: str, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"strategy": strategy, "brokers": ports}))
+        return
+    click.echo(f"{len(ports)} brokers, strategy {strategy}; Ctrl-C stops them all.")
+    for site in sites:
+        click.echo(
+            f"  {site.name:<24} mqtt://127.0.0.1:{ports[site.name]}  at {site.location.lat:g},{site.location.lon:g}"
+        )
+    first, last = sites[0], sites[-1]
+    near = f"{first.location.lat:.3f},{first.location.lon:.3f}"
+    click.echo("Try, in other terminals:")
+    click.echo(f"  geomq sub -p {ports[first.name]} --at {near} -t 'news/#'")
+    click.echo(f"  geomq pub -p {ports[last.name]} --to {near},5km -t news/here -m 'for those near {first.name}'")
+    click.echo(f"  geomq sub -p {ports[first.name]} --at {near} -t 'hello/#' --json")
