@@ -6,12 +6,16 @@ from pathlib import Path
 
 import click
 
+from geomq.cli.reproduce_rendezvous import rendezvous
 from geomq.errors import DataError, UsageError
 
 
 @click.group(short_help="Reproduce a paper's published numbers.")
 def reproduce() -> None:
     """Compute a paper's published numbers again and show them beside the originals."""
+
+
+reproduce.add_command(rendezvous)
 
 
 @reproduce.command(short_help="The DisGB simulation: Table III, Figures 9 to 12.")
