@@ -77,9 +77,9 @@ def set_apart(brokers: dict[str, Broker], name: str, latency_ms: float = 1000.0)
     for broker in brokers.values():
         node = broker.core.node
 
-        def measured(
-            peer: BrokerId, ms: float, *, now: float, inner: Any = strategy(broker).latency_measured, me: str = node.me
-        ) -> None:
+        inner, me = node.strategy.latency_measured, node.me
+
+        def measured(peer: BrokerId, ms: float, *, now: float, inner: Any = inner, me: BrokerId = me) -> None:
             inner(peer, latency_ms if name in (peer, me) else ms, now=now)
 
         setattr(node.strategy, "latency_measured", measured)  # noqa: B010

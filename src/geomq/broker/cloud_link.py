@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from geomq.broker.cloud_codec import CloudReader
+from geomq.broker.cloud_kept import CloudKept
 from geomq.broker.cloud_session import CloudSession
 from geomq.broker.config import Cloud
 from geomq.broker.core import Core, Links
+from geomq.broker.peer_store import Notes, PeerStore
 from geomq.errors import ConfigError, ProtocolError
 from geomq.mqtt.decoder import Decoder, Side
 from geomq.mqtt.encode import encode
@@ -33,7 +35,9 @@ from geomq.routing.model import BrokerId
 
 log = logging.getLogger("geomq.cloud")
 
-RETRY_S = (0.1, 10.0)
+RETRY_S = (0.1, 3.0)
+GRACE_S = 3.5
+"""How long others have to come back to a cloud that forgot everybody: longer than the longest pause."""
 STABLE_S = 10.0
 """A connection that lived this long was a good one: the next pause is short again."""
 CONNECT_S_MAX = 10.0
@@ -154,7 +158,7 @@ class CloudLink:
         self._task = self._loop.create_task(self._keep_connected())
 
     async def stop(self) -> None:
-        """Say goodbye; the cloud forgets us at once."""
+        """Say goodbye. A broker that will remember nothing asks the cloud to forget it too."""
         if self._task is not None:
             self._task.cancel()
         if self._probe is not None:
@@ -162,7 +166,8 @@ class CloudLink:
         if self._channel is not None:
             channel, self._channel = self._channel, None
             self.session.disconnected()
-            channel.send(encode(Disconnect(properties=Properties(session_expiry_interval=0)), V5))
+            expiry_s = None if self.session.kept.durable else 0
+            channel.send(encode(Disconnect(properties=Properties(session_expiry_interval=expiry_s)), V5))
             channel.close("this broker stops", politely=True)
 
     def send(self, message: Message) -> None:
@@ -222,10 +227,17 @@ class CloudLink:
         log.info("cloud there", extra={"cloud": self._cloud, "session": connack.session_present})
         self._channel = channel
         self._said = ""
-        self.session.connected(connack)
+        if not self.session.connected(connack):
+            self._loop.call_later(GRACE_S, self._let_events_go, channel)
         self._flush_soon()
         self._watch(channel)
         self._handle(PeerUp(self._cloud))
+        self.session.drop_unclaimed()
+
+    def _let_events_go(self, channel: CloudChannel) -> None:
+        if channel is self._channel:
+            self.session.let_events_go()
+            self._flush_soon()
 
     def heard(self, channel: CloudChannel, packet: Any) -> None:
         if channel is not self._channel:
@@ -279,8 +291,13 @@ class CloudAndPeers:
             self._peers.send(peer, message)
 
 
-def start_cloud(core: Core, handle: Callable[[RoutingEvent], object]) -> CloudLink | None:
-    """Link a broker to the cloud if its strategy has one; the core's `links` then lead there too."""
+def start_cloud(
+    core: Core, handle: Callable[[RoutingEvent], object], *, peers: PeerStore | None, notes: Notes, epoch: int
+) -> CloudLink | None:
+    """Link a broker to the cloud if its strategy has one; the core's `links` then lead there too.
+
+    `peers` and `notes` are what the broker keeps on disk of its links, `epoch` is its start count.
+    """
     strategy = core.node.strategy
     if not isinstance(strategy, BroadcastGroups):
         return None
@@ -298,9 +315,11 @@ def start_cloud(core: Core, handle: Callable[[RoutingEvent], object]) -> CloudLi
     )
     session = CloudSession(
         reader,
-        queue_max=config.cloud.queue_messages_max,
-        queue_bytes_max=config.cloud.queue_bytes_max,
+        events_max=config.cloud.queue_messages_max,
+        bytes_max=config.cloud.queue_bytes_max,
         complain=lambda what: log.warning(what, extra={"cloud": cloud}),
+        kept=None if peers is None else CloudKept(cloud, peers, core.store, notes=notes, schedule=core.outbox.schedule),
+        life=epoch,
     )
     settings = cloud_settings(config.cloud, config.broker.name, config.limits.packet_bytes_max + GEO_BYTES_MAX)
     link = CloudLink(settings, session, cloud=cloud, handle=handle, hold=core.outbox.hold)

@@ -1,8 +1,8 @@
-"""The session of a leader at the cloud: a bounded MQTT 5 client without its socket.
+"""The session of a broker at the cloud: an MQTT 5 client without its socket.
 
 Messages of the strategy go in with `say`, packets of the cloud with `receive`; bytes come out of `take_bytes`. What was
-said goes out in the order it was said. Events wait while the cloud is away, up to a bound beyond which the oldest are
-dropped and counted; everything else is said again by the strategy when the cloud is back.
+said goes out in the order it was said. Events wait while the cloud is away; everything else is said again by the
+strategy when it is back. A session the cloud still has is resumed, also after a restart if there is a store.
 
 Topics and filters that begin with `$` are each broker's own affair and never go to the cloud.
 """
@@ -20,6 +20,8 @@ from geomq.broker.cloud_codec import (
     publish_of_announcement,
     publish_of_event,
 )
+from geomq.broker.cloud_kept import UNCERTAIN, NothingKept
+from geomq.broker.cloud_outbox import CloudOutbox, Op
 from geomq.errors import ProtocolError
 from geomq.mqtt.encode import encode
 from geomq.mqtt.faults import ProtocolViolation
@@ -52,28 +54,16 @@ from geomq.routing.groups_messages import (
     CloudUnsubscribe,
 )
 from geomq.routing.messages import Message
+from geomq.routing.model import Event
 
 WINDOW_MAX = 1024
 """QoS 1 and 2 publishes on their way to the cloud, if it allows as many."""
-OUTSTANDING_MAX = 32_768
+OUTSTANDING_MAX = 16_384
+IDS = 0x7FFF
+"""Packet identifiers of one life. Every second life uses the upper half, so that none is taken for one of the life
+before whose handshake the cloud still has open."""
 FAILED = 0x80
 """Reason codes from here on are refusals."""
-
-
-class Op(msgspec.Struct, eq=False):
-    """Something that is to be said to the cloud, or was and is not acknowledged yet."""
-
-    packet: Publish | Subscribe | Unsubscribe | Pingreq
-    size: int = 0
-    place: int = 0
-    released: bool = False
-    """A QoS 2 publish that the cloud has; only the end of the handshake is missing."""
-    mark: int | None = None
-    """The token of a ping of the strategy."""
-
-    @property
-    def is_event(self) -> bool:
-        return self.size > 0
 
 
 class Heard(NamedTuple):
@@ -87,59 +77,79 @@ class CloudSession:
     """Everything that outlives a connection to the cloud."""
 
     def __init__(
-        self, reader: CloudReader, *, queue_max: int, queue_bytes_max: int, complain: Callable[[str], None]
+        self,
+        reader: CloudReader,
+        *,
+        events_max: int,
+        bytes_max: int,
+        complain: Callable[[str], None],
+        kept: NothingKept | None = None,
+        life: int = 0,
     ) -> None:
         self.up = False
         self.paused = False
-        self.dropped = 0
-        self.resumable = False
+        self.kept = NothingKept() if kept is None else kept
+        self.resumable = self.kept.durable
+        self.outbox = CloudOutbox(self.kept, events_max=events_max, bytes_max=bytes_max, complain=complain)
+        for event in self.kept.events():
+            self.outbox.add_event(publish_of_event(event), event, kept=True)
         self._reader = reader
-        self._queue_max = queue_max
-        self._queue_bytes_max = queue_bytes_max
         self._complain = complain
         self._limits = Properties()
-        self._queue: deque[Op] = deque()
-        self._waiting = 0
-        self._waiting_bytes = 0
         self._outstanding: dict[int, Op] = {}
         self._in_flight = 0
         self._places = 0
+        self._first_id = IDS * (life % 2) + 1
         self._last_id = 0
         self._pings: deque[Op] = deque()
         self._marks: deque[Op] = deque()
-        self._filters: dict[str, int] = {}
-        self._numbers = 0
+        self._filters = self.kept.filters()
+        self._unclaimed: dict[str, None] = {}
+        self._numbers = max(self._filters.values(), default=0)
+        self._been_there = bool(self._filters)
         self._received: set[int] = set()
         self._out: list[bytes] = []
 
-    @property
-    def waiting(self) -> int:
-        """Events that wait to be sent."""
-        return self._waiting
-
     # The connection.
 
-    def connected(self, connack: Connack) -> None:
-        """The cloud took us in; `session_present` tells whether it remembers what we said before."""
+    def connected(self, connack: Connack) -> bool:
+        """The cloud took us in; False if it has forgotten a session we had, and so perhaps everybody's."""
         self.up, self.resumable, self.paused = True, True, False
         self._limits = connack.properties
         self._out.clear()
-        again = list(self._outstanding.items())
+        remembered = connack.session_present or not self._been_there
+        self._been_there = True
         if connack.session_present:
-            for packet_id, op in again:
-                if not self._write(op, packet_id, dup=True):
-                    self._settle(packet_id, ())
+            self._take_up()
         else:
-            self._outstanding.clear()
-            self._in_flight = 0
-            self._filters.clear()
-            self._received.clear()
-            for _, op in reversed(again):
-                if op.is_event:
-                    op.released = False
-                    self._enqueue(op, first=True)
-            self._queue = deque(op for op in self._queue if op.is_event)
+            self._begin_anew()
+            if not remembered:
+                self.outbox.withhold()
         self._pump()
+        return remembered
+
+    def _take_up(self) -> None:
+        self.outbox.let_go()
+        for packet_id, op in tuple(self._outstanding.items()):
+            if not self._write(op, packet_id, dup=True):
+                self._settle(packet_id, ())
+        self._unclaimed = dict.fromkeys(self._filters)
+        for topic_filter in [name for name, number in self._filters.items() if number == UNCERTAIN]:
+            self._unsubscribe(topic_filter)
+
+    def _begin_anew(self) -> None:
+        for op in reversed(self._outstanding.values()):
+            if op.is_event:
+                op.released = False
+                self.outbox.put_back(op)
+        self._outstanding.clear()
+        self._in_flight = 0
+        self._received.clear()
+        self._unclaimed.clear()
+        for topic_filter in self._filters:
+            self.kept.drop_filter(topic_filter)
+        self._filters.clear()
+        self.outbox.keep_only(lambda _: False)
 
     def disconnected(self) -> None:
         """The connection is gone. Events, and what the cloud must forget, are kept; the strategy repeats the rest."""
@@ -147,11 +157,22 @@ class CloudSession:
         self._out.clear()
         self._pings.clear()
         self._marks.clear()
-        for op in (*self._outstanding.values(), *self._queue):
-            if isinstance(op.packet, Subscribe):
-                self._filters.pop(_subject(op), None)
-        self._outstanding = {packet_id: op for packet_id, op in self._outstanding.items() if _kept(op)}
-        self._queue = deque(op for op in self._queue if _kept(op))
+        for op in (*self._outstanding.values(), *self.outbox.ops()):
+            if isinstance(op.packet, Subscribe) and op.subject in self._filters:
+                self._filters[op.subject] = UNCERTAIN
+        self._outstanding = {packet_id: op for packet_id, op in self._outstanding.items() if _lasting(op)}
+        self.outbox.keep_only(_lasting)
+
+    def drop_unclaimed(self) -> None:
+        """The strategy has said what it wants: unsubscribe what else the cloud holds from before."""
+        for topic_filter in tuple(self._unclaimed):
+            self._unsubscribe(topic_filter)
+        self._pump()
+
+    def let_events_go(self) -> None:
+        """The others had time to subscribe again at a cloud that forgot everybody."""
+        self.outbox.let_go()
+        self._pump()
 
     def ping(self) -> None:
         """Ask whether the cloud is still there."""
@@ -174,86 +195,63 @@ class CloudSession:
         match message:
             case CloudPublish(event=event):
                 if not event.topic.startswith("$"):
-                    self._say_event(message)
+                    self._say_event(event)
             case _ if not self.up:
                 return
             case CloudAnnounce():
                 if not self.paused:
-                    self._enqueue(Op(publish_of_announcement(message)))
+                    self.outbox.add(Op(publish_of_announcement(message)))
             case CloudSubscribe(topic_filter=topic_filter):
                 self._subscribe(topic_filter)
             case CloudUnsubscribe(topic_filter=topic_filter):
-                if not topic_filter.startswith("$"):
-                    self._filters.pop(topic_filter, None)
-                    self._enqueue(Op(Unsubscribe(0, (topic_filter,))))
+                self._unsubscribe(topic_filter)
             case CloudPing(token=token):
-                self._enqueue(Op(Pingreq(), mark=token))
-        if self.up:
-            self._pump()
+                self.outbox.add(Op(Pingreq(), mark=token))
+        self._pump()
 
-    def _say_event(self, message: CloudPublish) -> None:
+    def _say_event(self, event: Event) -> None:
         try:
-            packet = publish_of_event(message.event)
+            self.outbox.add_event(publish_of_event(event), event)
         except ProtocolError as error:
-            self._refuse(message.event.topic, str(error))
-            return
-        op = Op(packet, size=len(packet.payload) + len(packet.topic) + 256)
-        while self._waiting and (
-            self._waiting >= self._queue_max or self._waiting_bytes + op.size > self._queue_bytes_max
-        ):
-            self._drop_oldest()
-        self._enqueue(op)
-
-    def _drop_oldest(self) -> None:
-        oldest = next(position for position, op in enumerate(self._queue) if op.is_event)
-        self._forget(self._queue[oldest])
-        del self._queue[oldest]
-        if not self.dropped:
-            self._complain("the queue for the cloud is full; the oldest events are dropped")
-        self.dropped += 1
+            self.outbox.refuse(Op(Publish(event.topic)), str(error))
 
     def _subscribe(self, topic_filter: str) -> None:
         """Subscribe in two steps, so that what the cloud had retained can be told from what is published now."""
-        if topic_filter.startswith("$") or topic_filter in self._filters:
+        self._unclaimed.pop(topic_filter, None)
+        if topic_filter.startswith("$") or self._filters.get(topic_filter):
             return
         self._numbers += 1
         self._filters[topic_filter] = self._numbers
+        self.kept.keep_filter(topic_filter, UNCERTAIN)
         request = SubscribeRequest(topic_filter, qos=2, no_local=True, retain_as_published=True)
         if self._limits.subscription_identifier_available == 0:
-            self._enqueue(Op(Subscribe(0, (request,))))
+            self.outbox.add(Op(Subscribe(0, (request,))))
             return
         for identifier, handling in ((fetch_identifier(self._numbers), 0), (live_identifier(self._numbers), 2)):
             asked = msgspec.structs.replace(request, retain_handling=handling)
-            self._enqueue(Op(Subscribe(0, (asked,), Properties(subscription_identifiers=(identifier,)))))
+            self.outbox.add(Op(Subscribe(0, (asked,), Properties(subscription_identifiers=(identifier,)))))
 
-    def _enqueue(self, op: Op, *, first: bool = False) -> None:
-        if first:
-            self._queue.appendleft(op)
-        else:
-            self._queue.append(op)
-        if op.is_event:
-            self._waiting += 1
-            self._waiting_bytes += op.size
-
-    def _forget(self, op: Op) -> None:
-        if op.is_event:
-            self._waiting -= 1
-            self._waiting_bytes -= op.size
+    def _unsubscribe(self, topic_filter: str) -> None:
+        self._unclaimed.pop(topic_filter, None)
+        if not topic_filter.startswith("$"):
+            if self._filters.pop(topic_filter, None) is not None:
+                self.kept.keep_filter(topic_filter, UNCERTAIN)
+            self.outbox.add(Op(Unsubscribe(0, (topic_filter,))))
 
     def _pump(self) -> None:
         """Send what the window and the socket let go now."""
         window = min(self._limits.receive_maximum or 0xFFFF, WINDOW_MAX)
-        while self._queue and self.up and not self.paused:
-            op = self._queue[0]
-            counted = isinstance(op.packet, Publish) and self._qos(op.packet) > 0
+        while self.outbox and self.up and not self.paused:
+            first = self.outbox.first.packet
+            counted = isinstance(first, Publish) and self._qos(first) > 0
             if (counted and self._in_flight >= window) or len(self._outstanding) >= OUTSTANDING_MAX:
                 return
-            self._queue.popleft()
-            self._forget(op)
+            op = self.outbox.take()
             if isinstance(op.packet, Pingreq):
                 self._send_ping(op)
             elif isinstance(op.packet, Publish) and not counted:
-                self._write(op, 0)
+                if self._write(op, 0):
+                    self.outbox.done(op)
             else:
                 packet_id = self._free_id()
                 if self._write(op, packet_id):
@@ -268,22 +266,23 @@ class CloudSession:
         self._out.append(encode(op.packet, V5))
 
     def _write(self, op: Op, packet_id: int, *, dup: bool = False) -> bool:
+        """Encode for the connection there is; what cannot be sent on it is dropped."""
         packet: Packet = op.packet
-        if isinstance(packet, Publish):
+        if op.released:
+            packet = Pubrel(packet_id)
+        elif isinstance(packet, Publish):
             retain = packet.retain and self._limits.retain_available != 0
             qos = self._qos(packet)
             packet = msgspec.structs.replace(packet, qos=qos, retain=retain, packet_id=packet_id, dup=dup)
-            if op.released:
-                packet = Pubrel(packet_id)
         elif not isinstance(packet, Pingreq):
             packet = msgspec.structs.replace(packet, packet_id=packet_id)
         try:
             data = encode(packet, V5)
         except ProtocolError as error:
-            self._refuse(_subject(op), str(error))
+            self.outbox.refuse(op, str(error))
             return False
         if len(data) > (self._limits.maximum_packet_size or PACKET_SIZE_MAX):
-            self._refuse(_subject(op), f"{len(data)} bytes are more than the cloud takes")
+            self.outbox.refuse(op, f"{len(data)} bytes are more than the cloud takes")
             return False
         self._out.append(data)
         return True
@@ -294,13 +293,10 @@ class CloudSession:
 
     def _free_id(self) -> int:
         while True:
-            self._last_id = self._last_id % 0xFFFF + 1
-            if self._last_id not in self._outstanding:
-                return self._last_id
-
-    def _refuse(self, subject: str, reason: str) -> None:
-        self.dropped += 1
-        self._complain(f"cannot send {subject[:80]!r}: {reason}")
+            self._last_id = (self._last_id + 1) % IDS
+            packet_id = self._first_id + self._last_id
+            if packet_id not in self._outstanding:
+                return packet_id
 
     # What the cloud says.
 
@@ -324,7 +320,7 @@ class CloudSession:
                     if op.mark is not None:
                         self._marks.append(op)
             case Disconnect(reason=reason):
-                raise ProtocolError(f"the cloud ended the connection: {reason.name.lower().replace('_', ' ')}")
+                raise ProtocolError(f"the cloud ended the connection: {_words(reason)}")
             case _:
                 raise ProtocolViolation(f"{packet.type.name} has no place here")
         return Heard(self._passed_marks())
@@ -347,11 +343,21 @@ class CloudSession:
         op = self._outstanding.pop(packet_id, None)
         if op is None:
             return
-        if isinstance(op.packet, Publish):
-            self._in_flight -= 1
-        for reason in reasons:
-            if reason >= FAILED:
-                self._complain(f"the cloud refuses {_subject(op)[:80]!r}: {reason.name.lower().replace('_', ' ')}")
+        refused = [reason for reason in reasons if reason >= FAILED]
+        for reason in refused:
+            self._complain(f"the cloud refuses {op.subject!r}: {_words(reason)}")
+        match op.packet:
+            case Publish():
+                self._in_flight -= 1
+                self.outbox.done(op)
+            case Subscribe():
+                number = self._filters.get(op.subject)
+                fetching = op.packet.properties.subscription_identifiers == (fetch_identifier(number or 0),)
+                if number and not fetching and not refused:
+                    self.kept.keep_filter(op.subject, number)
+            case Unsubscribe():
+                if op.subject not in self._filters:
+                    self.kept.drop_filter(op.subject)
         self._pump()
 
     def _half_settle(self, packet_id: int, reason: ReasonCode) -> None:
@@ -377,16 +383,9 @@ class CloudSession:
         return passed
 
 
-def _kept(op: Op) -> bool:
+def _lasting(op: Op) -> bool:
     return op.is_event or isinstance(op.packet, Unsubscribe)
 
 
-def _subject(op: Op) -> str:
-    match op.packet:
-        case Publish(topic=topic):
-            return topic
-        case Subscribe(requests=requests):
-            return requests[0].topic_filter
-        case Unsubscribe(topic_filters=topic_filters):
-            return topic_filters[0]
-    return "ping"
+def _words(reason: ReasonCode) -> str:
+    return reason.name.lower().replace("_", " ")

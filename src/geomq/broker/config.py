@@ -285,7 +285,7 @@ class Cloud(Section, frozen=True):
     session_expiry_s: Annotated[
         Annotated[int, Meta(ge=0, le=FOREVER_S)],
         about("How long it keeps what this broker subscribed to, and QoS 1 and 2 events, when the link breaks."),
-    ] = 300
+    ] = 3_600
     queue_messages_max: Annotated[Positive, about("Events waiting for it; beyond that the oldest are dropped.")] = (
         10_000
     )

@@ -99,7 +99,7 @@ class Broker:
         self._sys = SysTopics(self.core, self.desk.publishing, self.desk.retention)
         try:
             await self._start_peering(epoch, state.notes)
-            self.cloud = start_cloud(self.core, self.core.handle)
+            self.cloud = start_cloud(self.core, self._linked, peers=self._kept, notes=state.notes, epoch=epoch)
             for listener in config.listeners:
                 await self._listeners.open(listener, self.desk.make_connection)
             await self._start_admin()
