@@ -15,16 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.errors import DataError, UsageError
-from geomq.geo.sphere import chord_limit, unit_vectors
 
 BROKERS_MAX = 20_000
 LISTS = {
     "regions": "the largest city of every first-level region (province, state), then the largest others",
     "largest": "the largest cities",
-    "spaced": "the largest cities that are at least 25 km apart",
     "sample": "cities of 15,000 people or more, chosen by the seed",
 }
-SPACING_KM = 25
 _CSV_BYTES_MAX = 16 * 1024 * 1024
 _CSV_NAMES = {"lat": ("lat", "latitude"), "lon": ("lng", "lon", "longitude"), "population": ("population",)}
 
@@ -82,27 +79,12 @@ def _listed(name: str, seed: int) -> tuple[Cities, NDArray[np.int64]]:
     cities, regions = _known()
     if name == "largest":
         order = np.arange(len(cities))
-    elif name == "spaced":
-        order = _spaced(cities)
     elif name == "sample":
         order = np.random.Generator(np.random.Philox(key=[seed, 0xC171])).permutation(len(cities))
     else:
         capitals = np.array(sorted({region: i for i, region in reversed(list(enumerate(regions)))}.values()))
         order = np.concatenate([capitals, np.setdiff1d(np.arange(len(cities)), capitals)])
     return cities, order
-
-
-def _spaced(cities: Cities) -> NDArray[np.int64]:
-    """By falling population every city that is far enough from all before it."""
-    points = np.stack(unit_vectors(cities.lat, cities.lon), axis=1)
-    limit = chord_limit(SPACING_KM * 1000.0)
-    free = np.ones(len(cities), bool)
-    chosen: list[int] = []
-    for city in range(len(cities)):
-        if free[city] and len(chosen) < BROKERS_MAX:
-            chosen.append(city)
-            free[((points - points[city]) ** 2).sum(axis=1) <= limit] = False
-    return np.array(chosen, np.int64)
 
 
 def read_cities(path: Path) -> Cities:

@@ -12,7 +12,7 @@ import numpy as np
 
 from geomq.errors import UsageError
 from geomq.workload.formation import Counts, Formation
-from geomq.workload.formation_cities import broker_cities
+from geomq.workload.formation_cities import LISTS, broker_cities
 from geomq.workload.formation_latency import space_of
 
 Kind = Literal["form", "change", "watch"]
@@ -159,12 +159,10 @@ def sweep(*, cities: str = "regions", seed: int = 1, quick: bool = False) -> lis
 
 def list_runs(*, quick: bool = False) -> list[FormationRun]:
     """How much the city list and chance matter: the smallest threshold on every list, with several seeds."""
-    counts = BROKERS[:5]
     seeds = (2, 3) if quick else (2, 3, 4, 5, 6)
-    return [FormationRun("form", count, 10, name, seed=seed) for name in _LISTS for count in counts for seed in seeds]
-
-
-_LISTS = ("regions", "largest", "spaced", "sample")
+    return [
+        FormationRun("form", count, 10, name, seed=seed) for name in LISTS for count in BROKERS[:5] for seed in seeds
+    ]
 
 
 def change_runs(*, cities: str = "regions", seed: int = 1, quick: bool = False) -> list[FormationRun]:
