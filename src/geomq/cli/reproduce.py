@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from geomq.cli.reproduce_groups import groups
 from geomq.cli.reproduce_rendezvous import rendezvous
 from geomq.errors import DataError, UsageError
 
@@ -15,6 +16,7 @@ def reproduce() -> None:
     """Compute a paper's published numbers again and show them beside the originals."""
 
 
+reproduce.add_command(groups)
 reproduce.add_command(rendezvous)
 
 
