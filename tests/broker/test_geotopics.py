@@ -82,7 +82,7 @@ def test_locations_come_as_text_uri_or_owntracks() -> None:
 def test_any_payload_is_a_location_or_refused(payload: bytes) -> None:
     for read in (parse_location_payload, owntracks_location):
         with contextlib.suppress(GeometryError):
-            read(payload)
+            assert read(payload) is None or isinstance(read(payload), Location)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,180 @@
+"""One connection between two brokers: names are proved, hostile bytes end it."""
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import pytest
+from tests.broker.federated import until
+
+from geomq.broker.peer_channel import Credentials, PeerChannel
+from geomq.routing.link import Ack, Frame
+from geomq.routing.wire import Ping, Pong
+
+pytestmark = pytest.mark.anyio
+KEY = b"a shared key of enough bytes"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Side:
+    """Notes what happens on one end."""
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self.peers: list[str | None] = []
+        self.frames: list[Frame | Ping | Pong] = []
+        self.reasons: list[str] = []
+        self.channel: PeerChannel | None = None
+        self._wanted = wanted
+
+    def opened(self, channel: PeerChannel) -> bool:
+        self.peers.append(channel.peer)
+        self.channel = channel
+        return self._wanted
+
+    def heard(self, channel: PeerChannel, frame: Frame | Ping | Pong) -> None:
+        self.frames.append(frame)
+
+    def closed(self, channel: PeerChannel, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+async def connected(
+    a: Side,
+    b: Side,
+    *,
+    keys: tuple[bytes | None, bytes | None] = (KEY, KEY),
+    names: tuple[str, str] = ("a", "b"),
+    expected: str | None = "b",
+) -> asyncio.Server:
+    """Connect two ends; `a` dials."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: PeerChannel(Credentials(names[1], keys[1]), b, expected=None, frame_bytes_max=1000), "127.0.0.1", 0
+    )
+    port = server.sockets[0].getsockname()[1]
+    dial = PeerChannel(Credentials(names[0], keys[0]), a, expected=expected, frame_bytes_max=1000)
+    await loop.create_connection(lambda: dial, "127.0.0.1", port)
+    await until(lambda: bool((a.peers and b.peers) or a.reasons))
+    return server
+
+
+async def test_two_brokers_with_the_same_key_understand_each_other() -> None:
+    a, b = Side(), Side()
+    server = await connected(a, b)
+    assert a.channel is not None
+    for number in range(5):
+        a.channel.send(Ack(1, number))
+    a.channel.send(Ping(9))
+    await until(lambda: len(b.frames) == 2)
+    assert (a.peers, b.peers) == (["b"], ["a"])
+    assert b.frames == [Ack(1, 4), Ping(9)], "of the acknowledgements of one turn only the last is sent"
+    a.channel.close("done")
+    await until(lambda: bool(b.reasons))
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("keys", "names", "expected"),
+    [
+        ((KEY, b"another key of enough bytes"), ("a", "b"), "b"),
+        ((KEY, None), ("a", "b"), "b"),
+        ((KEY, KEY), ("a", "a"), None),
+        ((KEY, KEY), ("a", "c"), "b"),
+    ],
+    ids=["other key", "no key", "own name", "unexpected name"],
+)
+async def test_who_cannot_prove_the_right_name_is_refused(
+    keys: tuple[bytes | None, bytes | None], names: tuple[str, str], expected: str | None
+) -> None:
+    a, b = Side(), Side()
+    server = await connected(a, b, keys=keys, names=names, expected=expected)
+    await until(lambda: bool(a.reasons and b.reasons))
+    assert not (a.peers and b.peers)
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\xff" * 100, b"\x00\x00\x00\x02hi", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x00"],
+    ids=["too long", "no greeting", "http", "empty"],
+)
+async def test_strangers_are_cut_off(data: bytes) -> None:
+    side = Side()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: PeerChannel(Credentials("b", KEY), side, expected=None, frame_bytes_max=1000), "127.0.0.1", 0
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
+    writer.write(data)
+    await until(lambda: bool(side.reasons))
+    assert not side.peers
+    await asyncio.gather(reader.read(), return_exceptions=True)
+    writer.close()
+    server.close()
+
+
+async def test_a_frame_that_is_too_long_ends_the_connection() -> None:
+    a, b = Side(), Side()
+    server = await connected(a, b)
+    assert a.channel is not None
+    a.channel._transport.write((1001).to_bytes(4, "big"))
+    await until(lambda: bool(b.reasons))
+    assert "too long" in b.reasons[0]
+    server.close()
+
+
+async def test_an_unwanted_peer_is_cut_off() -> None:
+    a, b = Side(), Side(wanted=False)
+    server = await connected(a, b)
+    await until(lambda: bool(b.reasons))
+    assert "not wanted" in b.reasons[0]
+    server.close()
+
+
+def certificates(folder: Path, *names: str) -> dict[str, tuple[Path, Path]]:
+    """An authority and a certificate for each name, made with openssl."""
+    import subprocess
+
+    def openssl(*words: str | Path) -> None:
+        subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, cwd=folder)
+
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "2")
+    made = {}
+    for name in names:
+        openssl("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"]
+        openssl("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.pem")
+        made[name] = (folder / f"{name}.pem", folder / f"{name}.key")
+    return made
+
+
+@pytest.mark.parametrize(("claimed", "accepted"), [("a", True), ("c", False)], ids=["own name", "another's name"])
+async def test_a_certificate_proves_only_its_own_name(tmp_path: Path, claimed: str, accepted: bool) -> None:
+    made = certificates(tmp_path, "a", "b")
+    listen = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca.pem"))
+    listen.verify_mode = ssl.CERT_REQUIRED
+    listen.load_cert_chain(*made["b"])
+    dial = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    dial.check_hostname = False
+    dial.load_cert_chain(*made["a"])
+    loop = asyncio.get_running_loop()
+    here, there = Side(), Side()
+    server = await loop.create_server(
+        lambda: PeerChannel(Credentials("b", None), there, expected=None, frame_bytes_max=1000),
+        "127.0.0.1",
+        0,
+        ssl=listen,
+    )
+    port = server.sockets[0].getsockname()[1]
+    channel = PeerChannel(Credentials(claimed, None), here, expected="b", frame_bytes_max=1000)
+    await loop.create_connection(lambda: channel, "127.0.0.1", port, ssl=dial, server_hostname="b")
+    await until(lambda: bool(there.peers or there.reasons))
+    assert bool(there.peers) is accepted
+    channel.close("done")
+    await until(lambda: bool(there.reasons))
+    server.close()

@@ -1,0 +1,135 @@
+"""What a broker keeps of its dealings with others comes back after a restart."""
+
+import random
+from pathlib import Path
+
+import pytest
+from tests.routing.worlds import federation_of
+
+from geomq.broker.committer import Committer
+from geomq.broker.peer_store import PeerStore
+from geomq.broker.store import open_store
+from geomq.geo import Circle, Location
+from geomq.routing.actions import DeliverToClients
+from geomq.routing.events import ClientPublished
+from geomq.routing.messages import (
+    DropClient,
+    DropSubscription,
+    ForwardEvent,
+    Message,
+    PutLocation,
+    PutSubscription,
+    SyncBegin,
+    SyncEnd,
+)
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.node import Node
+from geomq.routing.rendezvous import RendezvousStrategy
+from geomq.routing.table import SubscriptionTable
+
+pytestmark = pytest.mark.anyio
+AMS, BER = BrokerId("ams"), BrokerId("ber")
+HERE = Location(52.0, 5.0)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def event(number: int, qos: int = 1) -> Event:
+    return Event(EventId(BER, 1, number), "t", ClientId("p"), HERE, None, b"x", qos)
+
+
+def node() -> Node:
+    return Node(me=AMS, federation=federation_of(), strategy="flood_subscriptions", rng=random.Random(1))
+
+
+class Run:
+    """One life of a broker's peer store on a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store = open_store(str(folder), sync=True, free_bytes_min=0)
+        self.notes = self._store.load().notes
+        self._committer = Committer(self._store, lambda error: None)
+        self.kept = PeerStore(self._store, self._committer, strategy="flood_subscriptions")
+
+    async def end(self) -> None:
+        await self._committer.close()
+        self._store.close()
+
+
+def table_of(running: Node) -> SubscriptionTable:
+    assert isinstance(running.strategy, RendezvousStrategy)
+    return running.strategy.table
+
+
+async def test_what_a_peer_did_not_acknowledge_is_sent_again(tmp_path: Path) -> None:
+    first = Run(tmp_path)
+    for number in range(5):
+        first.kept.keep(BER, number, ForwardEvent(event(number)))
+    first.kept.acknowledged(BER, 2)
+    await first.end()
+    second = Run(tmp_path)
+    assert second.kept.load_outbox(BER, second.notes) == [ForwardEvent(event(number)) for number in (2, 3, 4)]
+    second.kept.acknowledged(BER, 3)
+    await second.end()
+    third = Run(tmp_path)
+    assert third.kept.load_outbox(BER, third.notes) == []
+    await third.end()
+
+
+async def test_replicas_come_back_as_they_were(tmp_path: Path) -> None:
+    first = Run(tmp_path)
+    fence, moved = Circle(HERE, 1000.0), Location(53.0, 5.0)
+    said: list[Message] = [
+        PutSubscription(ClientId("a"), "x", fence, HERE),
+        PutSubscription(ClientId("a"), "y", None, HERE),
+        PutSubscription(ClientId("b"), "x", None, HERE),
+        PutSubscription(ClientId("c"), "x", None, None),
+        DropSubscription(ClientId("a"), "y"),
+        DropClient(ClientId("b")),
+        PutLocation(ClientId("a"), moved),
+        SyncBegin(),
+        PutSubscription(ClientId("a"), "x", fence, moved),
+        SyncEnd(),
+    ]
+    for message in said:
+        first.kept.note_heard(BER, message)
+    await first.end()
+    second, restored = Run(tmp_path), node()
+    second.kept.restore(restored, second.notes, now=0)
+    table = table_of(restored)
+    assert table.subscribers() == ((BER, ClientId("a")),)
+    assert dict(table.filters(table.subscribers()[0])) == {"x": fence}
+    await second.end()
+
+
+async def test_an_event_that_was_delivered_is_not_delivered_again(tmp_path: Path) -> None:
+    first = Run(tmp_path)
+    match = Match(ClientId("a"), "x")
+    first.kept.note_delivered(AMS, [DeliverToClients(event(1), (match,)), DeliverToClients(event(2, qos=0), (match,))])
+    await first.end()
+    second, restored = Run(tmp_path), node()
+    second.kept.restore(restored, second.notes, now=0)
+    assert restored.strategy.seen.unseen(event(1).id, (match,)) == ()
+    assert restored.strategy.seen.unseen(event(2, qos=0).id, (match,)) == (match,)
+    await second.end()
+
+
+async def test_another_strategys_replicas_are_forgotten(tmp_path: Path) -> None:
+    first = Run(tmp_path)
+    first.kept.note_heard(BER, PutSubscription(ClientId("a"), "x", None, None))
+    await first.end()
+    second, restored = Run(tmp_path), node()
+    other = PeerStore(second._store, second._committer, strategy="dht")
+    other.restore(restored, second.notes, now=0)
+    assert len(table_of(restored)) == 0
+    await second.end()
+    third = Run(tmp_path)
+    assert not any(kept for kind, kept in third.notes.items() if kind.startswith("replica/"))
+    await third.end()
+
+
+def test_own_events_are_no_business_of_the_peer_store() -> None:
+    assert node().handle(ClientPublished(ClientId("p"), "t"), now=0) == []
