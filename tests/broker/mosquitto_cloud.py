@@ -109,9 +109,9 @@ class Listening:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-async def join(stack: AsyncExitStack, port: int, name: str) -> Listening:
+async def join(stack: AsyncExitStack, port: int, name: str, **options: Any) -> Listening:
     """A client at a broker, be it ours or the cloud."""
-    client = await stack.enter_async_context(Client("127.0.0.1", port, client_id=name))
+    client = await stack.enter_async_context(Client("127.0.0.1", port, client_id=name, **options))
     listening = Listening(client)
     stack.push_async_callback(listening.stop)
     return listening

@@ -124,12 +124,10 @@ class CloudReader:
         """What a PUBLISH of the cloud says; None for a copy of the message before, or if it makes no sense."""
         if publish.topic == self._leaders_topic:
             return self._announced(publish)
-        if publish.properties.user(LEADER_PROPERTY) is not None:
-            return None
         own, carried = _split(publish.properties)
         place, fence_said = carried.get(LOCATION_PROPERTY), carried.get(FENCE_PROPERTY)
         event_id = event_id_of(carried.get(EVENT_PROPERTY, ""))
-        if event_id is None and self._is_copy(publish):
+        if event_id is None and (own.user(LEADER_PROPERTY) is not None or self._is_copy(publish)):
             return None
         try:
             location = None if place is None else parse_location(place)

@@ -106,7 +106,7 @@ class CloudSession:
         self._filters = self.kept.filters()
         self._unclaimed: dict[str, None] = {}
         self._numbers = max(self._filters.values(), default=0)
-        self._been_there = bool(self._filters)
+        self._been_there = bool(self._filters) or self.outbox.events > 0
         self._received: set[int] = set()
         self._out: list[bytes] = []
 
