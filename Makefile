@@ -22,8 +22,8 @@ $(VENV)/.dev: $(VENV)/.run pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev
 	@touch $@
 
-run: $(VENV)/.run ## Simulate 25 brokers under every strategy and print what each costs
-	$(BIN)/geomq simulate --brokers 25 --clients 300 --seconds 120
+run: $(VENV)/.run ## Start three linked brokers with demo clients; Ctrl-C stops them
+	$(BIN)/geomq up
 
 test: check system-packages ## Lint, type-check and run all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(TEST)
@@ -43,6 +43,10 @@ soak: $(VENV)/.dev ## Fault simulations over many seeds (SEEDS=1000)
 
 bench: $(VENV)/.dev ## Measure against other brokers
 	$(BIN)/python -m bench
+
+docs: $(VENV)/.dev ## Build the documentation into site/, failing on broken links
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/mkdocs build --strict --quiet
 
 # The tests talk to a real Mosquitto; without the right to install one they are skipped, and say so.
 system-packages:
