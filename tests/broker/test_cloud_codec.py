@@ -52,9 +52,12 @@ def events(draw: st.DrawFn) -> Event:
     )
 
 
-def reader() -> CloudReader:
+KEY = b"0123456789abcdef"
+
+
+def reader(key: bytes | None = None) -> CloudReader:
     return CloudReader(
-        me=BrokerId("me"), cloud=BrokerId("cloud"), epoch=7, leaders_topic="DG/leaders", fence_of=parse_fence
+        me=BrokerId("me"), cloud=BrokerId("cloud"), epoch=7, leaders_topic="DG/leaders", fence_of=parse_fence, key=key
     )
 
 
@@ -73,6 +76,21 @@ def said(found: CloudPublished | CloudAnnounced | None) -> Event:
 @given(events())
 def test_an_event_comes_back_as_it_was(event: Event) -> None:
     assert said(reader().read(over_the_wire(publish_of_event(event)))) == event
+
+
+@given(events())
+def test_a_signed_event_comes_back_as_it_was_and_an_unsigned_one_as_a_strangers(event: Event) -> None:
+    signed = over_the_wire(publish_of_event(event, KEY))
+    assert said(reader(KEY).read(signed)) == event
+    assert said(reader().read(signed)) == event
+    for forged in (
+        publish_of_event(event),
+        publish_of_event(event, KEY[::-1]),
+        msgspec.structs.replace(signed, topic="other"),
+        msgspec.structs.replace(signed, payload=event.payload + b"!"),
+    ):
+        found = reader(KEY).read(forged)
+        assert found is None or said(found).id.origin == "me@cloud"
 
 
 @given(st.sampled_from(["a", "DG/leaders"]), st.binary(max_size=50), PAIRS, st.booleans(), st.lists(st.integers(1, 9)))

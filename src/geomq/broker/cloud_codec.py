@@ -3,14 +3,16 @@
 An event is published on its own topic with its own payload, QoS, retain flag and properties, so clients of the cloud
 see a plain message. In front of its user properties stand ours, `geo-event` (the event's id) as the last of them:
 
-    geo-publisher, geo-location, geo-fence, geo-event
+    geo-publisher, geo-location, geo-fence, geo-proof, geo-event
 
 Whatever comes after `geo-event` is the publisher's. A message without it is from a client of the cloud itself. Such a
 client may say `geo-location` and `geo-fence` like any client; with a fence that cannot be read the message is refused,
-because without its fence it would reach those it is not for.
+because without its fence it would reach those it is not for. Brokers that share a key sign what they send
+(`geo-proof`) and take for a broker's only what is signed with it.
 """
 
 import hashlib
+import hmac
 import math
 import re
 from collections import OrderedDict
@@ -30,6 +32,7 @@ from geomq.routing.model import BrokerId, ClientId, Event, EventId
 
 EVENT_PROPERTY: Final = "geo-event"
 PUBLISHER_PROPERTY: Final = "geo-publisher"
+PROOF_PROPERTY: Final = "geo-proof"
 LEADER_PROPERTY: Final = "geo-leader"
 """Marks announcements, so that those of other regions, on other topics, are not taken for events."""
 STRANGER: Final = ClientId("\0cloud")
@@ -40,7 +43,7 @@ NUMBER_MAX: Final = (1 << 63) - 1
 RETAINED_MAX: Final = 16_384
 
 _EVENT_ID = re.compile(r"([A-Za-z0-9][A-Za-z0-9._@-]{0,191}):(\d{1,19}):(\d{1,19})", re.ASCII)
-_OURS = frozenset({PUBLISHER_PROPERTY, LOCATION_PROPERTY, FENCE_PROPERTY, EVENT_PROPERTY})
+_OURS = frozenset({PUBLISHER_PROPERTY, LOCATION_PROPERTY, FENCE_PROPERTY, PROOF_PROPERTY, EVENT_PROPERTY})
 
 
 class Announcement(msgspec.Struct, frozen=True):
@@ -63,8 +66,8 @@ def live_identifier(number: int) -> int:
     return 2 * number + 1
 
 
-def publish_of_event(event: Event) -> Publish:
-    """The PUBLISH that carries an event; ProtocolError if its properties are no MQTT."""
+def publish_of_event(event: Event, key: bytes | None = None) -> Publish:
+    """The PUBLISH that carries an event, signed if there is a key; ProtocolError if its properties are no MQTT."""
     own = NO_PROPERTIES
     if event.properties:
         own, _ = decode_properties(event.properties, 0, len(event.properties), PacketType.PUBLISH)
@@ -73,9 +76,19 @@ def publish_of_event(event: Event) -> Publish:
         ours.append((LOCATION_PROPERTY, location_text(event.location)))
     if event.fence is not None:
         ours.append((FENCE_PROPERTY, fence_text(event.fence)))
-    ours.append((EVENT_PROPERTY, str(event.id)))
+    event_id = (EVENT_PROPERTY, str(event.id))
+    if key is not None:
+        ours.append((PROOF_PROPERTY, _proof(key, event.topic, event.payload, dict((*ours, event_id)))))
+    ours.append(event_id)
     properties = msgspec.structs.replace(own, user_properties=(*ours, *own.user_properties))
     return Publish(event.topic, event.payload, event.qos, event.retain, properties=properties)
+
+
+def _proof(key: bytes, topic: str, payload: bytes, carried: dict[str, str]) -> str:
+    """A code over everything a broker vouches for."""
+    names = (EVENT_PROPERTY, PUBLISHER_PROPERTY, LOCATION_PROPERTY, FENCE_PROPERTY)
+    said = msgspec.msgpack.encode([topic, payload, *(carried.get(name) for name in names)])
+    return hmac.digest(key, said, hashlib.sha256)[:16].hex()
 
 
 def publish_of_announcement(announce: CloudAnnounce) -> Publish:
@@ -108,9 +121,17 @@ class CloudReader:
     """
 
     def __init__(
-        self, *, me: BrokerId, cloud: BrokerId, epoch: int, leaders_topic: str, fence_of: Callable[[str], Fence]
+        self,
+        *,
+        me: BrokerId,
+        cloud: BrokerId,
+        epoch: int,
+        leaders_topic: str,
+        fence_of: Callable[[str], Fence],
+        key: bytes | None = None,
     ) -> None:
         self.refused = 0
+        self.key = key
         self._origin = BrokerId(f"{me}@{cloud}")
         self._cloud = cloud
         self._epoch = epoch
@@ -124,7 +145,7 @@ class CloudReader:
         """What a PUBLISH of the cloud says; None for a copy of the message before, or if it makes no sense."""
         if publish.topic == self._leaders_topic:
             return self._announced(publish)
-        own, carried = _split(publish.properties)
+        own, carried = self._split(publish)
         place, fence_said = carried.get(LOCATION_PROPERTY), carried.get(FENCE_PROPERTY)
         event_id = event_id_of(carried.get(EVENT_PROPERTY, ""))
         if event_id is None and (own.user(LEADER_PROPERTY) is not None or self._is_copy(publish)):
@@ -147,6 +168,27 @@ class CloudReader:
             b"" if own == NO_PROPERTIES else encode_properties(own, PacketType.PUBLISH),
         )
         return CloudPublished(event)
+
+    def _split(self, publish: Publish) -> tuple[Properties, dict[str, str]]:
+        """The publisher's own properties, and what a broker says about the event or, without one, the publisher."""
+        pairs = publish.properties.user_properties
+        own = msgspec.structs.replace(publish.properties, subscription_identifiers=())
+        carried: dict[str, str] = {}
+        for position, (name, value) in enumerate(pairs):
+            if name not in _OURS:
+                break
+            carried[name] = value
+            if name == EVENT_PROPERTY:
+                if event_id_of(value) is None or not self._believed(publish, carried):
+                    break
+                return msgspec.structs.replace(own, user_properties=pairs[position + 1 :]), carried
+        return own, {name: value for name, value in reversed(pairs) if name in (LOCATION_PROPERTY, FENCE_PROPERTY)}
+
+    def _believed(self, publish: Publish, carried: dict[str, str]) -> bool:
+        if self.key is None:
+            return True
+        proof = _proof(self.key, publish.topic, publish.payload, carried)
+        return hmac.compare_digest(proof.encode(), carried.get(PROOF_PROPERTY, "").encode())
 
     def _announced(self, publish: Publish) -> CloudAnnounced | None:
         """A leader's announcement; one that is retained says nothing about now."""
@@ -212,16 +254,3 @@ def _digest(publish: Publish) -> int:
     for part in (publish.topic.encode(), publish.payload, repr(publish.properties.user_properties).encode()):
         content.update(len(part).to_bytes(4, "big") + part)
     return int.from_bytes(content.digest(), "big") >> 1
-
-
-def _split(properties: Properties) -> tuple[Properties, dict[str, str]]:
-    """The publisher's own properties, and what stands before and with `geo-event` or, without it, is said for us."""
-    pairs = properties.user_properties
-    if properties.subscription_identifiers:
-        properties = msgspec.structs.replace(properties, subscription_identifiers=())
-    end = next((i for i, (name, value) in enumerate(pairs) if name == EVENT_PROPERTY and event_id_of(value)), None)
-    ours = pairs[: end + 1] if end is not None else ()
-    if end is None or any(name not in _OURS for name, _ in ours):
-        said = {name: value for name, value in reversed(pairs) if name in (LOCATION_PROPERTY, FENCE_PROPERTY)}
-        return properties, said
-    return msgspec.structs.replace(properties, user_properties=pairs[end + 1 :]), dict(ours)

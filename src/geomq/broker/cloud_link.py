@@ -47,7 +47,8 @@ KEEP_ALIVE_S = 15
 UNSENT_BYTES_MAX = 1 << 20
 GEO_BYTES_MAX = 1 << 18
 """Room in a packet for ids and geo-context beside what a client may publish."""
-PASSWORD_BYTES_MAX = 65_535
+SECRET_BYTES_MAX = 65_535
+KEY_BYTES_MIN = 16
 
 
 class CloudSettings(NamedTuple):
@@ -312,6 +313,7 @@ def start_cloud(
         epoch=int(time.time() * 1000),
         leaders_topic=strategy.options.leaders_topic,
         fence_of=lambda text: core.fence_texts[text],
+        key=None if config.cloud.key_file is None else _secret(config.cloud.key_file, KEY_BYTES_MIN),
     )
     session = CloudSession(
         reader,
@@ -336,7 +338,7 @@ def cloud_settings(section: Cloud, name: str, packet_bytes_max: int) -> CloudSet
         section.client_id or f"geomq-{name}",
         keep_alive=KEEP_ALIVE_S,
         username=section.username,
-        password=None if section.password_file is None else _password(section.password_file),
+        password=None if section.password_file is None else _secret(section.password_file, 1),
         properties=Properties(
             session_expiry_interval=section.session_expiry_s,
             maximum_packet_size=packet_bytes_max,
@@ -345,15 +347,16 @@ def cloud_settings(section: Cloud, name: str, packet_bytes_max: int) -> CloudSet
     return CloudSettings(host.strip("[]"), int(port), _tls(section), connect, packet_bytes_max)
 
 
-def _password(path: str) -> bytes:
+def _secret(path: str, bytes_min: int) -> bytes:
+    """The one line of a file that holds a password or a key."""
     try:
         with Path(path).open("rb") as file:
-            password = file.read(PASSWORD_BYTES_MAX + 1).rstrip(b"\r\n")
+            secret = file.read(SECRET_BYTES_MAX + 1).strip(b"\r\n")
     except OSError as error:
         raise ConfigError(f"{path}: cannot read it: {error.strerror}") from None
-    if not password or len(password) > PASSWORD_BYTES_MAX:
-        raise ConfigError(f"{path}: one line with the password at the cloud is wanted")
-    return password
+    if not bytes_min <= len(secret) <= SECRET_BYTES_MAX:
+        raise ConfigError(f"{path}: one line of at least {bytes_min} bytes is wanted")
+    return secret
 
 
 def _tls(section: Cloud) -> ssl.SSLContext | None:

@@ -92,7 +92,7 @@ class CloudSession:
         self.resumable = self.kept.durable
         self.outbox = CloudOutbox(self.kept, events_max=events_max, bytes_max=bytes_max, complain=complain)
         for event in self.kept.events():
-            self.outbox.add_event(publish_of_event(event), event, kept=True)
+            self.outbox.add_event(publish_of_event(event, reader.key), event, kept=True)
         self._reader = reader
         self._complain = complain
         self._limits = Properties()
@@ -211,7 +211,7 @@ class CloudSession:
 
     def _say_event(self, event: Event) -> None:
         try:
-            self.outbox.add_event(publish_of_event(event), event)
+            self.outbox.add_event(publish_of_event(event, self._reader.key), event)
         except ProtocolError as error:
             self.outbox.refuse(Op(Publish(event.topic)), str(error))
 

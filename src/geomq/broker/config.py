@@ -278,6 +278,10 @@ class Cloud(Section, frozen=True):
     keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
     username: Annotated[Text | None, about("User name of this broker there.")] = None
     password_file: Annotated[Path | None, about("File whose one line is the password there.", path="read")] = None
+    key_file: Annotated[
+        Path | None,
+        about("File with a key all brokers share: events that claim to be a broker's must be signed.", path="read"),
+    ] = None
     client_id: Annotated[
         Annotated[str, Meta(min_length=1, max_length=256)] | None,
         about("Client id of this broker there; 'geomq-' and the broker's name when not given."),
