@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 1000
+FUZZ_SECONDS ?= 60
 TEST ?= tests
 
 .DEFAULT_GOAL := help
@@ -38,8 +39,11 @@ format: $(VENV)/.dev ## Put the code into its one format
 	$(BIN)/ruff check --fix src tests
 	$(BIN)/ruff format src tests
 
-soak: $(VENV)/.dev ## Fault simulations over many seeds (SEEDS=1000)
+soak: $(VENV)/.dev ## Long runs: fault simulations (SEEDS=1000), fuzzing, fifty kills
 	$(BIN)/python -m geomq.sim.soak --seeds $(SEEDS)
+	$(BIN)/python -m pip install --quiet --group fuzz
+	$(BIN)/python -m tests.fuzz -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048
+	GEOMQ_TEST_KILLS=50 $(BIN)/python -m pytest --timeout 1800 tests/broker/test_server_durability.py
 
 bench: $(VENV)/.dev ## Measure against other brokers
 	$(BIN)/python -m bench
@@ -48,13 +52,18 @@ docs: $(VENV)/.dev ## Build the documentation into site/, failing on broken link
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/mkdocs build --strict --quiet
 
-# The tests talk to a real Mosquitto; without the right to install one they are skipped, and say so.
+# The tests talk to a real Mosquitto and to mqtt.js; without the means to install them they are skipped, and say so.
 system-packages:
 	@command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || { \
 	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	    (apt-get update -qq && apt-get install -y -qq mosquitto mosquitto-clients) >/dev/null 2>&1 \
 	      || echo "mosquitto could not be installed: its tests will be skipped"; \
 	  else echo "mosquitto is not installed: its tests will be skipped"; fi; }
+	@test -d $(VENV)/js/node_modules/mqtt || { \
+	  if command -v npm >/dev/null; then \
+	    npm install --silent --no-audit --no-fund --prefix $(VENV)/js mqtt >/dev/null 2>&1 \
+	      || echo "mqtt.js could not be installed: its tests will be skipped"; \
+	  else echo "npm is not installed: the tests with mqtt.js will be skipped"; fi; }
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

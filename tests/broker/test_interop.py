@@ -6,6 +6,7 @@ import os
 import shutil
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -223,10 +224,10 @@ client.on('connect', () => client.subscribe('js/#', {qos}, () => {
 
 @pytest.fixture(scope="session")
 def mqtt_js() -> str:
-    """Where mqtt.js is installed; set GEOMQ_MQTT_JS to its folder (npm install mqtt)."""
-    folder = os.environ.get("GEOMQ_MQTT_JS", "")
+    """Where mqtt.js is installed: `make test` puts it beside the virtual environment, GEOMQ_MQTT_JS names another."""
+    folder = os.environ.get("GEOMQ_MQTT_JS", str(Path(sys.prefix) / "js" / "node_modules" / "mqtt"))
     if shutil.which("node") is None or not Path(folder, "package.json").exists():
-        pytest.skip("mqtt.js is not there: npm install mqtt, then set GEOMQ_MQTT_JS to node_modules/mqtt")
+        pytest.skip("mqtt.js or node is not there: make test installs mqtt.js where npm is")
     return folder
 
 
