@@ -3,6 +3,9 @@
 import asyncio
 import logging
 import random
+import shutil
+import subprocess
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -388,3 +391,70 @@ async def test_a_cloud_of_mqtt_3_is_refused_in_one_line(caplog: pytest.LogCaptur
     old.close()
     (record,) = caplog.records
     assert "3.1.1" in record.__dict__["reason"]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority and a certificate for 127.0.0.1, readable for the user Mosquitto runs as."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=Test CA")
+    openssl("req", *key, "-keyout", "cloud.key", "-out", "cloud.csr", "-subj", "/CN=cloud")
+    (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\n")
+    signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "extensions")
+    openssl("x509", "-req", "-in", "cloud.csr", "-out", "cloud.pem", *signing)
+    return folder
+
+
+def texts_of(folder: Path, names: tuple[str, ...]) -> Path:
+    """Copies that everybody may read: Mosquitto gives up root before it opens them."""
+    readable = Path(tempfile.mkdtemp(prefix="geomq-cloud-"))
+    readable.chmod(0o755)
+    for name in names:
+        (readable / name).write_bytes((folder / name).read_bytes())
+        (readable / name).chmod(0o644)
+    return readable
+
+
+async def test_the_cloud_may_want_tls_and_a_password_and_events_may_be_signed(
+    tmp_path: Path, certificates: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "users").write_text("edge:secret\n")
+    subprocess.run(["mosquitto_passwd", "-U", str(tmp_path / "users")], check=True)
+    (tmp_path / "password").write_text("secret\n")
+    (tmp_path / "key").write_text("a key that all brokers share\n")
+    open_files = texts_of(certificates, ("cloud.pem", "cloud.key"))
+    (open_files / "users").write_bytes((tmp_path / "users").read_bytes())
+    (open_files / "users").chmod(0o644)
+    extra = (
+        f"allow_anonymous false\npassword_file {open_files}/users\n"
+        f"certfile {open_files}/cloud.pem\nkeyfile {open_files}/cloud.key"
+    )
+    section = settings.Cloud(
+        tls=True,
+        cafile=str(certificates / "ca.pem"),
+        username="edge",
+        password_file=str(tmp_path / "password"),
+        key_file=str(tmp_path / "key"),
+    )
+    try:
+        async with mosquitto(tmp_path, extra) as secured, AsyncExitStack() as stack:
+            section = msgspec.structs.replace(section, address=secured.address)
+            async with federation(cloud_configs(section, TWO_GROUPS, brokers=2)) as brokers:
+                far = await join(stack, brokers["frankfurt"].port, "far")
+                await far.client.subscribe("t", qos=1)
+                await quiet(*brokers.values())
+                here = await join(stack, brokers["columbus"].port, "here")
+                await here.client.publish("t", b"signed", qos=1)
+                await until(lambda: far.got == [b"signed"])
+            wrong = msgspec.structs.replace(section, password_file=str(tmp_path / "key"))
+            async with federation(cloud_configs(wrong, {}, brokers=1)):
+                await until(lambda: any("not authorized" in str(vars(record)) for record in caplog.records))
+    finally:
+        shutil.rmtree(open_files)
