@@ -1,0 +1,56 @@
+"""Small loads against a real GeoMQ: everything sent is accounted for."""
+
+from collections.abc import Iterator
+
+import pytest
+from bench.acked import make_pairs
+from bench.brokers import Broker, GeoMQ
+from bench.geo import Course, fenced
+from bench.loads import SHAPES, Flow, Shape
+from bench.measure import BenchError, cpu_s
+from bench.places import make_world
+from bench.swarm import V5, V311, Swarm, connect, subscribe
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with GeoMQ(None) as running:
+        yield running
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_a_load_delivers_every_round_whole(broker: Broker, shape: Shape) -> None:
+    for batch in (1, shape.batch):
+        flow = Flow(broker.port, shape, 20, batch=batch)
+        before = cpu_s(broker.pid)
+        delivered = flow.run(0.02)
+        flow.close()
+        assert delivered > 0
+        assert delivered % flow.deliveries == 0
+        assert cpu_s(broker.pid) > before
+
+
+def test_acknowledged_messages_are_delivered_messages(broker: Broker) -> None:
+    for version, kept in ((V311, False), (V5, True)):
+        with Swarm(broker.port) as swarm:
+            acking = make_pairs(swarm, 2, each=3, version=version, kept=kept)
+            assert acking.run(0.05) >= 6
+            assert acking.run(0.05) >= 6
+
+
+def test_events_reach_those_inside_their_fence(broker: Broker) -> None:
+    with Swarm(broker.port) as swarm:
+        course = Course(swarm, fenced(swarm, make_world(100, 2_000)))
+        assert course.run(0.1) > 0
+        assert course.deliveries >= course.events
+        assert swarm.settle() == 0
+
+
+def test_a_missing_delivery_is_not_taken_for_a_fast_one(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Swarm(broker.port) as swarm:
+        clients = swarm.join([connect("waits")])
+        swarm.ask(clients, [subscribe("bench/nothing")], 0x90)
+        swarm.watch(clients)
+        monkeypatch.setattr("bench.swarm.TIMEOUT_S", 0.05)
+        with pytest.raises(BenchError, match="have not arrived"):
+            swarm.take(10)
