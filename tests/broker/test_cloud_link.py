@@ -121,6 +121,7 @@ async def check_with_oracle(brokers: dict[str, Broker]) -> None:
         assert all(len(listening.got) == len(set(listening.got)) for listening in clients.values())
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio", ("asyncio", {"use_uvloop": True})], ids=["asyncio", "uvloop"])
 async def test_fixed_groups_deliver_what_the_oracle_says(cloud: MosquittoCloud) -> None:
     async with groups(cloud, brokers=4, **TWO_GROUPS) as brokers:
         await check_with_oracle(brokers)

@@ -11,7 +11,7 @@ import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -75,10 +75,9 @@ class CloudChannel(asyncio.Protocol):
         self._reason = "connection lost"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
-        transport.write(encode(self._connect, V5))
+        self._transport = writer = cast(asyncio.Transport, transport)
+        writer.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        writer.write(encode(self._connect, V5))
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = asyncio.get_running_loop().time()
