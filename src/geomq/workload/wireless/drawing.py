@@ -37,7 +37,7 @@ def write_figure(found: Findings, path: Path) -> None:
     """The figure as a PNG file."""
     figure = draw(found)
     try:
-        figure.savefig(path, dpi=90, metadata={"Software": None})
+        figure.savefig(path, dpi=80, metadata={"Software": None})
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from None
 
@@ -56,8 +56,8 @@ def _by_size(axes: "Axes", found: Findings) -> None:
         heights = [found.overhead(nodes)[n - 1] for nodes in found.sums]
         margins = [found.margins[nodes][n - 1] for nodes in found.sums]
         axes.errorbar(list(found.sums), heights, yerr=margins, marker=".", capsize=2, label=f"n = {n}")
-    axes.set(title="(b) overhead by network size", xlabel="nodes", ylabel="hops over direct hops", ylim=(0.95, None))
-    axes.legend(fontsize=7)
+    axes.set(title="(b) overhead by network size", xlabel="nodes", ylabel="hops over direct hops", ylim=(0.95, 2.35))
+    axes.legend(fontsize=7, ncols=5, loc="upper center")
 
 
 def _by_closeness(axes: "Axes", found: Findings) -> None:

@@ -233,6 +233,7 @@ def as_json(found: Findings) -> dict[str, Any]:
         "plan": {"sizes": plan.sizes, "networks": plan.networks, "pairs": plan.pairs, "seed": plan.seed},
         "overhead": {str(nodes): _rounded(found.overhead(nodes)) for nodes in found.sums},
         "overhead_margin": {str(nodes): _rounded(found.margins[nodes]) for nodes in found.sums},
+        "over_fewest": {str(nodes): _rounded(total.through / total.fewest) for nodes, total in found.sums.items()},
         "overhead_in_plane": _rounded(overhead_in_plane(RENDEZVOUS)),
         "mean_of_ratios": {str(nodes): _rounded(total.relative / total.pairs) for nodes, total in found.sums.items()},
         "close": _rounded(found.close()),
@@ -337,6 +338,7 @@ def _network_table(found: Findings) -> str:
                 f"{nodes:,}",
                 f"{total.direct[0] / total.pairs[0]:.2f}",
                 f"{100 * (total.direct[0] / total.fewest[0] - 1):.1f} %",
+                f"{total.through[FIXED - 1] / total.fewest[0]:.3f}",
                 f"{100 * empty / routes:.1f} %",
                 f"{tour / max(1, empty):.1f}",
                 f"{100 * dead_ends / routes:.1f} %",
@@ -346,6 +348,7 @@ def _network_table(found: Findings) -> str:
     heads = (
         "direct hops",
         "above the fewest",
+        f"n = {FIXED} over the fewest",
         "places in empty cells",
         "hops around these",
         "dead ends",
