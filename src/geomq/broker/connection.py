@@ -39,6 +39,7 @@ from geomq.mqtt.types import V5, V311, PacketType
 
 if TYPE_CHECKING:
     from geomq.broker.admission import Exchange
+    from geomq.broker.fastpath import Lane
 
 log = logging.getLogger("geomq.broker")
 
@@ -57,41 +58,50 @@ class State(Enum):
     CLOSED = 4
 
 
+_OPEN = State.OPEN
+
+
 class Connection:
     """The protocol side of a transport; also driven by the WebSocket layer."""
 
     __slots__ = (
         "_core",
+        "_counts",
         "_handlers",
+        "_publish_fast",
         "_reassembly",
         "_rest",
-        "_size_max",
         "_state",
         "_stopped",
         "_transport",
         "address",
         "client",
         "exchange",
+        "heard",
         "keep_alive_s",
+        "lane",
         "last_read",
         "listener",
         "opened_at",
         "out",
         "paused",
         "pending_connect",
+        "size_max",
         "version",
         "write",
     )
 
     def __init__(self, core: Core, handlers: Handlers, listener: Listener) -> None:
         self._core = core
+        self._counts = core.counts
         self._handlers = handlers
+        self._publish_fast = handlers.publish_fast
         self._state = State.OPENING
         self.out: list[bytes] = []
         self._reassembly: Reassembly | None = None
         self._rest: bytes = b""
         self._stopped = False
-        self._size_max = core.config.limits.pre_auth_bytes_max
+        self.size_max = core.config.limits.pre_auth_bytes_max
         self._transport: Transport | None = None
         self.write: Callable[[bytes], object] = _nowhere
         self.listener = listener
@@ -103,6 +113,8 @@ class Connection:
         self.keep_alive_s = 0
         self.opened_at = self.last_read = core.loop.time()
         self.paused = False
+        self.heard = False
+        self.lane: Lane | None = None
 
     @property
     def closed(self) -> bool:
@@ -159,9 +171,8 @@ class Connection:
             self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        core = self._core
-        self.last_read = core.loop.time()
-        core.counts.bytes_received += len(data)
+        self.heard = True
+        self._counts.bytes_received += len(data)
         if self._reassembly is not None:
             joined = self._reassembly.join(data)
             if joined is None:
@@ -170,54 +181,40 @@ class Connection:
         if self._stopped:
             self._rest += data
             return
-        core.outbox.arriving = True
-        if not self._one_publish(data):
-            self._parse(data)
-        core.outbox.arrived()
+        taken = self._publish_fast(self, data, 0) if self._state is _OPEN else 0
+        if taken < len(data):
+            self._parse(data, taken)
 
-    def _one_publish(self, data: bytes) -> bool:
-        """The commonest arrival is one QoS 0 PUBLISH and nothing else: whether it was, and is on its way."""
-        size = len(data)
-        if size < 4 or data[0] != 0x30 or self._state is not State.OPEN or size > self._size_max:
-            return False
-        length, body = data[1], 2
-        if length >= 0x80:
-            if not 0 < data[2] < 0x80:
-                return False
-            length, body = length & 0x7F | data[2] << 7, 3
-        if length + body != size or not self._handlers.publish_fast(self, data, 0, body, size):
-            return False
-        self._core.counts.packets_received += 1
-        return True
-
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, data: bytes, pos: int) -> None:
+        outbox = self._core.outbox
+        outbox.arriving = True
         try:
-            self._take_packets(data)
+            self._take_packets(data, pos)
         except MqttError as error:
-            self._core.counts.protocol_errors += 1
+            self._counts.protocol_errors += 1
             log.info("client %s at %s: %s", self.client.id if self.client else "?", self.address, error)
             self.dismiss(error.reason, str(error))
         except Exception:
             log.exception("client %s at %s: internal error", self.client.id if self.client else "?", self.address)
             self.dismiss(ReasonCode.UNSPECIFIED_ERROR)
-        if self._core.outbox.journal:
-            self._core.outbox.schedule()
+        if outbox.journal:
+            outbox.schedule()
+        outbox.arrived()
 
-    def _take_packets(self, data: bytes) -> None:
-        pos, end = 0, len(data)
-        handlers = self._handlers
-        counts = self._core.counts
+    def _take_packets(self, data: bytes, pos: int) -> None:
+        end = len(data)
+        counts = self._counts
         while pos < end and self._state is not State.CLOSED:
             first = data[pos]
             if first & 0xF0 != 0x30:
                 check_first_byte(first)
                 self._check_order(first >> 4)
-            elif self._state is not State.OPEN:
+            elif self._state is not _OPEN:
                 raise ProtocolViolation("PUBLISH before the client is let in")
             if pos + 1 < end and (length := data[pos + 1]) < 0x80:
                 body, stop = pos + 2, pos + 2 + length
             else:
-                bounds = body_bounds(data, pos, self._size_max, strict=self.version == V5)
+                bounds = body_bounds(data, pos, self.size_max, strict=self.version == V5)
                 if bounds is None:
                     self._keep(data[pos:], 0)
                     return
@@ -226,9 +223,6 @@ class Connection:
                 self._keep(data[pos:], stop - pos)
                 return
             counts.packets_received += 1
-            if first == 0x30 and (after := handlers.publish_fast(self, data, pos, body, stop)):
-                pos = after
-                continue
             if first & 0xF0 == 0x30:
                 if not self._may_publish():
                     self._rest = data[pos:]
@@ -240,6 +234,8 @@ class Connection:
             if self._stopped:
                 self._rest = data[pos:]
                 return
+            if pos < end and data[pos] == 0x30 and self._state is _OPEN:
+                pos = self._publish_fast(self, data, pos)
 
     def _keep(self, rest: bytes, need: int) -> None:
         self._reassembly = Reassembly()
@@ -336,7 +332,7 @@ class Connection:
         """The client may come in under these terms."""
         self.client = client
         self._state = State.OPEN
-        self._size_max = self._core.policy.packet_size_max
+        self.size_max = self._core.policy.packet_size_max
         self.keep_alive_s = agreement.keep_alive_s
 
     def listen_for_auth(self) -> None:
@@ -358,7 +354,7 @@ class Connection:
         self._stopped = False
         rest, self._rest = self._rest, b""
         if rest:
-            self._parse(rest)
+            self._parse(rest, 0)
         if self._transport is not None and not self._stopped and not self.paused and not self.closed:
             self._transport.resume_reading()
 
@@ -407,7 +403,7 @@ class Connection:
         self.write_out()
         transport, self._transport = self._transport, None
         self.write = _nowhere
-        self._rest, self._reassembly = b"", None
+        self._rest, self._reassembly, self.lane = b"", None, None
         if transport is None:
             return
         if self.paused:
@@ -417,6 +413,8 @@ class Connection:
 
     def check_alive(self, now: float) -> None:
         """Called every second or so: end what has been silent for too long."""
+        if self.heard:
+            self.heard, self.last_read = False, now
         if self._state is State.OPEN:
             silent = now - self.last_read
             if self.keep_alive_s and silent > self.keep_alive_s * 1.5 and not self._stopped:

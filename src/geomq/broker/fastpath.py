@@ -1,11 +1,10 @@
 """The shortest way for the most common publish: QoS 0, not retained, no properties, to plain subscriptions.
 
 The routing core is asked once per topic; its answer holds until who is connected or subscribed changes, or if it
-could depend on the publisher's place it is never kept. The received bytes go on as they came, gathered per topic
-and tick. Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
+could depend on the publisher's place it is never kept. The received bytes go on as they came. While arrivals come
+one to a tick, each is written at once; when several share a tick they are gathered, so that a receiver costs one
+write a tick. Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
 """
-
-from collections.abc import Iterator
 
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
@@ -15,117 +14,200 @@ from geomq.broker.publishing import Publishing
 from geomq.mqtt.packets import Publish
 from geomq.mqtt.properties import NO_PROPERTIES
 from geomq.mqtt.types import PACKET_SIZE_MAX, V5
-from geomq.mqtt.wire import varint
+from geomq.mqtt.wire import text, varint
 
 ROUTES_MAX = 65_536
+PROMPT_MAX = 32
+"""How many arrivals at most are written at once before a whole tick is looked at again."""
 
 
-class Route:
-    """Who gets the events of one topic, by version, and what has gathered for them in this tick."""
+class Receivers:
+    """Connections of one version that get the same events, and what has gathered for them in this tick."""
 
-    __slots__ = ("chunks", "count", "old", "old_chunks", "topic", "v5")
+    __slots__ = ("chunks", "connections", "count")
 
-    def __init__(self, topic: str, old: list[Connection], v5: list[Connection]) -> None:
-        self.topic = topic
-        self.old = old
-        self.v5 = v5
+    def __init__(self, connections: tuple[Connection, ...]) -> None:
+        self.connections = connections
         self.chunks: list[bytes] = []
-        self.old_chunks: list[bytes] = []
         self.count = 0
 
 
+class Route:
+    """Who gets the events of one topic, by version."""
+
+    __slots__ = ("old", "topic", "v5")
+
+    def __init__(self, topic: str, old: Receivers | None, v5: Receivers | None) -> None:
+        self.topic = topic
+        self.old = old
+        self.v5 = v5
+
+
+class Lane:
+    """How the last publish of a connection began, its size, and where it went: the next is often its twin."""
+
+    __slots__ = ("generation", "head", "receivers", "size")
+
+    def __init__(self, head: bytes, size: int, receivers: Receivers | None, generation: int) -> None:
+        self.head = head
+        self.size = size
+        self.receivers = receivers
+        self.generation = generation
+
+
 class FastPath:
-    """Remembers routes and sends along them."""
+    """Remembers routes and sends along them. `_generation` tells lanes from before the last change of routes."""
 
     def __init__(self, core: Core, publishing: Publishing, delivery: Delivery, fenced: FencedFilters) -> None:
         self._core = core
+        self._counts = core.counts
         self._publishing = publishing
         self._delivery = delivery
         self._fenced = fenced
         self._routes: dict[bytes, Route] = {}
+        self._receivers: dict[tuple[Connection, ...], Receivers] = {}
         self._unfit: set[str] = set()
-        self._dirty: list[Route] = []
+        self._generation = 0
+        self._dirty: list[Receivers] = []
+        self._overlapping = False
+        self._arrivals = self._credit = self._streak = 0
 
-    def publish(self, connection: Connection, data: bytes, start: int, body: int, end: int) -> int:
-        """Send a QoS 0 PUBLISH on its way if its topic has a route, and those right behind it that look the same.
+    def publish(self, connection: Connection, data: bytes, pos: int) -> int:
+        """Send QoS 0 PUBLISH packets on their way as long as their topics have routes.
 
-        Returns the position after them; 0 leaves the packet to the ordinary way.
+        Returns the position after them; what stands there is left to the ordinary way.
         """
-        topic_end = body + 2
-        if topic_end > end:
-            return 0
-        topic_end += data[body] << 8 | data[body + 1]
-        route = self._routes.get(data[body + 2 : topic_end])
+        lane = connection.lane
+        if (
+            lane is None
+            or len(data) != lane.size
+            or lane.generation != self._generation
+            or not data.startswith(lane.head)
+        ):
+            return self._publish_runs(connection, data, pos)
+        counts = self._counts
+        counts.events_received += 1
+        counts.packets_received += 1
+        receivers = lane.receivers
+        if receivers is None:
+            return lane.size
+        if self._credit and not self._dirty:
+            self._credit -= 1
+            self._write(receivers.connections, data, 1)
+        else:
+            self._arrivals += 1
+            self._gather(receivers, data, 1)
+        return lane.size
+
+    def _publish_runs(self, connection: Connection, data: bytes, pos: int) -> int:
+        """Equal heads and sizes that follow each other are sent as one piece."""
+        new, start, end = connection.version == V5, pos, len(data)
+        while end - pos > 4 and data[pos] == 0x30:
+            body, length = pos + 2, data[pos + 1]
+            if length > 127:
+                if not 0 < data[body] < 128:
+                    break
+                body, length = pos + 3, length & 127 | data[body] << 7
+            stop, topic_end = body + length, body + 2 + (data[body] << 8 | data[body + 1])
+            route = self._routes.get(data[body:topic_end])
+            if route is None or stop > end or topic_end + new > stop or (new and data[topic_end]):
+                break
+            if stop - pos > connection.size_max or not self._may_write(connection, route):
+                break
+            count, alike, others = 1, route.v5 if new else route.old, route.old if new else route.v5
+            if others is not None:
+                self._gather(others, (_as_old if new else _as_v5)(data[pos:stop], body - pos, topic_end - pos), 1)
+            elif stop < end:
+                size = stop - pos
+                stop = _end_of_run(data, pos, topic_end + new, stop)
+                count = (stop - pos) // size
+            elif not pos:
+                connection.lane = Lane(data[: topic_end + new], end, alike, self._generation)
+            if alike is not None:
+                self._gather(alike, data[pos:stop], count)
+            self._counts.events_received += count
+            self._counts.packets_received += count
+            pos = stop
+        if pos != start:
+            self._arrivals += 1
+        return pos
+
+    @staticmethod
+    def _may_write(connection: Connection, route: Route) -> bool:
         client = connection.client
-        if route is None or client is None or client.publish_bucket is not None:
-            return 0
+        if client is None or client.publish_bucket is not None:
+            return False
         rights = client.rights
-        if not rights.all_allowed and (rights.fenced or not rights.may_write(route.topic)):
-            return 0
-        new = connection.version == V5
-        if new and (topic_end >= end or data[topic_end]):
-            return 0
-        count, stop = 1, end
-        others = route.old if new else route.v5
-        if not others and end < len(data):
-            stop = _end_of_run(data, start, topic_end + new, end)
-            count = (stop - start) // (end - start)
-        counts = self._core.counts
-        counts.events_received += count
-        counts.packets_received += count - 1
-        if not route.count:
-            self._dirty.append(route)
-            self._core.outbox.schedule()
-        route.count += count
-        if route.v5:
-            route.chunks.append(data[start:stop] if new else _as_v5(data, body, topic_end, end))
-        if route.old:
-            route.old_chunks.append(_as_old(data, body, topic_end, end) if new else data[start:stop])
-        return stop
+        return rights.all_allowed or (not rights.fenced and rights.may_write(route.topic))
+
+    def _gather(self, receivers: Receivers, data: bytes, count: int) -> None:
+        if not receivers.count:
+            if not self._dirty:
+                self._core.outbox.schedule()
+            self._dirty.append(receivers)
+            if len(receivers.connections) > 1:
+                self._overlapping = True
+        receivers.count += count
+        receivers.chunks.append(data)
+
+    def write(self) -> None:
+        """The tick ends: write what has gathered, to each connection once."""
+        if not self._dirty:
+            return
+        self._streak = min(2 * self._streak + 1, PROMPT_MAX) if self._arrivals <= 1 else 0
+        self._credit, self._arrivals = self._streak, 0
+        if self._overlapping and len(self._dirty) > 1:
+            self.drain()
+            return
+        for connections, data, count in self._gathered():
+            self._write(connections, data, count)
 
     def drain(self) -> None:
         """Hand what has gathered to the connections, to be written at the end of the tick."""
-        for connections, data, count in self._gathered():
-            for connection in connections:
-                if connection.paused:
-                    self._core.counts.events_dropped += count
-                else:
-                    connection.send(data)
-
-    def write(self) -> None:
-        """The tick ends: write what has gathered, behind what already waits for the same connection."""
-        for connections, data, count in self._gathered():
-            written = 0
-            single = len(connections) == 1
-            for connection in connections:
-                if connection.paused:
-                    self._core.counts.events_dropped += count
-                elif single or connection.out:
-                    connection.send(data)
-                else:
-                    connection.write(data)
-                    written += 1
-            self._core.counts.bytes_sent += written * len(data)
-
-    def _gathered(self) -> Iterator[tuple[list[Connection], bytes, int]]:
         if not self._dirty:
             return
-        dirty, self._dirty = self._dirty, []
-        for route in dirty:
-            count, route.count = route.count, 0
-            self._core.counts.events_delivered += count * (len(route.v5) + len(route.old))
-            if route.v5:
-                chunks, route.chunks = route.chunks, []
-                yield route.v5, chunks[0] if len(chunks) == 1 else b"".join(chunks), count
-            if route.old:
-                chunks, route.old_chunks = route.old_chunks, []
-                yield route.old, chunks[0] if len(chunks) == 1 else b"".join(chunks), count
+        counts = self._counts
+        for connections, data, count in self._gathered():
+            for connection in connections:
+                if connection.paused:
+                    counts.events_dropped += count
+                else:
+                    connection.send(data)
+                    counts.events_delivered += count
+
+    def _gathered(self) -> list[tuple[tuple[Connection, ...], bytes, int]]:
+        dirty, self._dirty, self._overlapping = self._dirty, [], False
+        found = []
+        for receivers in dirty:
+            chunks, receivers.chunks = receivers.chunks, []
+            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            found.append((receivers.connections, data, receivers.count))
+            receivers.count = 0
+        return found
+
+    def _write(self, connections: tuple[Connection, ...], data: bytes, count: int) -> None:
+        """Write at once, but behind what already waits for the same connection."""
+        counts, reached, written = self._counts, len(connections), len(connections)
+        for connection in connections:
+            if connection.paused:
+                counts.events_dropped += count
+                reached -= 1
+                written -= 1
+            elif connection.out:
+                connection.out.append(data)
+                written -= 1
+            else:
+                connection.write(data)
+        counts.events_delivered += reached * count
+        counts.bytes_sent += written * len(data)
 
     def forget(self) -> None:
         """Who receives what may have changed."""
         self.drain()
+        self._generation += 1
         if self._routes or self._unfit:
             self._routes.clear()
+            self._receivers.clear()
             self._unfit.clear()
 
     def learn(self, packet: Publish) -> None:
@@ -139,7 +221,7 @@ class FastPath:
         if route is None:
             self._unfit.add(topic)
         else:
-            self._routes[topic.encode()] = route
+            self._routes[text(topic)] = route
 
     def _route(self, topic: str) -> Route | None:
         if self._publishing.watches(topic) or self._fenced.concern(topic):
@@ -158,11 +240,18 @@ class FastPath:
             if session.uses_aliases or session.packet_size_max < PACKET_SIZE_MAX:
                 return None
             connections[client.connection] = session.version == V5
-        return Route(
-            topic,
-            [connection for connection, new in connections.items() if not new],
-            [connection for connection, new in connections.items() if new],
-        )
+        old = tuple(connection for connection, new in connections.items() if not new)
+        v5 = tuple(connection for connection, new in connections.items() if new)
+        return Route(topic, self._shared(old), self._shared(v5))
+
+    def _shared(self, connections: tuple[Connection, ...]) -> Receivers | None:
+        """Topics with the same receivers gather together, in the order of their events."""
+        if not connections:
+            return None
+        receivers = self._receivers.get(connections)
+        if receivers is None:
+            receivers = self._receivers[connections] = Receivers(connections)
+        return receivers
 
 
 def _end_of_run(data: bytes, start: int, head_end: int, end: int) -> int:
@@ -173,11 +262,11 @@ def _end_of_run(data: bytes, start: int, head_end: int, end: int) -> int:
     return end
 
 
-def _as_v5(data: bytes, body: int, topic_end: int, end: int) -> bytes:
+def _as_v5(data: bytes, body: int, topic_end: int) -> bytes:
     """A 3.1.1 packet for MQTT 5: with an empty property list."""
-    return b"0%b%b\0%b" % (varint(end - body + 1), data[body:topic_end], data[topic_end:end])
+    return b"0%b%b\0%b" % (varint(len(data) - body + 1), data[body:topic_end], data[topic_end:])
 
 
-def _as_old(data: bytes, body: int, topic_end: int, end: int) -> bytes:
+def _as_old(data: bytes, body: int, topic_end: int) -> bytes:
     """An MQTT 5 packet for 3.1.1: without its empty property list."""
-    return b"0%b%b%b" % (varint(end - body - 1), data[body:topic_end], data[topic_end + 1 : end])
+    return b"0%b%b%b" % (varint(len(data) - body - 1), data[body:topic_end], data[topic_end + 1 :])
