@@ -12,7 +12,7 @@ from geomq.routing.model import BrokerId, ClientId, Event, EventId
 
 
 def event(number: int) -> ForwardEvent:
-    return ForwardEvent(Event(EventId(BrokerId("a"), 0, number), "t", ClientId("c"), None, None))
+    return ForwardEvent(Event(EventId(BrokerId("a"), 0, number), "t", ClientId("c"), None, None, qos=1))
 
 
 class Wire:
@@ -113,8 +113,9 @@ def test_a_restart_loses_nothing_and_repeats_only_what_was_not_acknowledged(
     assert list(dict.fromkeys(m.event.id.sequence for m in wire.received["b"])) == list(range(30))  # type: ignore[attr-defined]
 
 
-def test_while_down_only_events_and_deliveries_wait() -> None:
+def test_while_down_only_promised_events_wait() -> None:
     wire = Wire(1, loss=0, repeat=0, shuffle=0)
+    wire.send("a", ForwardEvent(Event(EventId(BrokerId("a"), 0, 7), "t", ClientId("c"), None, None)))
     wire.send("a", PutLocation(ClientId("c"), None))
     wire.send("a", event(1))
     wire.send("a", SyncBegin())

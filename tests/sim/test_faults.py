@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 from tests.routing.stage import Wire, moved, published, row_of_squares, subscribed
 
@@ -52,7 +53,8 @@ def faulty(
 
 
 def publish(*times: int, home: BrokerId = B2) -> list[Step]:
-    return [Step(t, home, published("p", "t")) for t in times]
+    event = msgspec.structs.replace(published("p", "t"), qos=1)
+    return [Step(t, home, event) for t in times]
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.broker.peer_store import Notes, PeerStore
 from geomq.routing.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
-from geomq.routing.link import Frame, Link, LinkOutput
+from geomq.routing.link import Frame, Link, LinkOutput, is_promised
 from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, Event
+from geomq.routing.model import BrokerId
 from geomq.routing.wire import Ping, Pong
 
 log = logging.getLogger("geomq.peers")
@@ -55,12 +55,6 @@ class _Peer:
         self.pause_s = RETRY_S[0]
         self.dial: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
-
-
-def is_durable(message: Message) -> bool:
-    """Whether a crash must not lose the message: it carries somebody's event of QoS 1 or 2."""
-    event = getattr(message, "event", None)
-    return isinstance(event, Event) and event.qos > 0
 
 
 class Peering:
@@ -154,7 +148,7 @@ class Peering:
         if known is None:
             return
         output = known.link.send(message, now=self._now_ms())
-        durable = self._kept is not None and is_durable(message)
+        durable = self._kept is not None and is_promised(message)
         if self._kept is not None and durable:
             self._kept.keep(peer, known.link.latest, message)
         self._carry_out(known, output, durable=durable)
@@ -236,7 +230,7 @@ class Peering:
         messages have been dealt with, so they are first."""
         for message in output.messages:
             self._handle(PeerSaid(peer.name, message))
-            durable = durable or (self._kept is not None and is_durable(message))
+            durable = durable or (self._kept is not None and is_promised(message))
         if self._kept is not None:
             self._kept.acknowledged(peer.name, peer.link.acknowledged)
         if output.frames and peer.channel is not None:

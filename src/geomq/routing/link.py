@@ -4,8 +4,9 @@ Bytes and sockets are the driver's affair: frames go in, frames and messages com
 epoch (its start count) and a running number; the receiver takes them in order, ignores what it had and asks again for
 what is missing. What a peer has not acknowledged is sent again after a pause, and after every reconnection.
 
-While the link is down only events and deliveries wait (they are somebody's data, and bounded). Subscriptions,
-locations and control messages are not kept: when the link comes up the strategy repeats what the peer must know.
+While the link is down only events and deliveries of QoS 1 and 2 wait (they were promised to somebody, and their number
+is bounded). Subscriptions, locations and control messages are not kept: when the link comes up the strategy repeats
+what the peer must know.
 """
 
 from collections import deque
@@ -15,6 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from geomq.routing.messages import Message
+from geomq.routing.model import Event
 
 WINDOW = 256
 """How many unacknowledged messages may be on the wire at once, unless the driver says otherwise."""
@@ -45,6 +47,12 @@ class Ack(Frame, frozen=True):
 
     epoch: int
     next_number: int
+
+
+def is_promised(message: Message) -> bool:
+    """Whether the message carries an event that was acknowledged to its publisher: no crash may lose it."""
+    event = getattr(message, "event", None)
+    return isinstance(event, Event) and event.qos > 0
 
 
 class LinkOutput(NamedTuple):
@@ -94,8 +102,8 @@ class Link:
         self._retry_at = None
 
     def durable(self) -> list[Message]:
-        """What a restarted broker has to send again: events and deliveries not yet acknowledged."""
-        return [message for message in self._outbox if message.kind in ("event", "delivery")]
+        """What a restarted broker has to send again: promised messages not yet acknowledged."""
+        return [message for message in self._outbox if is_promised(message)]
 
     @property
     def acknowledged(self) -> int:
@@ -109,7 +117,7 @@ class Link:
 
     def send(self, message: Message, *, now: float) -> LinkOutput:
         """Take a message for the peer; what goes on the wire at once comes back."""
-        if self.state != "up" and message.kind not in ("event", "delivery"):
+        if self.state != "up" and not is_promised(message):
             return LinkOutput([], [])
         frames: list[Frame] = []
         if len(self._outbox) >= self._outbox_max:

@@ -64,7 +64,7 @@ class Dicer:
     def publish(self) -> RoutingEvent:
         self.published += 1
         client, topic = self.random.choice(self.clients), self.random.choice(TOPICS)
-        return ClientPublished(client, topic, self.fence(), payload=str(self.published).encode())
+        return ClientPublished(client, topic, self.fence(), payload=str(self.published).encode(), qos=1)
 
     def script(self, events: Sequence[RoutingEvent], from_ms: int, until_ms: int) -> list[Step]:
         times = sorted(self.random.randrange(from_ms, until_ms) for _ in events)
