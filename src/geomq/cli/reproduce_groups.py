@@ -27,6 +27,7 @@ def groups(quick: bool, cities: str, seed: int, master: str | None, out: Path | 
     geomq reproduce groups --cities worldcities.csv --out results
     """
     started = time.monotonic()
+    make_directory(out)
     from geomq.pipeline.formation import formation_on_spark
     from geomq.workload.formation_cities import broker_cities
     from geomq.workload.formation_figures import write_figures
@@ -52,10 +53,18 @@ def groups(quick: bool, cities: str, seed: int, master: str | None, out: Path | 
         click.echo(f"{text}\n{len(rows)} runs in {wall_s} s")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file, its directory made if need be."""
+def make_directory(path: Path | None) -> None:
+    """Make a directory for results before the long work begins, so that a wrong name costs no time."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if path is not None:
+            path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file."""
+    try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from None

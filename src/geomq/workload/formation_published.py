@@ -191,7 +191,8 @@ def markdown(rows: Sequence[FormationRow]) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _table(title: str, head: Sequence[str], body: Sequence[Sequence[object]]) -> str:
+def table(title: str, head: Sequence[str], body: Sequence[Sequence[object]]) -> str:
+    """A Markdown table under a heading; nothing if it has no rows."""
     if not body:
         return ""
     lines = [f"### {title}\n", "| " + " | ".join(head) + " |", "|" + "---:|" * len(head)]
@@ -210,7 +211,7 @@ def _published_table(rows: Sequence[FormationRow]) -> str:
         )
         for row in compare(rows)
     ]
-    return _table("Beside the published runs", ("threshold ms", "brokers", "", "published", "here", "off by"), body)
+    return table("Beside the published runs", ("threshold ms", "brokers", "", "published", "here", "off by"), body)
 
 
 def _figure_2_table(rows: Sequence[FormationRow]) -> str:
@@ -220,7 +221,7 @@ def _figure_2_table(rows: Sequence[FormationRow]) -> str:
     body = [
         (f"{ms:g}", *(f"{groups[ms, count]:,}" for count in counts)) for ms in sorted({row.join_ms for row in mine})
     ]
-    return _table("Groups by threshold and brokers (Figure 2)", ("ms", *(f"{c:,}" for c in counts)), body)
+    return table("Groups by threshold and brokers (Figure 2)", ("ms", *(f"{c:,}" for c in counts)), body)
 
 
 def _figure_3_table(rows: Sequence[FormationRow]) -> str:
@@ -240,7 +241,7 @@ def _figure_3_table(rows: Sequence[FormationRow]) -> str:
         for ms, (leader, member, fit) in join_fits(mine).items()
     ]
     head = ("ms", "leader joins a broker", "member joins a broker", "R^2", "ticks", "messages a broker", "measurements")
-    return _table(f"Joins against brokers (Figure 3); the last three at {top:,} brokers", head, body)
+    return table(f"Joins against brokers (Figure 3); the last three at {top:,} brokers", head, body)
 
 
 def _list_table(rows: Sequence[FormationRow]) -> str:
@@ -264,7 +265,7 @@ def _list_table(rows: Sequence[FormationRow]) -> str:
         "off by",
         *(what.replace("_", " ") for what in _SPREAD[1:]),
     )
-    return _table("City lists at 10 ms, ranges over seeds", head, body)
+    return table("City lists at 10 ms, ranges over seeds", head, body)
 
 
 _SPREAD = ("groups", "ticks", "leader_joins", "member_joins", "notifications")
@@ -291,7 +292,7 @@ def _change_table(rows: Sequence[FormationRow]) -> str:
     first = next((row for row in rows if row.kind == "change"), None)
     title = "" if first is None else f"Re-forming {first.brokers:,} brokers at {first.join_ms:g} ms"
     head = ("change", "brokers it hits", "ticks", "new leaders", "messages", "of the first formation's")
-    return _table(title, head, body)
+    return table(title, head, body)
 
 
 def _watch_table(rows: Sequence[FormationRow]) -> str:
@@ -303,7 +304,7 @@ def _watch_table(rows: Sequence[FormationRow]) -> str:
         body.append((f"{key[0]:g}", f"{100 * key[1]:g} %", *cells))
     brokers = mine[0].brokers if mine else 0
     title = f"Changes of leader per broker in 100 ticks, {brokers:,} brokers with noisy probes"
-    return _table(title, ("ms", "noise", *REMEDIES), body)
+    return table(title, ("ms", "noise", *REMEDIES), body)
 
 
 REMEDIES = ("one threshold", "two thresholds", "moving mean", "both")
@@ -320,4 +321,4 @@ def moves_per_broker(row: FormationRow) -> float:
 
 def _claims_table(rows: Sequence[FormationRow]) -> str:
     body = [(claim.text, "yes" if claim.holds else "no", claim.numbers) for claim in claims(rows)]
-    return _table("What the paper says", ("statement", "holds", "numbers"), body)
+    return table("What the paper says", ("statement", "holds", "numbers"), body)
