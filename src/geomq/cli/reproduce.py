@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from geomq.cli.reproduce_groups import groups
+from geomq.cli.reproduce_mesh import mesh
 from geomq.cli.reproduce_rendezvous import rendezvous
 from geomq.errors import DataError, UsageError
 
@@ -17,6 +18,7 @@ def reproduce() -> None:
 
 
 reproduce.add_command(groups)
+reproduce.add_command(mesh)
 reproduce.add_command(rendezvous)
 
 
