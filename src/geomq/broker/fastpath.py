@@ -56,7 +56,10 @@ class Lane:
 
 
 class FastPath:
-    """Remembers routes and sends along them. `_generation` tells lanes from before the last change of routes."""
+    """Remembers routes and sends along them.
+
+    `_generation` tells lanes from before the last change of routes; `_taken` are events not yet counted.
+    """
 
     def __init__(self, core: Core, publishing: Publishing, delivery: Delivery, fenced: FencedFilters) -> None:
         self._core = core
@@ -70,7 +73,7 @@ class FastPath:
         self._generation = 0
         self._dirty: list[Receivers] = []
         self._overlapping = False
-        self._arrivals = self._credit = self._streak = 0
+        self._arrivals = self._credit = self._streak = self._taken = 0
 
     def publish(self, connection: Connection, data: bytes, pos: int) -> int:
         """Send QoS 0 PUBLISH packets on their way as long as their topics have routes.
@@ -85,17 +88,21 @@ class FastPath:
             or not data.startswith(lane.head)
         ):
             return self._publish_runs(connection, data, pos)
-        counts = self._counts
-        counts.events_received += 1
-        counts.packets_received += 1
         receivers = lane.receivers
-        if receivers is None:
+        if receivers is None or (self._credit and not self._dirty):
+            counts = self._counts
+            counts.events_received += 1
+            counts.packets_received += 1
+            if receivers is not None:
+                self._credit -= 1
+                self._write(receivers.connections, data, 1)
             return lane.size
-        if self._credit and not self._dirty:
-            self._credit -= 1
-            self._write(receivers.connections, data, 1)
+        self._arrivals += 1
+        self._taken += 1
+        if receivers.count:
+            receivers.count += 1
+            receivers.chunks.append(data)
         else:
-            self._arrivals += 1
             self._gather(receivers, data, 1)
         return lane.size
 
@@ -125,12 +132,18 @@ class FastPath:
                 connection.lane = Lane(data[: topic_end + new], end, alike, self._generation)
             if alike is not None:
                 self._gather(alike, data[pos:stop], count)
-            self._counts.events_received += count
-            self._counts.packets_received += count
+            self._taken += count
             pos = stop
         if pos != start:
             self._arrivals += 1
+            if not self._dirty:
+                self._count_taken()
         return pos
+
+    def _count_taken(self) -> None:
+        taken, self._taken = self._taken, 0
+        self._counts.events_received += taken
+        self._counts.packets_received += taken
 
     @staticmethod
     def _may_write(connection: Connection, route: Route) -> bool:
@@ -159,8 +172,17 @@ class FastPath:
         if self._overlapping and len(self._dirty) > 1:
             self.drain()
             return
+        delivered = sent = 0
         for connections, data, count in self._gathered():
-            self._write(connections, data, count)
+            connection = connections[0]
+            if len(connections) == 1 and not connection.paused and not connection.out:
+                connection.write(data)
+                delivered += count
+                sent += len(data)
+            else:
+                self._write(connections, data, count)
+        self._counts.events_delivered += delivered
+        self._counts.bytes_sent += sent
 
     def drain(self) -> None:
         """Hand what has gathered to the connections, to be written at the end of the tick."""
@@ -177,6 +199,7 @@ class FastPath:
 
     def _gathered(self) -> list[tuple[tuple[Connection, ...], bytes, int]]:
         dirty, self._dirty, self._overlapping = self._dirty, [], False
+        self._count_taken()
         found = []
         for receivers in dirty:
             chunks, receivers.chunks = receivers.chunks, []
