@@ -23,6 +23,7 @@ from tests.broker.mosquitto_cloud import (
     needs_mosquitto,
 )
 
+from geomq.broker import cloud_link
 from geomq.broker import config as settings
 from geomq.broker.config import Config
 from geomq.broker.server import Broker
@@ -51,6 +52,12 @@ QUICK: dict[str, Any] = {
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers of a test come back to the cloud sooner than those of a network."""
+    monkeypatch.setattr(cloud_link, "GRACE_S", 1.5)
 
 
 @pytest.fixture

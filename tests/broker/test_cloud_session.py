@@ -308,9 +308,27 @@ def test_messages_of_qos_2_are_taken_once_and_answered() -> None:
     bench = Bench()
     bench.connect()
     packet = msgspec.structs.replace(publish_of_event(event(9, qos=2)), packet_id=5)
-    assert len(bench.hear(packet, packet)) == 1
+    again = msgspec.structs.replace(packet, dup=True)
+    assert len(bench.hear(packet, again, again)) == 1
     heard = bench.session.receive(Pubrel(5))
     assert list(Decoder(Side.SERVER, version=V5).feed(heard.answer)) == [Pubcomp(5)]
+
+
+def test_an_identifier_used_anew_is_a_new_message() -> None:
+    bench = Bench()
+    bench.connect()
+    one, other = (msgspec.structs.replace(publish_of_event(event(n, qos=2)), packet_id=5) for n in (1, 2))
+    assert len(bench.hear(one, other)) == 2
+
+
+def test_a_cloud_over_its_quota_gets_the_event_again_later() -> None:
+    bench = Bench()
+    bench.connect()
+    (number,) = ids(bench.say(publish(1)))
+    with pytest.raises(ProtocolError):
+        bench.session.receive(Puback(number, ReasonCode.QUOTA_EXCEEDED))
+    bench.session.disconnected()
+    assert numbers(bench.connect(present=True)) == ["me:1:1"]
 
 
 def test_a_refused_filter_is_named_and_blocks_nothing() -> None:

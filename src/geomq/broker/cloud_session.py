@@ -106,6 +106,8 @@ class CloudSession:
         self._filters = self.kept.filters()
         self._unclaimed: dict[str, None] = {}
         self._numbers = max(self._filters.values(), default=0)
+        self._resumed = False
+        """Then half the window is left alone: a cloud that lost its last moments counts as open what is closed."""
         self._been_there = bool(self._filters) or self.outbox.events > 0
         self._received: set[int] = set()
         self._out: list[bytes] = []
@@ -119,6 +121,7 @@ class CloudSession:
         self._out.clear()
         remembered = connack.session_present or not self._been_there
         self._been_there = True
+        self._resumed = connack.session_present
         if connack.session_present:
             self._take_up()
         else:
@@ -241,6 +244,8 @@ class CloudSession:
     def _pump(self) -> None:
         """Send what the window and the socket let go now."""
         window = min(self._limits.receive_maximum or 0xFFFF, WINDOW_MAX)
+        if self._resumed:
+            window = (window + 1) // 2
         while self.outbox and self.up and not self.paused:
             first = self.outbox.first.packet
             counted = isinstance(first, Publish) and self._qos(first) > 0
@@ -333,16 +338,19 @@ class CloudSession:
             answer = encode(Puback(publish.packet_id), V5)
         elif publish.qos == 2:
             answer = encode(Pubrec(publish.packet_id), V5)
-            if publish.packet_id in self._received:
-                return Heard([], answer)
+            if publish.packet_id in self._received and publish.dup:
+                return Heard([], answer)  # one that is no repetition comes from a cloud that lost its last moments
             self._received.add(publish.packet_id)
         said = self._reader.read(publish)
         return Heard([] if said is None else [said], answer)
 
     def _settle(self, packet_id: int, reasons: tuple[ReasonCode, ...]) -> None:
-        op = self._outstanding.pop(packet_id, None)
+        op = self._outstanding.get(packet_id)
         if op is None:
             return
+        if op.is_event and ReasonCode.QUOTA_EXCEEDED in reasons:
+            raise ProtocolError("the cloud takes no more for now")
+        del self._outstanding[packet_id]
         refused = [reason for reason in reasons if reason >= FAILED]
         for reason in refused:
             self._complain(f"the cloud refuses {op.subject!r}: {_words(reason)}")
