@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from geomq.broker.config import Config
-from geomq.broker.local_federation import LocalFederation, Site, free_ports, local_configs
+from geomq.broker.local_federation import CLOUD, LocalFederation, Site, free_ports, local_configs
 from geomq.broker.server import Broker
 from geomq.geo import Location
 
@@ -21,8 +21,10 @@ SITES = (
 
 
 def configs(strategy: str, options: dict[str, Any] | None = None, *, brokers: int = 4) -> dict[str, Config]:
-    """The config of each broker of a federation on loopback."""
-    return local_configs(SITES[:brokers], strategy, options)
+    """The config of each broker of a federation on loopback; a cloud is the test's own affair."""
+    configured = local_configs(SITES[:brokers], strategy, options)
+    configured.pop(CLOUD, None)
+    return configured
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ import pytest
 GEOMQ = [sys.executable, "-m", "geomq"]
 
 
-@pytest.mark.parametrize("strategy", ["flood_events", "adaptive"])
+@pytest.mark.parametrize("strategy", ["flood_events", "adaptive", "broadcast_groups"])
 def test_a_federation_comes_up_serves_and_stops(strategy: str) -> None:
     command = [*GEOMQ, "up", "--port", "0", "--strategy", strategy, "--json"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

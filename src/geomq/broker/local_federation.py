@@ -14,9 +14,11 @@ from geomq.broker.config import Config, Listener, Metrics, Persistence
 from geomq.broker.server import Broker
 from geomq.errors import ConfigError
 from geomq.geo import Location, location_text
+from geomq.routing.groups import BroadcastGroups
 from geomq.routing.registry import strategy_class
 
 HOST = "127.0.0.1"
+CLOUD = "cloud"
 
 
 class Site(NamedTuple):
@@ -40,12 +42,17 @@ def local_configs(
     *,
     first_port: int | None = None,
 ) -> dict[str, Config]:
-    """The config of every broker; clients of site i connect to `first_port` + i, or to any free port."""
-    strategy_class(strategy)
+    """The config of every broker; clients of site i connect to `first_port` + i, or to any free port.
+
+    Broadcast groups get a plain broker of their own as cloud.
+    """
+    with_cloud = issubclass(strategy_class(strategy), BroadcastGroups)
+    cloud_port = free_ports(1)[0]
+    cloud = settings.Cloud(address=f"{HOST}:{cloud_port}") if with_cloud else settings.Cloud()
     if len({site.name for site in sites}) != len(sites):
         raise ConfigError("two brokers have the same name")
     peer_ports = dict(zip((site.name for site in sites), free_ports(len(sites)), strict=True))
-    return {
+    configs = {
         site.name: Config(
             broker=settings.Broker(name=site.name, location=location_text(site.location)),
             listeners=(Listener(host=HOST, port=0 if first_port is None else first_port + number),),
@@ -53,6 +60,7 @@ def local_configs(
             metrics=Metrics(sys_interval_s=0),
             routing=settings.Routing(strategy=strategy, options=dict(options or {})),
             federation=settings.Federation(host=HOST, port=peer_ports[site.name]),
+            cloud=cloud,
             peers=tuple(
                 settings.Peer(
                     name=other.name,
@@ -65,6 +73,14 @@ def local_configs(
         )
         for number, site in enumerate(sites)
     }
+    if with_cloud:
+        configs[CLOUD] = Config(
+            broker=settings.Broker(name=CLOUD),
+            listeners=(Listener(host=HOST, port=cloud_port),),
+            persistence=Persistence(enabled=False),
+            metrics=Metrics(sys_interval_s=0),
+        )
+    return configs
 
 
 def free_ports(count: int) -> list[int]:
@@ -100,8 +116,6 @@ class LocalFederation:
 
     @property
     def linked(self) -> bool:
-        """Whether every broker is connected with every other."""
-        others = len(self.brokers) - 1
-        return all(
-            broker.peering is None or len(broker.peering.connected) == others for broker in self.brokers.values()
-        )
+        """Whether every broker is connected with all its peers."""
+        links = ((broker.peering, self._configs[name].peers) for name, broker in self.brokers.items())
+        return all(peering is None or len(peering.connected) == len(peers) for peering, peers in links)

@@ -46,7 +46,7 @@ async def _run(count: int, strategy: str, first_port: int | None, *, demo: bool,
     sites = _sites(count)
     chosen = "single" if count == 1 else strategy
     async with LocalFederation(local_configs(sites, chosen, first_port=first_port)) as federation:
-        ports = {name: broker.port for name, broker in federation.brokers.items()}
+        ports = {site.name: federation.brokers[site.name].port for site in sites}
         places = {site.name: site.location for site in sites}
         _announce(sites, ports, chosen, as_json=as_json)
         stop = asyncio.Event()
