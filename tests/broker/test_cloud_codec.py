@@ -25,7 +25,16 @@ from geomq.routing.groups_messages import CloudAnnounce, CloudAnnounced, CloudPu
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 
 WORDS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=20)
-NAMES = st.sampled_from(["geo-event", "geo-fence", "geo-location", "geo-publisher", "geo-leader"]) | WORDS
+OUR_NAMES = [
+    "geo-event",
+    "geo-fence",
+    "geo-location",
+    "geo-publisher",
+    "geo-leader",
+    "geo-event-fence",
+    "own-geo-fence",
+]
+NAMES = st.sampled_from(OUR_NAMES) | WORDS
 VALUES = st.sampled_from(["paris:1:2", "1,2", "geo:1,2;u=5", "POLYGON ((0 0, 1 0, 1 1, 0 0))"]) | WORDS
 PAIRS = st.lists(st.tuples(NAMES, VALUES), max_size=5).map(tuple)
 LOCATIONS = st.builds(Location, st.floats(-90, 90), st.floats(-180, 179))
@@ -76,6 +85,13 @@ def said(found: CloudPublished | CloudAnnounced | None) -> Event:
 @given(events())
 def test_an_event_comes_back_as_it_was(event: Event) -> None:
     assert said(reader().read(over_the_wire(publish_of_event(event)))) == event
+
+
+@given(events())
+def test_a_cloud_that_knows_places_does_not_take_the_events_for_the_leaders(event: Event) -> None:
+    carried = publish_of_event(event).properties
+    assert carried.user("geo-location") is None
+    assert carried.user("geo-fence") is None
 
 
 @given(events())

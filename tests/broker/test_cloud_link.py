@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.broker.federated import federation, until
+from tests.broker.federated import configs, federation, until
 from tests.broker.mosquitto_cloud import (
     MosquittoCloud,
     cloud_configs,
@@ -26,6 +26,7 @@ from tests.broker.mosquitto_cloud import (
 from geomq.broker import cloud_link
 from geomq.broker import config as settings
 from geomq.broker.config import Config
+from geomq.broker.local_federation import CLOUD
 from geomq.broker.server import Broker
 from geomq.client import Client
 from geomq.geo import Circle, Location
@@ -148,6 +149,11 @@ async def test_without_a_group_the_cloud_relays(cloud: MosquittoCloud) -> None:
         await check_with_oracle(brokers)
 
 
+async def test_a_plain_broker_of_our_own_is_a_cloud_too() -> None:
+    async with federation(configs("broadcast_groups", TWO_GROUPS)) as brokers:
+        await check_with_oracle({name: broker for name, broker in brokers.items() if name != CLOUD})
+
+
 async def test_clients_of_the_cloud_take_part_both_ways(cloud: MosquittoCloud) -> None:
     async with groups(cloud, **TWO_GROUPS) as brokers, AsyncExitStack() as stack:
         vanilla = await join(stack, cloud.port, "vanilla")
@@ -167,7 +173,7 @@ async def test_clients_of_the_cloud_take_part_both_ways(cloud: MosquittoCloud) -
         assert fenced.got == []
         assert [message.topic for message in vanilla.messages] == ["from-edge/1"]
         assert vanilla.messages[0].qos == 1
-        assert vanilla.messages[0].location == Location(48.9, 2.4)
+        assert vanilla.messages[0].user_property("geo-event-location") == "48.9,2.4"
         assert ("mine", "1") in vanilla.messages[0].user
         await vanilla.client.publish("from-cloud/1", b"placed", at=(48.9, 2.4), qos=1)
         await until(lambda: fenced.got == [b"placed"])

@@ -3,12 +3,15 @@
 An event is published on its own topic with its own payload, QoS, retain flag and properties, so clients of the cloud
 see a plain message. In front of its user properties stand ours, `geo-event` (the event's id) as the last of them:
 
-    geo-publisher, geo-location, geo-fence, geo-proof, geo-event
+    geo-publisher, geo-event-location, geo-event-fence, geo-proof, geo-event
 
-Whatever comes after `geo-event` is the publisher's. A message without it is from a client of the cloud itself. Such a
-client may say `geo-location` and `geo-fence` like any client; with a fence that cannot be read the message is refused,
-because without its fence it would reach those it is not for. Brokers that share a key sign what they send
-(`geo-proof`) and take for a broker's only what is signed with it.
+Whatever comes after `geo-event` is the publisher's; its `geo-location` and `geo-fence` become `own-geo-...` on the way,
+so that a cloud which understands them (another GeoMQ broker) does not take them for its client's, the leader's.
+
+A message without `geo-event` is from a client of the cloud itself. Such a client may say `geo-location` and `geo-fence`
+like any client; with a fence that cannot be read the message is refused, because without its fence it would reach
+those it is not for. Brokers that share a key sign what they send (`geo-proof`) and take for a broker's only what is
+signed with it.
 """
 
 import hashlib
@@ -32,6 +35,8 @@ from geomq.routing.model import BrokerId, ClientId, Event, EventId
 
 EVENT_PROPERTY: Final = "geo-event"
 PUBLISHER_PROPERTY: Final = "geo-publisher"
+PLACE_PROPERTY: Final = "geo-event-location"
+AIM_PROPERTY: Final = "geo-event-fence"
 PROOF_PROPERTY: Final = "geo-proof"
 LEADER_PROPERTY: Final = "geo-leader"
 """Marks announcements, so that those of other regions, on other topics, are not taken for events."""
@@ -43,7 +48,11 @@ NUMBER_MAX: Final = (1 << 63) - 1
 RETAINED_MAX: Final = 16_384
 
 _EVENT_ID = re.compile(r"([A-Za-z0-9][A-Za-z0-9._@-]{0,191}):(\d{1,19}):(\d{1,19})", re.ASCII)
-_OURS = frozenset({PUBLISHER_PROPERTY, LOCATION_PROPERTY, FENCE_PROPERTY, PROOF_PROPERTY, EVENT_PROPERTY})
+_OURS = frozenset({PUBLISHER_PROPERTY, PLACE_PROPERTY, AIM_PROPERTY, PROOF_PROPERTY, EVENT_PROPERTY})
+_STRANGERS = {LOCATION_PROPERTY: PLACE_PROPERTY, FENCE_PROPERTY: AIM_PROPERTY}
+"""What a client of the cloud may say about itself, and what that is for us."""
+_OWN = "own-"
+_ESCAPED = re.compile(f"(?:{_OWN})*(?:{LOCATION_PROPERTY}|{FENCE_PROPERTY})")
 
 
 class Announcement(msgspec.Struct, frozen=True):
@@ -73,20 +82,21 @@ def publish_of_event(event: Event, key: bytes | None = None) -> Publish:
         own, _ = decode_properties(event.properties, 0, len(event.properties), PacketType.PUBLISH)
     ours: list[tuple[str, str]] = [(PUBLISHER_PROPERTY, event.publisher)]
     if event.location is not None:
-        ours.append((LOCATION_PROPERTY, location_text(event.location)))
+        ours.append((PLACE_PROPERTY, location_text(event.location)))
     if event.fence is not None:
-        ours.append((FENCE_PROPERTY, fence_text(event.fence)))
+        ours.append((AIM_PROPERTY, fence_text(event.fence)))
     event_id = (EVENT_PROPERTY, str(event.id))
     if key is not None:
         ours.append((PROOF_PROPERTY, _proof(key, event.topic, event.payload, dict((*ours, event_id)))))
     ours.append(event_id)
-    properties = msgspec.structs.replace(own, user_properties=(*ours, *own.user_properties))
+    theirs = [(_OWN + name if _ESCAPED.fullmatch(name) else name, value) for name, value in own.user_properties]
+    properties = msgspec.structs.replace(own, user_properties=(*ours, *theirs))
     return Publish(event.topic, event.payload, event.qos, event.retain, properties=properties)
 
 
 def _proof(key: bytes, topic: str, payload: bytes, carried: dict[str, str]) -> str:
     """A code over everything a broker vouches for."""
-    names = (EVENT_PROPERTY, PUBLISHER_PROPERTY, LOCATION_PROPERTY, FENCE_PROPERTY)
+    names = (EVENT_PROPERTY, PUBLISHER_PROPERTY, PLACE_PROPERTY, AIM_PROPERTY)
     said = msgspec.msgpack.encode([topic, payload, *(carried.get(name) for name in names)])
     return hmac.digest(key, said, hashlib.sha256)[:16].hex()
 
@@ -146,7 +156,7 @@ class CloudReader:
         if publish.topic == self._leaders_topic:
             return self._announced(publish)
         own, carried = self._split(publish)
-        place, fence_said = carried.get(LOCATION_PROPERTY), carried.get(FENCE_PROPERTY)
+        place, fence_said = carried.get(PLACE_PROPERTY), carried.get(AIM_PROPERTY)
         event_id = event_id_of(carried.get(EVENT_PROPERTY, ""))
         if event_id is None and (own.user(LEADER_PROPERTY) is not None or self._is_copy(publish)):
             return None
@@ -181,8 +191,10 @@ class CloudReader:
             if name == EVENT_PROPERTY:
                 if event_id_of(value) is None or not self._believed(publish, carried):
                     break
-                return msgspec.structs.replace(own, user_properties=pairs[position + 1 :]), carried
-        return own, {name: value for name, value in reversed(pairs) if name in (LOCATION_PROPERTY, FENCE_PROPERTY)}
+                theirs = tuple((_unescaped(name), value) for name, value in pairs[position + 1 :])
+                return msgspec.structs.replace(own, user_properties=theirs), carried
+        said = {_STRANGERS[name]: value for name, value in reversed(pairs) if name in _STRANGERS}
+        return own, said
 
     def _believed(self, publish: Publish, carried: dict[str, str]) -> bool:
         if self.key is None:
@@ -254,3 +266,7 @@ def _digest(publish: Publish) -> int:
     for part in (publish.topic.encode(), publish.payload, repr(publish.properties.user_properties).encode()):
         content.update(len(part).to_bytes(4, "big") + part)
     return int.from_bytes(content.digest(), "big") >> 1
+
+
+def _unescaped(name: str) -> str:
+    return name.removeprefix(_OWN) if _ESCAPED.fullmatch(name) else name
