@@ -105,30 +105,35 @@ class Delivery:
 
     def send(self, client: Client, fanout: Fanout, terms: Terms) -> int:
         """Give one client one message; 1 if it got or will get it."""
-        core = self._core
-        rights = client.rights
+        counts, rights = self._core.counts, client.rights
         if not rights.all_allowed and not rights.may_read(fanout.message.topic):
-            core.counts.deliveries_denied += 1
+            counts.deliveries_denied += 1
             return 0
+        if terms.qos:
+            return self._send_surely(client, fanout, terms)
         connection = client.connection
-        if terms.qos == 0:
-            if connection is None:
-                return 0
-            if connection.paused:
-                core.counts.events_dropped += 1
-                return 0
-        before = client.session.dropped
-        data = client.session.deliver(fanout, terms)
+        if connection is None:
+            return 0
+        data = b"" if connection.paused else client.session.deliver(fanout, terms)
+        if not data:
+            counts.events_dropped += 1
+            return 0
+        connection.send(data)
+        counts.events_delivered += 1
+        return 1
+
+    def _send_surely(self, client: Client, fanout: Fanout, terms: Terms) -> int:
+        """QoS 1 and 2: now, or when the client is there and has room."""
+        core, session = self._core, client.session
+        before = session.dropped
+        data = session.deliver(fanout, terms)
         if data:
-            assert connection is not None
-            if terms.qos:
-                core.outbox.hold(connection, data)
-            else:
-                connection.send(data)
+            assert client.connection is not None
+            core.outbox.hold(client.connection, data)
             core.counts.events_delivered += 1
             return 1
         core.outbox.schedule()
-        if client.session.dropped > before:
+        if session.dropped > before:
             core.counts.events_dropped += 1
             return 0
         return 1
