@@ -16,6 +16,7 @@ from bench.measure import BenchError
 from bench.results import Row, Target, Verdict, cheaper
 from bench.stage import Stage, cpu_us_each, interleaved
 from bench.swarm import Swarm, clock, connect, publish, subscribe
+from geomq.mqtt.decoder import body_bounds
 
 PAYLOADS = (20, 1000)
 AT_LEAST_UNBATCHED, AT_LEAST_BATCHED, AT_LEAST_AMQTT = 1.2, 5.0, 10.0
@@ -31,11 +32,14 @@ class Shape:
     subscribers: int
     senders: int
     batch: int
+    mixed: bool = False
 
     def topic(self, publisher: int) -> str:
         return f"bench/{self.name}/{publisher}"
 
     def topic_filter(self, subscriber: int) -> str:
+        if self.mixed:
+            return f"bench/{self.name}/+"
         if self.publishers == self.subscribers:
             return self.topic(subscriber)
         return self.topic(0) if self.publishers == 1 else f"bench/{self.name}/+"
@@ -44,13 +48,21 @@ class Shape:
     def fan_out(self) -> int:
         return self.subscribers if self.publishers == 1 else 1
 
+    def batch_of(self, publisher: int, payload: int, count: int) -> list[bytes]:
+        """What a publisher sends at once; mixed, one topic and length never follows itself."""
+        if self.mixed:
+            return [publish(self.topic(i % 10), b"x" * (payload - 4 + i % 7)) for i in range(count)]
+        return [_padded(self, publisher, payload)] * count
+
 
 SHAPES = (
     Shape("1-to-1", 1, 1, 1, 100),
     Shape("1-to-100", 1, 100, 1, 100),
     Shape("100-to-1", 100, 1, 10, 50),
-    Shape("100-to-100", 100, 100, 100, 100),
+    Shape("100-to-100", 100, 100, 100, 50),
 )
+MIXED = Shape("1-to-1 mixed", 1, 1, 1, 100, mixed=True)
+"""Ten topics and seven lengths in turn: nothing for a broker to recognise."""
 
 
 class Flow:
@@ -63,27 +75,27 @@ class Flow:
         swarm.ask(subscribers, [subscribe(shape.topic_filter(i)) for i in range(shape.subscribers)], 0x90)
         publishers = swarm.join([connect(f"{name}-p{i}") for i in range(shape.publishers)])
         swarm.watch(subscribers)
-        packets = [_padded(shape, i, payload) for i in range(shape.publishers)]
-        self._size = len(packets[0])
+        batches = [shape.batch_of(i, payload, batch) for i in range(shape.publishers)]
         senders = shape.senders if batch > 1 else shape.publishers
-        writes = [(each.sendall, packet * batch) for each, packet in zip(publishers, packets, strict=True)]
+        writes = [(each.sendall, b"".join(mine)) for each, mine in zip(publishers, batches, strict=True)]
         self._rounds = [writes[start : start + senders] for start in range(0, len(writes), senders)]
+        self._bytes = sum(len(data) for _, data in self._rounds[0]) * shape.fan_out
         self.deliveries = senders * batch * shape.fan_out
-        self._check(Counter(packets[:senders] * batch * shape.fan_out))
+        self._check(Counter([packet for mine in batches[:senders] for packet in mine] * shape.fan_out))
 
     def _check(self, expected: Counter[bytes]) -> None:
         """The first round: are these the right packets, whole and unchanged?"""
         for send, data in self._rounds[0]:
             send(data)
         got: Counter[bytes] = Counter()
-        for data in self._swarm.collect(self.deliveries * self._size).values():
-            got.update(pieces(data, self._size))
+        for data in self._swarm.collect(self._bytes).values():
+            got.update(packets_in(data))
         if got != expected:
             raise BenchError("the broker delivered something else than was published")
 
     def run(self, seconds: float) -> int:
         """Rounds for this long; the number of deliveries."""
-        take, expected = self._swarm.take, self.deliveries * self._size
+        take, expected = self._swarm.take, self._bytes
         until = clock() + seconds
         for count, writes in enumerate(cycle(self._rounds), 1):
             for send, data in writes:
@@ -97,8 +109,15 @@ class Flow:
         self._swarm.close()
 
 
-def pieces(data: bytes, size: int) -> Iterator[bytes]:
-    return (data[start : start + size] for start in range(0, len(data), size))
+def packets_in(data: bytes) -> Iterator[bytes]:
+    """The packets of a stream, as they are."""
+    pos, end = 0, len(data)
+    while pos < end:
+        found = body_bounds(data, pos, end, strict=False)
+        if found is None:
+            raise BenchError("a packet is cut off")
+        yield data[pos : found[1]]
+        pos = found[1]
 
 
 def _padded(shape: Shape, publisher: int, payload: int) -> bytes:
@@ -117,6 +136,10 @@ def qos0(stage: Stage, only: str | None = None) -> Iterator[Row]:
                 if only is None or only in load:
                     stage.say(f"qos0 {load}")
                     yield _qos0(stage, shape, payload, load, batch=shape.batch if is_batched else 1)
+    load = f"{MIXED.name} batched 20 B"
+    if only is None or only in load:
+        stage.say(f"qos0 {load}")
+        yield _qos0(stage, MIXED, PAYLOADS[0], load, batch=MIXED.batch)
 
 
 def _qos0(stage: Stage, shape: Shape, payload: int, load: str, *, batch: int) -> Row:

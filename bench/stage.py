@@ -26,7 +26,7 @@ class Stage(AbstractContextManager["Stage"]):
         self.quick = quick
         self.say = say
         self.repeats = 3 if quick else 5
-        self.seconds = 0.2 if quick else 0.6
+        self.seconds = 0.15 if quick else 0.6
         self._running: dict[str, Broker] = {}
         self._stack = ExitStack()
 

@@ -6,7 +6,7 @@ import pytest
 from bench.acked import make_pairs
 from bench.brokers import Broker, GeoMQ
 from bench.geo import Course, fenced
-from bench.loads import SHAPES, Flow, Shape
+from bench.loads import MIXED, SHAPES, Flow, Shape
 from bench.measure import BenchError, cpu_s
 from bench.places import make_world
 from bench.swarm import V5, V311, Swarm, connect, subscribe
@@ -18,7 +18,7 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", [*SHAPES, MIXED], ids=lambda shape: shape.name)
 def test_a_load_delivers_every_round_whole(broker: Broker, shape: Shape) -> None:
     for batch in (1, shape.batch):
         flow = Flow(broker.port, shape, 20, batch=batch)
