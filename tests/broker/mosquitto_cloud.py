@@ -13,7 +13,6 @@ from tests.broker.federated import configs, federation, free_ports
 
 from geomq.broker import config as settings
 from geomq.broker.config import Config
-from geomq.broker.local_federation import CLOUD
 from geomq.broker.server import Broker
 from geomq.client import Client, Message
 
@@ -78,7 +77,7 @@ async def mosquitto(folder: Path, extra: str = "") -> AsyncIterator[MosquittoClo
 def cloud_configs(cloud: settings.Cloud, options: dict[str, Any], *, brokers: int) -> dict[str, Config]:
     """The config of each broker of a federation of broadcast groups."""
     configured = configs("broadcast_groups", options, brokers=brokers)
-    return {name: msgspec.structs.replace(config, cloud=cloud) for name, config in configured.items() if name != CLOUD}
+    return {name: msgspec.structs.replace(config, cloud=cloud) for name, config in configured.items()}
 
 
 @asynccontextmanager

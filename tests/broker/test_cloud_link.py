@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.broker.federated import configs, federation, until
+from tests.broker.federated import SITES, federation, until
 from tests.broker.mosquitto_cloud import (
     MosquittoCloud,
     cloud_configs,
@@ -26,7 +26,7 @@ from tests.broker.mosquitto_cloud import (
 from geomq.broker import cloud_link
 from geomq.broker import config as settings
 from geomq.broker.config import Config
-from geomq.broker.local_federation import CLOUD
+from geomq.broker.local_federation import CLOUD, local_configs
 from geomq.broker.server import Broker
 from geomq.client import Client
 from geomq.geo import Circle, Location
@@ -150,7 +150,7 @@ async def test_without_a_group_the_cloud_relays(cloud: MosquittoCloud) -> None:
 
 
 async def test_a_plain_broker_of_our_own_is_a_cloud_too() -> None:
-    async with federation(configs("broadcast_groups", TWO_GROUPS)) as brokers:
+    async with federation(local_configs(SITES, "broadcast_groups", TWO_GROUPS)) as brokers:
         await check_with_oracle({name: broker for name, broker in brokers.items() if name != CLOUD})
 
 
