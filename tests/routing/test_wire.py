@@ -39,6 +39,7 @@ SAMPLES: dict[str, object] = {
     "key": "k",
     "group": "g",
     "lcm": 1.5,
+    "user": "u",
 }
 
 

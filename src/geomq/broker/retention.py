@@ -3,7 +3,7 @@
 The rule of delivery is the one of live events, with the publisher's location as it was when it published.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from geomq.broker.clients import Client
@@ -43,6 +43,8 @@ class Retention:
         self._events = RetainedStore(core.config.limits.retained_messages_max)
         self._about: dict[str, About] = {}
         self._fences: FenceIndex[str] = FenceIndex()
+        self.changed: Callable[[Message, About], None] = lambda _, __: None
+        """Told of every event that is kept or deleted."""
 
     def __len__(self) -> int:
         return len(self._events)
@@ -61,6 +63,7 @@ class Retention:
                 self._forget_about(message.topic)
                 self._core.store.delete_retained(message.topic)
                 self._core.outbox.schedule()
+                self.changed(message, about)
             return True
         if not self._keep(message, about):
             self._core.counts.retained_refused += 1
@@ -70,6 +73,7 @@ class Retention:
             text = None if fence is None else fence_text(fence)
             self._core.store.put_retained(message, RetainedRecord(text, place, client_id, user))
             self._core.outbox.schedule()
+            self.changed(message, about)
         return True
 
     def _keep(self, message: Message, about: About) -> bool:
@@ -87,6 +91,14 @@ class Retention:
         about = self._about.pop(topic, None)
         if about is not None and about.fence is not None:
             self._fences.remove(topic)
+
+    def get(self, topic: str) -> tuple[Message | None, About]:
+        """A topic's retained event and what is known about it."""
+        return self._events.get(topic), self._about.get(topic, _NOTHING)
+
+    def topics(self) -> list[str]:
+        """All topics, but not the broker's own."""
+        return [message.topic for message in self._events.match("#", self._core.wall_s())]
 
     def expire(self) -> None:
         for topic in self._events.expire(self._core.wall_s()):

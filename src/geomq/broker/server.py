@@ -28,6 +28,7 @@ from geomq.broker.outbox import Outbox
 from geomq.broker.passwords import load_passwords
 from geomq.broker.peer_store import Notes, PeerStore
 from geomq.broker.peering import Peering
+from geomq.broker.retained_sync import RetainedSync
 from geomq.broker.store import Store, open_store
 from geomq.broker.store_errors import StoreError
 from geomq.broker.store_memory import MemoryStore
@@ -35,7 +36,7 @@ from geomq.broker.sys_topics import SysTopics
 from geomq.broker.view import View
 from geomq.errors import ConfigError, GeomqError
 from geomq.mqtt.reasons import ReasonCode
-from geomq.routing.events import PeerSaid, RoutingEvent
+from geomq.routing.events import PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.model import BrokerId
 from geomq.routing.node import Node
 
@@ -59,6 +60,7 @@ class Broker:
         self.peering: Peering | None = None
         self.cloud: CloudLink | None = None
         self._kept: PeerStore | None = None
+        self._retained: RetainedSync | None = None
         self.exit_code = 0
 
     @property
@@ -146,10 +148,17 @@ class Broker:
             dial_tls=dial,
         )
         self.core.links = self.peering = peering
+        self._retained = RetainedSync(core, self.desk.retention, peers_of(self._config), peering.send)
+        self._retained.load(notes)
         await peering.start(None if section.host == "*" else section.host, section.port, listen)
 
     def _linked(self, event: RoutingEvent) -> None:
         """Something happened on a link."""
+        if self._retained is not None:
+            if isinstance(event, PeerSaid) and self._retained.heard(event.peer, event.message):
+                return
+            if isinstance(event, PeerUp):
+                self._retained.peer_up(event.peer)
         actions = self.core.node.handle(event, now=self.core.now_ms())
         if self._kept is not None and isinstance(event, PeerSaid):
             self._kept.note_heard(event.peer, event.message)

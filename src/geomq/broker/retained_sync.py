@@ -1,0 +1,116 @@
+"""Retained events are the same at every broker of a federation, deletions included.
+
+A change made here is told to every peer; a change heard from a peer is taken over if it is the later one. When a link
+comes up the two sides compare digests, and only if those differ do they send each other what they have.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from geomq.broker.core import Core
+from geomq.broker.delivery import message_of_event
+from geomq.broker.retention import About, Retention
+from geomq.mqtt.message import Message
+from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
+from geomq.mqtt.types import PacketType
+from geomq.routing.messages import Message as PeerMessage
+from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.retained import PutRetained, RetainedDigest, RetainedVersions, RetainedWanted, Version
+
+NOTE = "retained-version"
+_VERSION = msgspec.msgpack.Decoder(tuple[int, str])
+
+Send = Callable[[BrokerId, PeerMessage], None]
+
+
+class RetainedSync:
+    """Keeps one broker's retained events in step with its peers'."""
+
+    def __init__(self, core: Core, retention: Retention, peers: Iterable[BrokerId], send: Send) -> None:
+        self._core = core
+        self._retention = retention
+        self._peers = tuple(peers)
+        self._send = send
+        self._versions = RetainedVersions()
+        self._hearing = False
+        retention.changed = self._changed
+
+    def load(self, notes: Mapping[str, Mapping[bytes, bytes]]) -> None:
+        """Take in the versions that the store remembered."""
+        for topic, value in notes.get(NOTE, {}).items():
+            try:
+                time_ms, origin = _VERSION.decode(value)
+            except msgspec.MsgspecError:
+                continue
+            self._versions.take(topic.decode("utf-8", "surrogatepass"), Version(time_ms, BrokerId(origin)))
+        for topic in self._retention.topics():
+            if self._versions.get(topic) is None:  # from before there were peers
+                self._note(topic, Version(0, self._core.node.me))
+
+    def peer_up(self, peer: BrokerId) -> None:
+        self._send(peer, RetainedDigest(self._versions.digest))
+
+    def heard(self, peer: BrokerId, message: PeerMessage) -> bool:
+        """Deal with a message of a peer; False if it is none of ours."""
+        match message:
+            case RetainedDigest(digest=digest):
+                if digest != self._versions.digest:
+                    self._send(peer, RetainedWanted())
+            case RetainedWanted():
+                for topic in self._versions:
+                    self._send(peer, self._put_of(topic))
+            case PutRetained(event=event, user=user):
+                self._take(event, user)
+            case _:
+                return False
+        return True
+
+    def _changed(self, message: Message, about: About) -> None:
+        """A retained event was set or deleted: give it a version and tell everybody, unless a peer told us."""
+        if self._hearing or message.topic.startswith("$"):
+            return
+        me = self._core.node.me
+        self._note(message.topic, self._versions.next(message.topic, me, int(self._core.wall_s() * 1000)))
+        for peer in self._peers:
+            self._send(peer, self._put_of(message.topic))
+
+    def _take(self, event: Event, user: str | None) -> None:
+        """A peer's version of a topic: the later one stays."""
+        if event.topic.startswith("$"):
+            return
+        message = message_of_event(event, self._core.wall_s())
+        if not self._note(event.topic, Version(event.id.sequence, event.id.origin)):
+            return
+        self._hearing = True
+        try:
+            self._retention.put(message, About(event.fence, event.location, event.publisher or None, user))
+        finally:
+            self._hearing = False
+
+    def _note(self, topic: str, version: Version) -> bool:
+        if not self._versions.take(topic, version):
+            return False
+        key = topic.encode("utf-8", "surrogatepass")
+        self._core.store.put_note(NOTE, key, msgspec.msgpack.encode(version))
+        self._core.outbox.schedule()
+        return True
+
+    def _put_of(self, topic: str) -> PutRetained:
+        """The topic's event as peers hear of it; a deleted one has no payload."""
+        version = self._versions.get(topic)
+        assert version is not None
+        event_id = EventId(version.origin, 0, version.time_ms)
+        message, about = self._retention.get(topic)
+        if message is None:
+            return PutRetained(Event(event_id, topic, ClientId(""), None, None, retain=True))
+        properties = message.properties
+        if message.expires_at is not None:
+            left_s = max(0, round(message.expires_at - self._core.wall_s()))
+            properties = msgspec.structs.replace(properties, message_expiry_interval=left_s)
+        packed = b"" if properties == NO_PROPERTIES else encode_properties(properties, PacketType.PUBLISH)
+        publisher = ClientId(about.client_id or "")
+        return PutRetained(
+            Event(event_id, topic, publisher, about.location, about.fence, message.payload, message.qos, True, packed),
+            about.user,
+        )

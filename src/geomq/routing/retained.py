@@ -1,0 +1,84 @@
+"""Which retained event of a topic is the latest, agreed by all brokers without asking each other.
+
+Every change gets a version: a time and the broker that made it. The larger version wins everywhere, deletions
+included, so brokers that have seen the same changes agree whatever order they saw them in. A digest of all versions
+tells two brokers whether they have.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+from geomq.routing.messages import Kind, Message
+from geomq.routing.model import BrokerId, Event
+
+TOPICS_MAX = 1_000_000
+
+
+class PutRetained(Message, frozen=True):
+    """The latest retained event of a topic (an empty payload deletes it); its id is its version."""
+
+    kind: ClassVar[Kind] = "control"
+    event: Event
+    user: str | None = None
+
+
+class RetainedDigest(Message, frozen=True):
+    """What all versions the sender knows add up to."""
+
+    kind: ClassVar[Kind] = "control"
+    digest: int
+
+
+class RetainedWanted(Message, frozen=True):
+    """The digests differ: send everything."""
+
+    kind: ClassVar[Kind] = "control"
+
+
+class Version(NamedTuple):
+    """Versions compare by time, then by broker."""
+
+    time_ms: int
+    origin: BrokerId
+
+
+class RetainedVersions:
+    """The latest version of every topic this broker has heard of, deleted ones included."""
+
+    def __init__(self, topics_max: int = TOPICS_MAX) -> None:
+        self._versions: dict[str, Version] = {}
+        self._topics_max = topics_max
+        self.digest = 0
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._versions))
+
+    def get(self, topic: str) -> Version | None:
+        return self._versions.get(topic)
+
+    def next(self, topic: str, me: BrokerId, now_ms: int) -> Version:
+        """The version of a change made here: later than any before it, whatever the clocks say."""
+        before = self._versions.get(topic)
+        return Version(now_ms if before is None else max(now_ms, before.time_ms + 1), me)
+
+    def take(self, topic: str, version: Version) -> bool:
+        """Note a version; False if it is no news, or there is no room for another topic."""
+        before = self._versions.get(topic)
+        if before is None and len(self._versions) >= self._topics_max:
+            return False
+        if before is not None and version <= before:
+            return False
+        if before is not None:
+            self.digest ^= _hash(topic, before)
+        self.digest ^= _hash(topic, version)
+        self._versions[topic] = version
+        return True
+
+
+def _hash(topic: str, version: Version) -> int:
+    text = f"{version.time_ms} {version.origin} {topic}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big")

@@ -1,0 +1,63 @@
+"""Retained events at one broker are there at all of them, and so are their deletions."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from tests.broker.federated import configs, federation, peers_up, until
+
+from geomq.broker.server import Broker
+from geomq.client import Client
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def retained_at(broker: Broker, topic_filter: str, *, at: tuple[float, float] | None = None) -> list[bytes]:
+    """What a new subscriber is given."""
+    got: list[bytes] = []
+    async with Client("127.0.0.1", broker.port, at=at) as client:
+        await client.subscribe(topic_filter)
+        with suppress(TimeoutError):
+            while True:
+                message = await asyncio.wait_for(anext(aiter(client.messages)), 0.3)
+                got.append(bytes(message.payload))
+    return got
+
+
+async def retain(broker: Broker, topic: str, payload: bytes, **more: object) -> None:
+    async with Client("127.0.0.1", broker.port) as client:
+        await client.publish(topic, payload, retain=True, qos=1, **more)  # type: ignore[arg-type]
+
+
+async def test_a_retained_event_and_its_deletion_reach_every_broker() -> None:
+    async with federation(configs("disgb_subscriptions", brokers=3)) as brokers:
+        await retain(brokers["paris"], "state/a", b"on")
+        await retain(brokers["columbus"], "state/b", b"near Paris", to=(48.88, 2.36, 5_000))
+        await asyncio.sleep(0.1)
+        assert await retained_at(brokers["columbus"], "state/#") == [b"on"]
+        assert sorted(await retained_at(brokers["frankfurt"], "state/#", at=(48.88, 2.36))) == [b"near Paris", b"on"]
+        await retain(brokers["frankfurt"], "state/a", b"")
+        await asyncio.sleep(0.1)
+        assert await retained_at(brokers["paris"], "state/#") == []
+
+
+async def test_a_broker_that_was_away_catches_up_and_spreads_nothing_old() -> None:
+    configured = configs("flood_events", brokers=3)
+    async with federation(configured) as brokers:
+        await retain(brokers["paris"], "a", b"1")
+        await retain(brokers["paris"], "b", b"1")
+        await asyncio.sleep(0.1)
+        await brokers["frankfurt"].stop()
+        await until(lambda: peers_up(brokers["paris"]) == 1)
+        await retain(brokers["paris"], "a", b"2")
+        await retain(brokers["paris"], "b", b"")
+        async with Broker(configured["frankfurt"]) as again:
+            await until(lambda: peers_up(again) == 2)
+            await asyncio.sleep(0.2)
+            assert await retained_at(again, "#") == [b"2"]
+            assert await retained_at(brokers["columbus"], "#") == [b"2"]
