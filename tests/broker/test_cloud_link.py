@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.broker.federated import SITES, federation, until
+from tests.broker.federated import SITES, federation, free_ports, until
 from tests.broker.mosquitto_cloud import (
     MosquittoCloud,
     cloud_configs,
@@ -22,10 +22,12 @@ from tests.broker.mosquitto_cloud import (
     mosquitto,
     needs_mosquitto,
 )
+from tests.broker.test_federation_crash import Process, Receiver, publish
 
 from geomq.broker import cloud_link
 from geomq.broker import config as settings
 from geomq.broker.config import Config
+from geomq.broker.config_text import config_text
 from geomq.broker.local_federation import CLOUD, local_configs
 from geomq.broker.server import Broker
 from geomq.client import Client
@@ -333,8 +335,45 @@ async def test_events_that_wait_for_the_cloud_outlive_a_restart(cloud: Mosquitto
             async with Client("127.0.0.1", columbus.port) as publisher:
                 await publisher.publish("t", b"kept", qos=1)
         await cloud.start()
-        async with Broker(configured["columbus"]):
+        async with Broker(configured["columbus"]) as again:
             await until(lambda: subscriber.got == [b"kept"])
+            assert linked(again)
+
+
+@pytest.mark.timeout(90)
+async def test_killed_processes_lose_nothing_acknowledged_and_double_nothing(
+    cloud: MosquittoCloud, tmp_path: Path
+) -> None:
+    configured = cloud_configs(settings.Cloud(address=cloud.address), TWO_GROUPS, brokers=2)
+    brokers = {}
+    for (name, config), port in zip(durable(configured, tmp_path).items(), free_ports(2), strict=True):
+        listeners = (settings.Listener(host="127.0.0.1", port=port),)
+        (tmp_path / f"{name}.toml").write_text(config_text(msgspec.structs.replace(config, listeners=listeners)))
+        brokers[name] = Process(name, port, tmp_path / f"{name}.toml")
+    acknowledged: set[bytes] = set()
+    receiver = Receiver(brokers["frankfurt"].port, 2)
+    tasks = [asyncio.create_task(receiver.run())]
+    try:
+        for broker in brokers.values():
+            await broker.start()
+        await asyncio.wait_for(receiver.ready.wait(), 10)
+        await asyncio.sleep(0.5)
+        tasks.append(asyncio.create_task(publish(brokers["columbus"].port, 2, acknowledged)))
+        for broker in brokers.values():
+            await asyncio.sleep(0.5)
+            broker.stop()
+            await broker.start()
+        await asyncio.sleep(0.5)
+        tasks.pop().cancel()
+        await until(lambda: acknowledged <= set(receiver.got), seconds=20)
+        assert len(acknowledged) > 50
+        assert max(receiver.got.values()) == 1
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for broker in brokers.values():
+            broker.stop()
 
 
 async def test_a_dead_leader_is_noticed(cloud: MosquittoCloud) -> None:
