@@ -25,7 +25,8 @@ from geomq.sim.overlay import Links, hops_from, neighbours_in, overlay_links
 from geomq.sim.script import Step
 
 ANNOUNCE_MS = 5_000
-CALM_MS, FOLLOW_MS, RUSH_MS, QUIET_MS, LOSS_MS, END_MS = 20_000, 35_000, 55_000, 85_000, 95_000, 125_000
+CALM_MS, FOLLOW_MS, RUSH_MS, QUIET_MS, LOSS_MS, END_MS = 20_000, 35_000, 55_000, 85_000, 105_000, 135_000
+QUIET_EVENTS_MS = 5_000
 PROBE_EVERY_MS = 250
 BLIND_MS, BLIND_EVERY_MS = 500, 25
 SUBSCRIBED = 0.3
@@ -141,7 +142,7 @@ class _Course:
         self.simulation.advance(QUIET_MS)
         rush_ms = self.watch.changed_ms["rush"] - RUSH_MS
         shape = self._shape()
-        quiet = self._publish(range(QUIET_MS, LOSS_MS - ANNOUNCE_MS, PROBE_EVERY_MS), self.federation.ids)
+        quiet = self._publish(range(QUIET_MS, QUIET_MS + QUIET_EVENTS_MS, PROBE_EVERY_MS), self.federation.ids)
         self.simulation.advance(LOSS_MS)
         announced = self._announced()
         survival = (0.0, 1.0, 1.0, 0.0) if self.run.failure == "none" else self._lose()
@@ -204,7 +205,7 @@ class _Course:
         alive = tuple(broker for broker in self.federation.ids if broker not in simulation.dead)
         blind = self._publish(range(LOSS_MS, LOSS_MS + BLIND_MS, BLIND_EVERY_MS), alive)
         probes = blind + self._publish(range(LOSS_MS + BLIND_MS, END_MS, PROBE_EVERY_MS), alive)
-        simulation.advance(END_MS + 2 * ANNOUNCE_MS)
+        simulation.advance(END_MS + LOSS_MS - QUIET_MS)
         wanting = sum(s not in simulation.dead and s != self.published[p][1] for p in probes for s in self.subscribers)
         reachable = sum(len(self.published[p][2]) for p in probes)
         late = [p for p in probes if self.published[p][0] >= END_MS - ANNOUNCE_MS]
