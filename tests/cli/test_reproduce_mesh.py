@@ -42,3 +42,10 @@ def test_a_wrong_master_ends_with_one_line_and_code_2() -> None:
     result = CliRunner().invoke(main, ["reproduce", "mesh", "--quick", "--master", "nonsense", "--json"])
     assert result.exit_code == 2
     assert result.output.startswith("geomq: 'nonsense' is no Spark master")
+
+
+def test_a_seed_below_zero_is_refused() -> None:
+    for name in ("groups", "mesh"):
+        result = CliRunner().invoke(main, ["reproduce", name, "--seed", "-1"])
+        assert result.exit_code == 2
+        assert "-1 is not in the range" in result.output

@@ -103,6 +103,13 @@ def test_the_same_run_gives_the_same_row() -> None:
         assert run_formation(run) == run_formation(run)
 
 
+def test_the_sweep_has_each_setting_once_whatever_else_was_run() -> None:
+    run = FormationRun("form", 30, 30, seed=2)
+    rows = [run_formation(each) for each in (run, run, FormationRun("form", 30, 30, "largest", seed=2))]
+    assert formed(rows) == rows[:1]
+    assert formed([]) == []
+
+
 def test_an_unknown_change_is_refused() -> None:
     with pytest.raises(UsageError, match="no change 'explode'"):
         run_formation(FormationRun("change", 10, 30, change="explode", share=0.1))

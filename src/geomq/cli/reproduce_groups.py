@@ -15,7 +15,9 @@ from geomq.errors import DataError
 @click.option(
     "--cities", default="regions", show_default=True, help="A city list, or a CSV file (lat, lng, population)."
 )
-@click.option("--seed", default=1, show_default=True, help="Same seed, same numbers.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Same seed, same numbers."
+)
 @click.option("--master", help="A Spark master; local[*] if not given.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write tables, figures and rows to this directory.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable comparison.")

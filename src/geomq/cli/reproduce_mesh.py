@@ -12,7 +12,9 @@ from geomq.cli.reproduce_groups import make_directory, write_text
 
 @click.command(short_help="Federation mesh: theorems, overlays, losses.")
 @click.option("--quick", is_flag=True, help="Two small sizes, one seed.")
-@click.option("--seed", default=1, show_default=True, help="Same seed, same numbers.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Same seed, same numbers."
+)
 @click.option("--master", help="A Spark master; local[*] if not given.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write tables, figures and rows to this directory.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")

@@ -59,12 +59,13 @@ def deviation(ours: float, published: float) -> float:
 
 
 def formed(rows: Sequence[FormationRow]) -> list[FormationRow]:
-    """The rows of the sweep, in order: those of the seed most rows have."""
+    """The rows of the sweep, in order: those of the first row's list and seed."""
     mine = [row for row in rows if row.kind == "form"]
     if not mine:
         return []
     leading = (mine[0].cities, mine[0].seed)
-    return sorted((row for row in mine if (row.cities, row.seed) == leading), key=lambda r: (r.join_ms, r.brokers))
+    unique = {(row.join_ms, row.brokers): row for row in mine if (row.cities, row.seed) == leading}
+    return [unique[key] for key in sorted(unique)]
 
 
 def compare(rows: Sequence[FormationRow]) -> list[dict[str, Any]]:
