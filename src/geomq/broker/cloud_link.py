@@ -73,6 +73,7 @@ class CloudChannel(asyncio.Protocol):
         self._decoder = Decoder(Side.CLIENT, version=V5, size_max=size_max)
         self._transport: asyncio.Transport | None = None
         self._reason = "connection lost"
+        self._unsent: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = writer = cast(asyncio.Transport, transport)
@@ -111,7 +112,14 @@ class CloudChannel(asyncio.Protocol):
         self._link.resume()
 
     def send(self, data: bytes) -> None:
-        """Write at once, unless the connection is over."""
+        """Write with whatever else is sent in this turn of the loop, unless the connection is over."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._write)
+        self._unsent.append(data)
+
+    def _write(self) -> None:
+        data = b"".join(self._unsent)
+        self._unsent.clear()
         if data and self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
@@ -120,6 +128,7 @@ class CloudChannel(asyncio.Protocol):
         self._reason = reason
         if self._transport is not None:
             if politely:
+                self._write()
                 self._transport.close()
             else:
                 self._transport.abort()
@@ -203,7 +212,7 @@ class CloudLink:
                 await self._loop.create_connection(lambda: channel, settings.host, settings.port, ssl=settings.tls)
         except TimeoutError:
             return f"no connection within {CONNECT_S_MAX:g} s"
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             return str(error) or type(error).__name__
         timer = self._loop.call_later(CONNECT_S_MAX, self._check_taken, channel)
         try:
