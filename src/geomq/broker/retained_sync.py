@@ -38,12 +38,12 @@ class RetainedSync:
 
     def load(self, notes: Mapping[str, Mapping[bytes, bytes]]) -> None:
         """Take in the versions that the store remembered."""
-        for topic, value in notes.get(NOTE, {}).items():
+        for key, value in notes.get(NOTE, {}).items():
             try:
                 time_ms, origin = _VERSION.decode(value)
             except msgspec.MsgspecError:
                 continue
-            self._versions.take(topic.decode("utf-8", "surrogatepass"), Version(time_ms, BrokerId(origin)))
+            self._versions.take(key.decode("utf-8", "surrogatepass"), Version(time_ms, BrokerId(origin)))
         for topic in self._retention.topics():
             if self._versions.get(topic) is None:  # from before there were peers
                 self._note(topic, Version(0, self._core.node.me))
