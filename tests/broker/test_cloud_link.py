@@ -389,6 +389,7 @@ async def test_a_dead_leader_is_noticed(cloud: MosquittoCloud) -> None:
         await quiet(*rest)
         await publisher.client.publish("t", b"new leader", qos=1)
         await until(lambda: member.got == [b"new leader"])
+        assert strategy(brokers["paris"]).members.keys() == {"sydney"}
 
 
 async def test_a_member_leaves_a_leader_that_is_far_away_now(cloud: MosquittoCloud) -> None:
@@ -506,6 +507,7 @@ async def test_the_cloud_may_want_tls_and_a_password_and_events_may_be_signed(
                 here = await join(stack, brokers["columbus"].port, "here")
                 await here.client.publish("t", b"signed", qos=1)
                 await until(lambda: far.got == [b"signed"])
+                assert far.messages[0].user == ()
             wrong = msgspec.structs.replace(section, password_file=str(tmp_path / "key"))
             async with federation(cloud_configs(wrong, {}, brokers=1)):
                 await until(lambda: any("not authorized" in str(vars(record)) for record in caplog.records))
