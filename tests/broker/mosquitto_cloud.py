@@ -43,7 +43,8 @@ class MosquittoCloud:
         config = self._folder / "mosquitto.conf"
         access = "" if "allow_anonymous" in self._extra else "allow_anonymous true\n"
         config.write_text(
-            f"listener {self.port} 127.0.0.1\n{access}log_dest stderr\nlog_type all\nsys_interval 0\nmax_queued_messages 100000\n{self._extra}\n"
+            f"listener {self.port} 127.0.0.1\n{access}log_dest stderr\nlog_type all\n"
+            f"sys_interval 0\nmax_queued_messages 100000\n{self._extra}\n"
         )
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec("mosquitto", "-c", str(config), stderr=log)
