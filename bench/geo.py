@@ -22,7 +22,7 @@ from geomq.mqtt.properties import Properties
 TOPIC = "bench/geo"
 PAYLOAD = b"x" * 100
 SUBACK_SIZE, UNSUBACK_SIZE = 5, 4
-UNBATCHED_EVENTS = 3_000
+STEPS = 4_200
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Turn:
 def geo(stage: Stage, _only: str | None = None) -> Iterator[Row]:
     """CPU per event with one location update, deliveries included."""
     for subscribers in (1_000, 10_000):
-        world = make_world(subscribers, UNBATCHED_EVENTS)
+        world = make_world(subscribers, STEPS)
         ways: dict[str, tuple[str, Callable[[Swarm, World], Iterator[Turn]]]] = {
             "geomq": ("geomq", fenced),
             "mosquitto filter": ("mosquitto", everywhere),
@@ -51,9 +51,10 @@ def geo(stage: Stage, _only: str | None = None) -> Iterator[Row]:
             stage.say(f"geo {subscribers} {way}")
             with stage.fresh(name) as broker, Swarm(broker.port) as swarm:
                 course = Course(swarm, turns(swarm, world))
-                course.run(stage.seconds / 2)
+                share = STEPS // (stage.repeats + 1)
+                course.run(stage.seconds / 2, share)
                 course.deliveries = course.events = 0
-                work = partial(course.run, stage.seconds)
+                work = partial(course.run, stage.seconds, share)
                 figures[way] = Figure.of([cpu_us_each(broker.pid, work) for _ in range(stage.repeats)])
                 notes[f"deliveries per event, {way}"] = course.deliveries / course.events
         yield Row("geo", f"{subscribers} subscribers, 10 inside", "us CPU per event + move", figures, (), notes)
@@ -67,17 +68,18 @@ class Course:
         self._turns = turns
         self.events = self.deliveries = 0
 
-    def run(self, seconds: float) -> int:
+    def run(self, seconds: float, events_max: int) -> int:
+        """Turns for this long, at most so many; the number of events."""
         until = clock() + seconds
         for count, turn in enumerate(self._turns, 1):
             for client, data in turn.writes:
                 client.sendall(data)
             self._swarm.take(turn.received)
             self.deliveries += turn.deliveries
-            if clock() > until:
+            if count == events_max or clock() > until:
                 self.events += count
                 return count
-        raise BenchError("the world is too short for this machine")
+        raise BenchError("the world has come to its end")
 
 
 def fenced(swarm: Swarm, world: World) -> Iterator[Turn]:

@@ -41,7 +41,7 @@ def test_acknowledged_messages_are_delivered_messages(broker: Broker) -> None:
 def test_events_reach_those_inside_their_fence(broker: Broker) -> None:
     with Swarm(broker.port) as swarm:
         course = Course(swarm, fenced(swarm, make_world(100, 2_000)))
-        assert course.run(0.1) > 0
+        assert course.run(0.1, 1_000) > 0
         assert course.deliveries >= course.events
         assert swarm.settle() == 0
 
