@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.routing.stage import circle, grid_of, moved, published, row_of_squares, subscribed, unsubscribed
+from tests.routing.worlds import federation_of
 
 from geomq.errors import ConfigError, GeomqError
 from geomq.geo import Fence, Location
@@ -13,6 +14,8 @@ from geomq.routing.events import (
     ClientGone,
     ClientMoved,
     ClientPublished,
+    ClientSubscribed,
+    ClientUnsubscribed,
     FederationChanged,
     LatencyMeasured,
     PeerDown,
@@ -192,3 +195,14 @@ def test_a_withdrawn_location_passes_no_fence() -> None:
     assert any(isinstance(action, DeliverToClients) for action in node.handle(published("p", "t", near), now=0))
     node.handle(ClientMoved(ClientId("c"), None), now=0)
     assert not any(isinstance(action, DeliverToClients) for action in node.handle(published("p", "t", near), now=0))
+
+
+@pytest.mark.parametrize("strategy", ["flood_events", "dht", "disgb_subscriptions", "mesh"])
+def test_what_a_broker_says_of_itself_stays_at_home(strategy: str) -> None:
+    federation = federation_of()
+    node = Node(me=BrokerId("ams"), federation=federation, strategy=strategy, rng=random.Random(1))
+    told = node.handle(ClientSubscribed(ClientId("c"), "$SYS/#"), now=0)
+    told += node.handle(ClientPublished(ClientId("broker"), "$SYS/load"), now=0)
+    assert [type(action) for action in told] == [DeliverToClients]
+    node.handle(ClientUnsubscribed(ClientId("c"), "$SYS/#"), now=0)
+    assert node.handle(ClientPublished(ClientId("broker"), "$SYS/load"), now=0) == []

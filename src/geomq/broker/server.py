@@ -61,6 +61,7 @@ class Broker:
         self.cloud: CloudLink | None = None
         self._kept: PeerStore | None = None
         self._retained: RetainedSync | None = None
+        self._stopped = False
         self.exit_code = 0
 
     @property
@@ -234,7 +235,10 @@ class Broker:
         return self.exit_code
 
     async def stop(self) -> None:
-        """Say goodbye to every client, make everything safe, close."""
+        """Say goodbye to every client, make everything safe, close; the second time there is nothing left to do."""
+        if self._stopped:
+            return
+        self._stopped = True
         self._stopping.set()
         self._listeners.stop()
         for timer in self._timers:

@@ -5,6 +5,8 @@
     actions = node.on_deadline(now=...)
 
 A driver that carries these actions out, in order, is all a strategy needs to run: live, simulated or in a test.
+
+Topics under `$SYS/` are about one broker: no strategy hears of them, and their events never leave home.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,9 +28,15 @@ from geomq.routing.events import (
     RoutingEvent,
 )
 from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Subscriber
 from geomq.routing.registry import strategy_class
 from geomq.routing.strategy import ClientState, Dice, Strategy
+from geomq.routing.table import SubscriptionTable
+
+
+def is_own(topic: str) -> bool:
+    """Whether a topic or filter is about the broker itself."""
+    return topic.startswith("$SYS/")
 
 
 class Node:
@@ -59,6 +67,8 @@ class Node:
             rng=rng,
         )
         self._sequence = 0
+        self._own = SubscriptionTable()
+        """Subscriptions to what is about this broker."""
         self._handlers: dict[type[RoutingEvent], Callable[[Any, float], None]] = {
             ClientPublished: self._published,
             ClientMoved: self._moved,
@@ -100,26 +110,36 @@ class Node:
             happened.retain,
             happened.properties,
         )
-        self.strategy.published(event, now=now)
+        if is_own(event.topic):
+            self.strategy.deliver(event, self._own.match(event).get(self.me, ()))
+        else:
+            self.strategy.published(event, now=now)
 
     def _moved(self, happened: ClientMoved, now: float) -> None:
         state = self.clients.setdefault(happened.client, ClientState())
         if state.location != happened.location:
             state.location = happened.location
+            self._own.move(Subscriber(self.me, happened.client), happened.location)
             self.strategy.moved(happened.client, happened.location, now=now)
 
     def _subscribed(self, happened: ClientSubscribed, now: float) -> None:
         state = self.clients.setdefault(happened.client, ClientState())
+        if is_own(happened.topic_filter):
+            subscriber = Subscriber(self.me, happened.client)
+            self._own.put(subscriber, happened.topic_filter, happened.fence, state.location)
+            return
         state.subscriptions[happened.topic_filter] = happened.fence
         self.strategy.subscribed(happened.client, happened.topic_filter, happened.fence, now=now)
 
     def _unsubscribed(self, happened: ClientUnsubscribed, now: float) -> None:
+        self._own.drop(Subscriber(self.me, happened.client), happened.topic_filter)
         state = self.clients.get(happened.client)
         if state is not None and happened.topic_filter in state.subscriptions:
             del state.subscriptions[happened.topic_filter]
             self.strategy.unsubscribed(happened.client, happened.topic_filter, now=now)
 
     def _gone(self, happened: ClientGone, now: float) -> None:
+        self._own.drop_subscriber(Subscriber(self.me, happened.client))
         state = self.clients.pop(happened.client, None)
         if state is not None:
             self.strategy.gone(happened.client, state, now=now)
