@@ -30,14 +30,14 @@ test: check system-packages ## Lint, type-check and run all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(TEST)
 
 check: $(VENV)/.dev ## Lint, types, layers
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## Put the code into its one format
-	$(BIN)/ruff check --fix src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench
 
 soak: $(VENV)/.dev ## Long runs: fault simulations (SEEDS=1000), fuzzing, fifty kills
 	$(BIN)/python -m geomq.sim.soak --seeds $(SEEDS)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -81,7 +82,8 @@ def _announce(sites: "list[Site]", ports: dict[str, int], strategy: str, *, as_j
         )
     first, last = sites[0], sites[-1]
     near = f"{first.location.lat:.3f},{first.location.lon:.3f}"
+    geomq = sys.argv[0] if sys.argv[0].endswith("geomq") else "geomq"
     click.echo("Try, in other terminals:")
-    click.echo(f"  geomq sub -p {ports[first.name]} --at {near} -t 'news/#'")
-    click.echo(f"  geomq pub -p {ports[last.name]} --to {near},5km -t news/here -m 'for those near {first.name}'")
-    click.echo(f"  geomq sub -p {ports[first.name]} --at {near} -t 'hello/#' --json")
+    click.echo(f"  {geomq} sub -p {ports[first.name]} --at {near} -t 'news/#'")
+    click.echo(f"  {geomq} pub -p {ports[last.name]} --to {near},5km -t news/here -m 'for those near {first.name}'")
+    click.echo(f"  {geomq} sub -p {ports[first.name]} --at {near} -t 'hello/#' --json")
