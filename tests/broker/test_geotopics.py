@@ -89,6 +89,7 @@ def test_any_payload_is_a_location_or_refused(payload: bytes) -> None:
     "payload",
     [
         b'{"_type":"location"}',
+        b'{"_type":"\x80"}',
         b'{"_type":"location","lat":91,"lon":0}',
         b'{"_type":"location","lat":1e999,"lon":0}',
         b'{"_type":"location","lat":true,"lon":0}',

@@ -151,7 +151,7 @@ def owntracks_location(payload: bytes) -> Location | None:
         raise GeometryError(f"a location message is longer than {_LOCATION_BYTES_MAX} bytes")
     try:
         said = _owntracks.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise GeometryError("the location message is not OwnTracks JSON") from None
     if said.kind != "location":
         return None
