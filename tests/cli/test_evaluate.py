@@ -23,16 +23,18 @@ def test_evaluate_prints_json_with_every_published_strategy() -> None:
     assert data["peak_rss_mb"] > 0
     for name in ("flood_events", "disgb_events", "dht", "grid_quorum", "broadcast_groups", "oracle"):
         found = data["strategies"][name]
-        assert set(found["messages"]) == {"event", "subscription", "delivery", "location", "total"}
+        assert set(found["messages"]) == {"event", "subscription", "delivery", "location", "control", "total"}
         assert {"mean", "std", "p50", "p75", "p99"} <= set(found["latency_ms"])
         assert found["deliveries"] == found["latency_ms"]["count"] > 0
     assert "subscription_delay_ms" in data["strategies"]["dht"]
+    assert "georendezvous" not in data["strategies"]
 
 
 def test_evaluate_prints_a_table_for_people() -> None:
     result = run("evaluate", *SMALL)
     assert result.exit_code == 0, result.output
     assert "disgb_events" in result.stdout
+    assert "georendezvous" in result.stdout
 
 
 def test_a_sweep_gives_one_run_each() -> None:

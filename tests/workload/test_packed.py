@@ -63,6 +63,6 @@ def test_the_index_finds_every_point_within_reach() -> None:
 def test_moves_are_sorted_by_client_and_time() -> None:
     world, spec = World.published(), preset("paper", clients=2000)
     block = spec.block(world, 1, 0)
-    moves = moves_of(block, world, np.zeros(1000, np.int32))
+    moves = moves_of(block, world, np.zeros(1000, np.int32), np.empty((0, 0, 0), np.int32))
     assert np.all(np.diff(moves.client) >= 0)
     assert int((moves.slot < 0).sum()) == int((block.actions.kind == Kind.LOCATION).sum())

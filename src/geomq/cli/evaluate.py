@@ -111,14 +111,14 @@ def print_outcomes(outcomes: "list[Outcome]", facts: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = Console(width=None if sys.stdout.isatty() else 170)
     for outcome in outcomes:
         run = outcome.run
         table = Table(
             title=f"{run.preset} ({run.variant}): {run.brokers} brokers, {run.clients:,} clients, {run.seconds} s",
             caption=f"{outcome.events:,} events, {outcome.subscriptions:,} subscription updates",
         )
-        kinds = ("event", "subscription", "delivery", "location", "total")
+        kinds = ("event", "subscription", "delivery", "location", "control", "total")
         for column in ("strategy", *kinds, "redundant", "deliveries", "latency ms", "p99", "delay ms"):
             table.add_column(column, justify="left" if column == "strategy" else "right")
         for name, result in outcome.as_json()["strategies"].items():

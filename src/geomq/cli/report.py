@@ -63,7 +63,7 @@ def _print(tables: "list[RunTable]") -> None:
 
     from geomq.workload.report import HEADERS, cell
 
-    console = Console(width=None if sys.stdout.isatty() else 170)
+    console = Console(width=None if sys.stdout.isatty() else 190)
     for shown in tables:
         table = Table(title=shown.title, caption=shown.caption)
         for name in HEADERS:

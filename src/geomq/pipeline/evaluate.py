@@ -20,6 +20,7 @@ from geomq.workload.evaluate import Evaluator, add_tallies, evaluate, outcome_of
 from geomq.workload.kernel_messages import Tally
 from geomq.workload.model import Spec
 from geomq.workload.packed import RECORD, pack, pieces, records_of
+from geomq.workload.rendezvous_traffic import count_refreshes, no_firsts
 from geomq.workload.results import Outcome, Run
 from geomq.workload.world import World
 
@@ -43,14 +44,14 @@ class Job(NamedTuple):
 
 def evaluate_on_spark(jobs: Sequence[tuple[Run, World, Spec, int, bool]], *, master: str | None) -> list[Outcome]:
     """The outcomes of several runs, all in one Spark job."""
-    compiling = warm_up()
+    compiling = warm_up(variants={paper for *_, paper in jobs})
     with spark_session(master) as spark:
         compiling.join()
         with spark_progress(spark, "Evaluating"):
             tallies = evaluate_jobs(spark, [Job(*job[1:]) for job in jobs])
     return [
-        outcome_of(run, world, tally, paper=paper)
-        for (run, world, _, _, paper), tally in zip(jobs, tallies, strict=True)
+        outcome_of(run, world, spec, tally, paper=paper)
+        for (run, world, spec, _, paper), tally in zip(jobs, tallies, strict=True)
     ]
 
 
@@ -66,11 +67,16 @@ def evaluate_jobs(spark: SparkSession, jobs: Sequence[Job]) -> list[Tally]:
         _packer(jobs, tasks), "job int, topic int, actions binary"
     )
     tallied = packed.repartition(_partitions(spark, jobs), "job", "topic").mapInArrow(
-        _evaluator(jobs), "job int, tally binary"
+        _evaluator(jobs), "job int, tally binary, firsts binary"
     )
     totals = [Evaluator(job.world, job.spec, paper=job.paper).tally for job in jobs]
+    firsts = [no_firsts(len(job.world)) for job in jobs]
     for row in tallied.collect():
         add_tallies([unpack_tally(bytes(row.tally), totals[row.job])], totals[row.job])
+        first = np.frombuffer(bytes(row.firsts), "<i8").reshape(firsts[row.job].shape)
+        np.minimum(firsts[row.job], first, out=firsts[row.job])
+    for job, total, first in zip(jobs, totals, firsts, strict=True):
+        count_refreshes(first, job.spec.end_ms, total)
     return totals
 
 
@@ -118,8 +124,12 @@ def _evaluator(jobs: Sequence[Job]) -> "Callable[[Batches], Batches]":
                     continue
                 evaluator.evaluate_topic(topic, records_of(parts.pop((number, topic))))
             yield pa.RecordBatch.from_arrays(
-                [pa.array([number], pa.int32()), pa.array([pack_tally(evaluator.tally)], pa.binary())],
-                names=["job", "tally"],
+                [
+                    pa.array([number], pa.int32()),
+                    pa.array([pack_tally(evaluator.tally)], pa.binary()),
+                    pa.array([evaluator.firsts.astype("<i8").tobytes()], pa.binary()),
+                ],
+                names=["job", "tally", "firsts"],
             )
 
     return run
@@ -152,14 +162,16 @@ def _partitions(spark: SparkSession, jobs: Sequence[Job]) -> int:
     return min(wanted, sum(len(job.spec.topic_names()) for job in jobs))
 
 
-def warm_up() -> threading.Thread:
+def warm_up(variants: set[bool]) -> threading.Thread:
     """Compile the kernel in the background while Spark starts, so that its workers find it compiled."""
 
     def compile_kernel() -> None:
         from geomq.workload.disgb import preset
 
         world = World.published()
-        evaluate(world, preset("paper", clients=30, topics=5, seconds=60), 0, paper=True)
+        spec = preset("paper", clients=30, topics=5, seconds=120)
+        for paper in variants:
+            evaluate(world, spec, 0, paper=paper)
 
     thread = threading.Thread(target=compile_kernel, daemon=True)
     thread.start()

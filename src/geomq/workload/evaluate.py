@@ -12,16 +12,19 @@ from numpy.typing import NDArray
 
 from geomq.mqtt.topics import first_level
 from geomq.routing.ring import HashRing
+from geomq.workload import sent
 from geomq.workload.kernel import Scratch, evaluate_events
 from geomq.workload.kernel_index import build_index, build_states
-from geomq.workload.kernel_messages import STRATEGIES, Counts, Tally, count_moves, count_updates
+from geomq.workload.kernel_messages import CLIENTS_MS, PATTERNS, STRATEGIES, Counts, Tally, count_moves, count_updates
 from geomq.workload.model import Block, Kind, Spec
 from geomq.workload.moves import moves_of
 from geomq.workload.packed import KIND_BITS, Records, in_client_order, pack, pieces
+from geomq.workload.rendezvous_places import Rendezvous, RendezvousMap
+from geomq.workload.rendezvous_traffic import count_refreshes, no_firsts, run_georendezvous
 from geomq.workload.results import Outcome, Run
 from geomq.workload.summary import summarise
-from geomq.workload.topic import FOREVER, lay_out
-from geomq.workload.views import VIEWS, histogram_size, view_table, with_topic_broker
+from geomq.workload.topic import FOREVER, TopicData, lay_out
+from geomq.workload.views import VIEWS, histogram_size, view_table, with_near, with_topic_broker
 from geomq.workload.world import World
 
 PACK_BLOCKS = 10
@@ -37,13 +40,19 @@ class Evaluator:
         self._names = spec.topic_names()
         self._ring = HashRing([place.name for place in world.places])
         self._table = view_table(world, paper=paper)
+        self._learns = learns(world, spec, paper=paper)
         self.tally = empty_tally(len(world), histogram_size(self._table), len(self._table.group_leader))
+        self._rendezvous = RendezvousMap(world)
+        self.firsts = no_firsts(len(world))
 
     def evaluate_topic(self, topic: int, records: Records) -> None:
         """Add one whole topic, its records in client order."""
         wanted_at = self._note_interest(records)
         data, places = lay_out(records, self._world, self._last_clients, wanted_at, paper=self._paper)
         table = with_topic_broker(self._table, self._owner(self._names[topic]))
+        if self._learns:
+            rendezvous = self._rendezvous.of_topic(self._names[topic])
+            with_near(table, rendezvous.near)
         count_updates(data, table, self.tally)
         reach = data.event_circle[:, 2][np.isfinite(data.event_circle[:, 2])]
         typical = float(reach.mean()) if len(reach) else 1.0
@@ -51,18 +60,41 @@ class Evaluator:
         sub_reach = float(data.publisher_circle[:, 2].max(initial=0.0))
         fences = build_index(places.sub_lat, places.sub_lon, sub_reach if np.isfinite(sub_reach) else 30.0)
         scratch = Scratch(empty_counts(len(self._world)), np.full(len(data.home), -1, np.int64))
-        evaluate_events(data, states, fences, table, self.tally, scratch)
+        found = evaluate_events(data, states, fences, table, self.tally, scratch)
+        if self._learns:
+            self._replay(records, data, found, rendezvous)
+
+    def _replay(self, records: Records, data: TopicData, found: NDArray[np.int32], rendezvous: Rendezvous) -> None:
+        """Add the strategies that learn from a topic's traffic."""
+        kind = records["when"] & ((1 << KIND_BITS) - 1)
+        clients = np.unique(records["client"][kind == Kind.SUBSCRIPTION])
+        publishers = records["client"][kind == Kind.EVENT]
+        self._deliver_at_home(data, found)
+        first = run_georendezvous(data, publishers, clients, found, rendezvous, self._table, self.tally)
+        np.minimum(self.firsts, first, out=self.firsts)
+
+    def _deliver_at_home(self, data: TopicData, found: NDArray[np.int32]) -> None:
+        """A publisher's broker always serves its own clients."""
+        own = found[found[:, 1] == data.event_home[found[:, 0]]]
+        self.tally.sent_delays[:, CLIENTS_MS] += own[:, 2 + PATTERNS // 2 :].sum()
 
     def add_moves(self, blocks: Sequence[Block]) -> None:
         """Add the location updates of some clients; they concern all topics of a client at once."""
         if not self._paper:
             for block in blocks:
-                count_moves(moves_of(block, self._world, self._owners), self.tally)
+                count_moves(moves_of(block, self._world, self._owners, self._near), self.tally)
 
     @cached_property
     def _owners(self) -> NDArray[np.int32]:
         """The broker each topic hashes to."""
         return np.array([self._owner(name) for name in self._names], np.int32)
+
+    @cached_property
+    def _near(self) -> NDArray[np.int32]:
+        """By topic and home the brokers that hold subscriptions under `georendezvous`."""
+        if not self._learns:
+            return np.empty((0, 0, 0), np.int32)
+        return np.stack([self._rendezvous.of_topic(name).near for name in self._names])
 
     def _owner(self, topic: str) -> int:
         return self._ring.owner(first_level(topic) or "")
@@ -101,17 +133,24 @@ def evaluate(world: World, spec: Spec, seed: int, *, paper: bool) -> Tally:
             parts.setdefault(topic, []).append(records)
     for topic in sorted(parts):
         evaluator.evaluate_topic(topic, in_client_order(np.concatenate(parts.pop(topic))))
+    count_refreshes(evaluator.firsts, spec.end_ms, evaluator.tally)
     return evaluator.tally
+
+
+def learns(world: World, spec: Spec, *, paper: bool) -> bool:
+    """Whether strategies that learn from their traffic are evaluated too; the published comparison has none."""
+    return not paper and sent.evaluated_apart(spec.topic_names(), len(world))
 
 
 def evaluate_locally(run: Run, world: World, spec: Spec, seed: int, paper: bool) -> Outcome:
     """The outcome of a run, computed in this process."""
-    return outcome_of(run, world, evaluate(world, spec, seed, paper=paper), paper=paper)
+    tally = evaluate(world, spec, seed, paper=paper)
+    return outcome_of(run, world, spec, tally, paper=paper)
 
 
-def outcome_of(run: Run, world: World, tally: Tally, *, paper: bool) -> Outcome:
+def outcome_of(run: Run, world: World, spec: Spec, tally: Tally, *, paper: bool) -> Outcome:
     """What a tally says, by strategy."""
-    strategies = summarise(tally, view_table(world, paper=paper))
+    strategies = summarise(tally, view_table(world, paper=paper), learning=learns(world, spec, paper=paper))
     places = [(place.name, place.lat, place.lon) for place in world.places]
     return Outcome(run, places, int(tally.published.sum()), int(tally.subscribed.sum()), strategies)
 
@@ -138,6 +177,10 @@ def empty_tally(brokers: int, histogram: int, groups: int) -> Tally:
         located=zeros(brokers),
         location_pairs=zeros(*pairs),
         topic_locations=zeros(*pairs),
+        sent=zeros(sent.STRATEGIES, sent.KINDS, *pairs),
+        sent_delays=zeros(sent.STRATEGIES, histogram),
+        sent_updates=zeros(sent.STRATEGIES, 2 * histogram),
+        sent_useful=zeros(sent.STRATEGIES),
     )
 
 
@@ -149,6 +192,7 @@ def empty_counts(brokers: int) -> Counts:
         homes=np.zeros(brokers, np.int64),
         marked=np.zeros(brokers, np.bool_),
         size=np.zeros(1, np.int64),
+        pattern=np.zeros((PATTERNS, brokers), np.int64),
         group_hit=np.zeros(brokers, np.bool_),
         relay_used=np.zeros(brokers, np.bool_),
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#4477aa", "#ee6677", "#ccbb44", "#66ccee")
+COLOURS = ("#4477aa", "#ee6677", "#ccbb44", "#66ccee", "#aa3377")
 _CSS = """body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem;color:#222}
 table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #ddd}
 td:first-child,th:first-child{text-align:left}svg{max-width:100%;height:auto}"""

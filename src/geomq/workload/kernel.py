@@ -16,9 +16,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from geomq.workload.kernel_index import CellIndex, StateIndex, cell_range, column_range
-from geomq.workload.kernel_messages import Counts, Tally, tally_event
+from geomq.workload.kernel_messages import PATTERNS, Counts, Tally, tally_event
 from geomq.workload.topic import LIMIT, TopicData
-from geomq.workload.views import COLUMN, PLACED, ROW, VIEWS, ViewTable
+from geomq.workload.views import COLUMN, DIRECT, NEAR_FIRST, NEAR_SECOND, PLACED, ROW, VIEWS, ViewTable
 
 
 class Scratch(NamedTuple):
@@ -99,6 +99,8 @@ def count_each_view(topic: TopicData, table: ViewTable, counts: Counts, event: i
     if found == 0:
         return
     touch(counts, home)
+    ways = ((found >> NEAR_FIRST) & 1) | ((found >> NEAR_SECOND) & 1) << 1 | ((found >> DIRECT) & 1) << 2
+    counts.pattern[ways, home] += 1
     for view in range(VIEWS):
         counts.seen[view, home] += (found >> view) & 1
     by_row, by_column = (found >> ROW) & 1, (found >> COLUMN) & 1
@@ -191,10 +193,36 @@ def near_subscriptions(topic: TopicData, cells: CellIndex, table: ViewTable, scr
 
 
 @njit(cache=True, nogil=True)
+def with_room(found: NDArray[np.int32], size: int, more: int) -> NDArray[np.int32]:
+    """The rows, with room for more of them."""
+    if size + more <= len(found):
+        return found
+    grown = np.empty((2 * len(found) + more, found.shape[1]), np.int32)
+    grown[:size] = found[:size]
+    return grown
+
+
+@njit(cache=True, nogil=True)
+def list_found(counts: Counts, event: int, found: NDArray[np.int32], size: int) -> int:
+    """Append the event's row for each home with a match; returns the new number of rows."""
+    for i in range(counts.size[0]):
+        home = counts.homes[i]
+        found[size, 0], found[size, 1] = event, home
+        found[size, 2:] = counts.pattern[:, home]
+        found[size, 1 + PATTERNS] += counts.sure[home]
+        size += 1
+    return size
+
+
+@njit(cache=True, nogil=True)
 def evaluate_events(
     topic: TopicData, states: StateIndex, fences: CellIndex, table: ViewTable, tally: Tally, scratch: Scratch
-) -> None:
-    """All events of a topic, each against its candidates, into the tally."""
+) -> NDArray[np.int32]:
+    """All events of a topic, each against its candidates, into the tally.
+
+    Returns rows of event, home, and how many match by each pattern of ways; no rows for the paper variant.
+    """
+    found, size = np.empty((0 if table.paper else 1024, 2 + PATTERNS), np.int32), 0
     for event in range(len(topic.event_t)):
         if topic.event_point[event, LIMIT] != np.inf:
             near_locations(topic, states, table, scratch, event)
@@ -202,4 +230,8 @@ def evaluate_events(
             near_subscriptions(topic, fences, table, scratch, event)
         else:
             everyone(topic, table, scratch.counts, event)
+        if not table.paper:
+            found = with_room(found, size, scratch.counts.size[0])
+            size = list_found(scratch.counts, event, found, size)
         tally_event(topic, table, tally, scratch.counts, event)
+    return found[:size]

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from geomq.workload.sent import GEORENDEZVOUS, LOCATION
 from geomq.workload.topic import TopicData
 from geomq.workload.views import AT_PUBLISHER, CLOUD, COLUMN, DIRECT, PLACED, RELAYED, ROW, TOPIC, ViewTable
 
@@ -24,6 +25,8 @@ STRATEGIES = 7
 
 CLIENTS_MS = 10
 FAR = np.int32(2**31 - 1)
+# Ways to match for a home as bits: its two rendezvous, the home itself.
+PATTERNS = 8
 
 
 class Moves(NamedTuple):
@@ -36,6 +39,7 @@ class Moves(NamedTuple):
     lon_e7: NDArray[np.int32]
     mask: NDArray[np.uint64]
     topic_broker: NDArray[np.int32]
+    near: NDArray[np.uint64]
     slots: int
 
 
@@ -48,6 +52,7 @@ class Counts(NamedTuple):
     homes: NDArray[np.int64]
     marked: NDArray[np.bool_]
     size: NDArray[np.int64]
+    pattern: NDArray[np.int64]
     group_hit: NDArray[np.bool_]
     relay_used: NDArray[np.bool_]
 
@@ -61,7 +66,8 @@ class Tally(NamedTuple):
     `event_pairs`, `subscription_pairs` what disgb sends; `topic_events`, `topic_subscriptions` what dht sends;
     `interested[b]` topics a broker tells its group's leader of, `group_interested[b]` those of which it is the first in
     its group; `located[b]` moves of clients with subscriptions, `location_pairs` and `topic_locations` where disgb and
-    dht send them.
+    dht send them. Strategies counted message by message have `sent[s, kind, from, to]`, `sent_delays[s, ms]`
+    (deliveries), `sent_updates[s, ms]` (subscription updates) and `sent_useful[s]` (messages that served a client).
     """
 
     delays: NDArray[np.int64]
@@ -80,6 +86,10 @@ class Tally(NamedTuple):
     located: NDArray[np.int64]
     location_pairs: NDArray[np.int64]
     topic_locations: NDArray[np.int64]
+    sent: NDArray[np.int64]
+    sent_delays: NDArray[np.int64]
+    sent_updates: NDArray[np.int64]
+    sent_useful: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -116,6 +126,7 @@ def clear(counts: Counts) -> None:
         counts.sure[home] = 0
         counts.seen[:, home] = 0
         counts.first[:, home] = 0
+        counts.pattern[:, home] = 0
         counts.marked[home] = False
     counts.size[0] = 0
 
@@ -292,19 +303,21 @@ def count_moves(moves: Moves, tally: Tally) -> None:
     """
     words = moves.mask.shape[1]
     held = np.zeros((moves.slots, words), np.uint64)
-    topics = np.zeros(words, np.uint64)
+    topics, near = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
     union = np.zeros((1, words), np.uint64)
     for row in range(len(moves.client)):
         home = moves.home[row]
         if row == 0 or moves.client[row] != moves.client[row - 1]:
             held[:] = 0
             topics[:] = 0
+            near[:] = 0
             subscribed, lat, lon = False, FAR, FAR
         if moves.slot[row] >= 0:
             subscribed = True
             held[moves.slot[row]] = moves.mask[row]
             owner = moves.topic_broker[row]
             topics[owner >> 6] |= np.uint64(1) << np.uint64(owner & 63)
+            near |= moves.near[row]
             continue
         moved = moves.lat_e7[row] != lat or moves.lon_e7[row] != lon
         lat, lon = moves.lat_e7[row], moves.lon_e7[row]
@@ -312,6 +325,8 @@ def count_moves(moves: Moves, tally: Tally) -> None:
             tally.located[home] += 1
             union[0] = topics
             add_pairs(tally.topic_locations, home, union, 0)
+            union[0] = near
+            add_pairs(tally.sent[GEORENDEZVOUS, LOCATION], home, union, 0)
             union[:] = 0
             for slot in range(moves.slots):
                 union[0] |= held[slot]

@@ -11,7 +11,7 @@ from geomq.errors import DataError
 from geomq.workload.results import statistics_of
 
 Rows = list[dict[str, Any]]
-KINDS = ("event", "subscription", "delivery", "location")
+KINDS = ("event", "subscription", "delivery", "location", "control")
 HEADERS = (
     "strategy",
     *KINDS,

@@ -93,7 +93,7 @@ def _result_rows(outcomes: list[Outcome]) -> list[tuple[Any, ...]]:
             name,
             outcome.events,
             outcome.subscriptions,
-            *(result.messages.get(kind, 0) for kind in ("event", "subscription", "delivery", "location")),
+            *(result.messages.get(kind, 0) for kind in ("event", "subscription", "delivery", "location", "control")),
             result.redundant,
             int(result.latency.sum()),
         )

@@ -70,6 +70,7 @@ DATASETS: dict[str, tuple[Column, ...]] = {
         Column("subscription_messages", "int64", "messages between brokers that carry a subscription update"),
         Column("delivery_messages", "int64", "messages between brokers that carry a matched event"),
         Column("location_messages", "int64", "messages between brokers that carry a location update"),
+        Column("control_messages", "int64", "messages between brokers about routes"),
         Column("redundant_messages", "int64", "event and delivery messages that served no client"),
         Column("deliveries", "int64", "events handed to clients"),
     ),

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.workload import kernel_messages as km
+from geomq.workload import sent
 from geomq.workload.kernel_messages import Tally
 from geomq.workload.views import ViewTable
 
@@ -36,13 +37,16 @@ class StrategyResult:
     subscription_links: Counts
     delivery_links: Counts
     location_links: Counts
+    control_links: Counts
     useful: int
     latency: Counts
     delay: Counts
 
     @property
     def links(self) -> Counts:
-        return self.event_links + self.subscription_links + self.delivery_links + self.location_links
+        told = self.delivery_links + self.location_links + self.control_links
+        links: Counts = self.event_links + self.subscription_links + told
+        return links
 
     @property
     def messages(self) -> dict[str, int]:
@@ -51,6 +55,7 @@ class StrategyResult:
             "subscription": int(self.subscription_links.sum()),
             "delivery": int(self.delivery_links.sum()),
             "location": int(self.location_links.sum()),
+            "control": int(self.control_links.sum()),
         }
 
     @property
@@ -95,8 +100,8 @@ def statistics(histogram: Counts) -> dict[str, float | int | None]:
     }
 
 
-def summarise(tally: Tally, table: ViewTable) -> dict[str, StrategyResult]:
-    """Results by strategy name; a strategy the world cannot run is left out."""
+def summarise(tally: Tally, table: ViewTable, *, learning: bool = False) -> dict[str, StrategyResult]:
+    """Results by strategy name; a strategy the world cannot run is left out, and unless told, those that learn."""
     makers = {
         "flood_events": _flood_events,
         "flood_subscriptions": _flood_subscriptions,
@@ -112,6 +117,8 @@ def summarise(tally: Tally, table: ViewTable) -> dict[str, StrategyResult]:
             continue
         events, subscriptions, delay = make(tally, table)
         results[name] = _result(name, tally, table, events, subscriptions, delay)
+    if learning:
+        results |= {name: _sent(name, number, tally, table) for name, number in sent.NAMES.items()}
     results[ORACLE] = _oracle(tally, table)
     return results
 
@@ -125,7 +132,24 @@ def _result(
     delays = _delays(subscriptions, table) if delay is None else delay
     locations = _locations(name, tally, table)
     useful = int(tally.useful[number])
-    return StrategyResult(name, events, subscriptions, told, locations, useful, tally.delays[number], delays)
+    none = _links(table)
+    return StrategyResult(name, events, subscriptions, told, locations, none, useful, tally.delays[number], delays)
+
+
+def _sent(name: str, number: int, tally: Tally, table: ViewTable) -> StrategyResult:
+    """A strategy whose messages were counted one by one."""
+    links = [_framed(tally.sent[number, kind], table) for kind in range(sent.KINDS)]
+    return StrategyResult(
+        name,
+        links[sent.EVENT],
+        links[sent.SUBSCRIPTION],
+        links[sent.DELIVERY],
+        links[sent.LOCATION],
+        links[sent.CONTROL],
+        int(tally.sent_useful[number]),
+        tally.sent_delays[number],
+        tally.sent_updates[number],
+    )
 
 
 def _oracle(tally: Tally, table: ViewTable) -> StrategyResult:
@@ -134,7 +158,8 @@ def _oracle(tally: Tally, table: ViewTable) -> StrategyResult:
     needed = int(tally.useful[km.FLOOD_EVENTS])
     links = _links(table)
     links[:-1, :-1] = tally.needed
-    return StrategyResult(ORACLE, links, none, none, none, needed, tally.delays[km.FLOOD_EVENTS], _delays(none, table))
+    latency = tally.delays[km.FLOOD_EVENTS]
+    return StrategyResult(ORACLE, links, none, none, none, none, needed, latency, _delays(none, table))
 
 
 def _locations(name: str, tally: Tally, table: ViewTable) -> Counts:

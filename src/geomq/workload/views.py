@@ -27,7 +27,9 @@ ROW = 4  # at the broker in the publisher's row and the subscriber's column
 COLUMN = 5  # at the broker in the publisher's column and the subscriber's row
 CLOUD = 6  # at the cloud broker
 RELAYED = 7  # at the subscriber's home, the event sent by way of the cloud
-VIEWS = 8
+NEAR_FIRST = 8  # at the rendezvous whose place is nearest to the subscriber's home
+NEAR_SECOND = 9  # at the next one
+VIEWS = 10
 
 
 class ViewTable(NamedTuple):
@@ -93,6 +95,17 @@ def with_topic_broker(table: ViewTable, broker: int) -> ViewTable:
     offset[:, broker] = reach - (reach > 0)
     table.sub_offset[TOPIC] = table.loc_offset[TOPIC] = offset
     table.topic_broker[0] = broker
+    return table
+
+
+def with_near(table: ViewTable, near: NDArray[np.int32]) -> ViewTable:
+    """Set, in place, the offsets that depend on which two brokers hold a home's subscriptions; -1: none."""
+    n = len(table.leader)
+    home = np.arange(n)
+    for slot, view in enumerate((NEAR_FIRST, NEAR_SECOND)):
+        holder = np.where(near[:, slot] < 0, home, near[:, slot])
+        offset = table.latency[:n, holder] - table.latency[home, holder][None, :]
+        table.sub_offset[view] = table.loc_offset[view] = offset
     return table
 
 
