@@ -41,6 +41,9 @@ class PeerLimits(NamedTuple):
     outbox_max: int = 100_000
 
 
+DEFAULT_LIMITS = PeerLimits()
+
+
 class _Peer:
     """What is known of one peer."""
 
@@ -70,7 +73,7 @@ class Peering:
         credentials: Credentials,
         kept: PeerStore | None = None,
         notes: Notes | None = None,
-        limits: PeerLimits = PeerLimits(),  # noqa: B008
+        limits: PeerLimits = DEFAULT_LIMITS,
         dial_tls: ssl.SSLContext | None = None,
     ) -> None:
         self._me = me

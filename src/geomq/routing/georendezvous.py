@@ -31,7 +31,8 @@ from geomq.routing.messages import (
     SyncEnd,
 )
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
-from geomq.routing.rendezvous import SEEN_MAX, RendezvousStrategy
+from geomq.routing.rendezvous import RendezvousStrategy
+from geomq.routing.seen import SEEN_MAX
 from geomq.routing.strategy import StrategyOptions
 
 KEYS_MAX = 65_536

@@ -34,7 +34,7 @@ from geomq.routing.groups_messages import (
 )
 from geomq.routing.messages import ForwardEvent, Message
 from geomq.routing.model import BrokerId, Event
-from geomq.routing.rendezvous import SeenEvents
+from geomq.routing.seen import SeenEvents
 from geomq.routing.strategy import StrategyOptions
 
 RECENT_MAX = 1024

@@ -32,7 +32,7 @@ from geomq.routing.mesh_overlay import check_links, neighbours_of
 from geomq.routing.mesh_topics import MANAGEMENT, WILD, TopicGroups, check_groups, is_sound, level_of
 from geomq.routing.messages import ForwardEvent, Message
 from geomq.routing.model import BrokerId, ClientId, Event, Subscriber
-from geomq.routing.rendezvous import SeenEvents
+from geomq.routing.seen import SeenEvents
 from geomq.routing.strategy import ClientState, Strategy, StrategyOptions
 from geomq.routing.table import SubscriptionTable
 

@@ -5,6 +5,7 @@ A strategy of this family is two rules: `event_targets` and `subscription_target
 true lives here, once: fence changes, moves, unsubscribes, sessions that end, peers that come back, areas redrawn.
 """
 
+from abc import ABC, abstractmethod
 from typing import Self
 
 from geomq.geo import Fence, Location
@@ -21,8 +22,6 @@ from geomq.routing.messages import (
     SyncEnd,
 )
 from geomq.routing.model import BrokerId, ClientId, Event, Match, Subscriber
-from geomq.routing.seen import SEEN_MAX as SEEN_MAX
-from geomq.routing.seen import SeenEvents as SeenEvents
 from geomq.routing.strategy import ClientState, Strategy
 from geomq.routing.table import SubscriptionTable
 
@@ -66,16 +65,16 @@ class Replicas(SubscriptionTable):
                 self.drop_subscriber(subscriber)
 
 
-class RendezvousStrategy(Strategy):
+class RendezvousStrategy(Strategy, ABC):
     """Replicates subscriptions to rendezvous and matches events there."""
 
+    @abstractmethod
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         """The brokers (maybe `me`) that match an event of an own client."""
-        raise NotImplementedError
 
+    @abstractmethod
     def subscription_targets(self, client: ClientId, topic_filter: str, fence: Fence | None) -> tuple[BrokerId, ...]:
         """The brokers (maybe `me`) that hold a subscription of an own client."""
-        raise NotImplementedError
 
     def notifies(self, event: Event, home: BrokerId) -> bool:
         """Whether this rendezvous is the one to tell `home` that the event matched there."""
