@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
 
@@ -75,7 +76,7 @@ plugins:
 """
 
 
-class Broker:
+class Broker(ABC):
     """A running broker; use it as a context. `start_s` is how long it took to listen."""
 
     name = ""
@@ -92,9 +93,9 @@ class Broker:
         assert self._process is not None
         return self._process.pid
 
+    @abstractmethod
     def command(self) -> list[str]:
         """Write the settings; the command that starts the broker with them."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         command = self.command()

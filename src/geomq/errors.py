@@ -6,7 +6,10 @@
     │   └── DataError        a data file is missing, damaged or of another shape
     ├── GeometryError        a location or fence that is not one
     ├── TopicError           a topic name or filter that is not one
-    └── ProtocolError        a peer or client sent bytes that break its protocol
+    ├── ProtocolError        a peer or client sent bytes that break its protocol
+    │   └── MqttError        ... that of MQTT; geomq.mqtt.faults has the kinds
+    ├── StoreError           the disk does not do what a store needs; geomq.broker.store_errors
+    └── ClientError          a broker did not do what the client asked; geomq.client.errors
 
 Every message is one line that says what was wrong and, where it helps, what to do. The command line prints
 it and exits with code 2; a broker answers with a reason code and lives on.

@@ -110,4 +110,4 @@ def test_decimal_text_has_no_exponent_and_loses_nothing(number: float) -> None:
 @given(st.text(alphabet="geo:0123456789.,;=-+uEcrsw84 \x00é", max_size=40))
 def test_parse_location_raises_nothing_but_geometry_errors(text: str) -> None:
     with contextlib.suppress(GeometryError):
-        parse_location(text)
+        assert isinstance(parse_location(text), Location)
