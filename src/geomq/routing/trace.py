@@ -4,11 +4,23 @@ from typing import Literal, NamedTuple
 
 from geomq.routing.model import BrokerId, ClientId, EventId
 
-Step = Literal["published", "sent", "received", "delivered", "dropped"]
+Step = Literal[
+    "connected",
+    "disconnected",
+    "moved",
+    "subscribed",
+    "unsubscribed",
+    "published",
+    "sent",
+    "received",
+    "matched",
+    "delivered",
+    "dropped",
+]
 
 
 class TraceRecord(NamedTuple):
-    """One step of one message at one broker. Fields that do not apply are None."""
+    """One step of one client action or message at one broker. Fields that do not apply are None."""
 
     t_ms: float
     broker: BrokerId
@@ -19,3 +31,8 @@ class TraceRecord(NamedTuple):
     client: ClientId | None = None
     topic: str | None = None
     reason: str | None = None
+    lat: float | None = None
+    lon: float | None = None
+    fence: str | None = None
+    qos: int | None = None
+    size: int | None = None

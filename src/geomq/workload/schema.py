@@ -51,15 +51,27 @@ DATASETS: dict[str, tuple[Column, ...]] = {
         Column("payload_bytes", "int32", "size of the event's payload"),
     ),
     "trace": (
-        Column("t_ms", "float64", "when it happened, in milliseconds from the start"),
+        Column(
+            "t_ms", "float64", "when, in milliseconds: since 1970 in a live run, since the start in a simulated one"
+        ),
         Column("broker", "string", "where"),
-        Column("step", "string", "published, sent, received, delivered or dropped"),
-        Column("kind", "string", "event, subscription, delivery, location or control"),
+        Column(
+            "step",
+            "string",
+            "connected, disconnected, moved, subscribed, unsubscribed, published, sent, received, matched, delivered "
+            "or dropped",
+        ),
+        Column("kind", "string", "client, event, subscription, delivery, location or control"),
         Column("event_id", "string", "origin:epoch:sequence of the event, if one is concerned"),
         Column("peer", "string", "the other broker, if one is concerned"),
         Column("client", "string", "the client, if one is concerned"),
-        Column("topic", "string", "the topic, if one is concerned"),
-        Column("reason", "string", "why an event was dropped"),
+        Column("topic", "string", "the topic or topic filter, if one is concerned"),
+        Column("reason", "string", "why, of what was dropped, matched or sent"),
+        Column("lat", "float64", "latitude of the client, or of the event's publisher"),
+        Column("lon", "float64", "longitude of the same"),
+        Column("fence", "string", "the fence of the event or subscription, as text; null for everywhere"),
+        Column("qos", "int8", "of an event or subscription"),
+        Column("size", "int32", "bytes of the payload"),
     ),
     "results": (
         Column("run", "int32", "number of the evaluation within a sweep"),
