@@ -27,7 +27,7 @@ def qos1(stage: Stage, _only: str | None = None) -> Iterator[Row]:
     for kept in (False, True):
         load = f"100-to-100 {'kept' if kept else 'clean'} sessions 20 B"
         stage.say(f"qos1 {load}")
-        names = stage.among("geomq", "mosquitto") if kept else stage.names
+        names = stage.among("geomq", "mosquitto") if kept else stage.brokers
         with ExitStack() as stack:
             runs: dict[str, Callable[[], float]] = {}
             for name in names:

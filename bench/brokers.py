@@ -1,5 +1,6 @@
 """The brokers under test as child processes: GeoMQ with everything on, Debian's Mosquitto, amqtt from PyPI.
 
+Beside them a bare relay in C, to know what the kernel alone costs.
 Each listens on 127.0.0.1 on a free port, on the core it is told, with its files in a folder of its own.
 """
 
@@ -178,12 +179,33 @@ class Amqtt(Broker):
         return [str(AMQTT_VENV / "bin" / "amqtt"), "-c", str(self.folder / "amqtt.yaml")]
 
 
+class Relay(Broker):
+    """No broker: the least any broker must do, in C. It serves one load, then another relay must be started."""
+
+    name = "relay"
+
+    def command(self) -> list[str]:
+        program = self.folder / "relay"
+        compiler = c_compiler()
+        assert compiler is not None
+        done = subprocess.run(
+            [compiler, "-O2", "-o", program, ROOT / "bench" / "relay.c"], capture_output=True, check=False
+        )
+        if done.returncode:
+            raise BenchError("the bare relay does not compile")
+        return [str(program), str(self.port)]
+
+
 def geomq_command() -> str:
     return str(Path(sys.executable).parent / "geomq")
 
 
 def mosquitto_command() -> str | None:
     return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+def c_compiler() -> str | None:
+    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 def versions() -> dict[str, str]:
@@ -194,6 +216,8 @@ def versions() -> dict[str, str]:
         found["mosquitto"] = _first_line([mosquitto, "-h"])
     if install_amqtt():
         found["amqtt"] = "amqtt " + _first_line([str(AMQTT_VENV / "bin" / "amqtt"), "--version"])
+    if c_compiler() is not None:
+        found["relay"] = "a bare relay in C"
     return found
 
 

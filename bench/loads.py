@@ -145,15 +145,17 @@ def qos0(stage: Stage, only: str | None = None) -> Iterator[Row]:
 def _qos0(stage: Stage, shape: Shape, payload: int, load: str, *, batch: int) -> Row:
     with ExitStack() as stack:
         runs: dict[str, Callable[[], float]] = {}
-        for name in stage.names:
-            broker = stage.broker(name)
+        names = (*stage.brokers, *(stage.among("relay") if batch == 1 else ()))
+        for name in names:
+            broker = stack.enter_context(stage.fresh(name)) if name == "relay" else stage.broker(name)
             flow = Flow(broker.port, shape, payload, batch=batch)
             stack.callback(flow.close)
             runs[name] = partial(cpu_us_each, broker.pid, partial(flow.run, stage.seconds))
         figures = interleaved(runs, stage.repeats)
     bound = AT_LEAST_BATCHED if batch > 1 else AT_LEAST_UNBATCHED
     verdicts = cheaper(figures, "mosquitto", bound) + cheaper(figures, "amqtt", AT_LEAST_AMQTT)
-    return Row("qos0", load, "us CPU per delivery", figures, verdicts)
+    notes = {"x a bare relay": figures["geomq"].median / figures["relay"].median} if "relay" in figures else {}
+    return Row("qos0", load, "us CPU per delivery", figures, verdicts, notes)
 
 
 def ping_pong(stage: Stage, _only: str | None = None) -> Iterator[Row]:
@@ -162,7 +164,7 @@ def ping_pong(stage: Stage, _only: str | None = None) -> Iterator[Row]:
         stage.say(f"pingpong {payload} B")
         with ExitStack() as stack:
             runs: dict[str, Callable[[], float]] = {}
-            for name in stage.names:
+            for name in stage.brokers:
                 swarm = stack.enter_context(Swarm(stage.broker(name).port))
                 runs[name] = partial(_round_trips, swarm, payload, stage.seconds)
             figures = interleaved(runs, stage.repeats)

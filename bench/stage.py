@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Self
 
-from bench.brokers import Amqtt, Broker, GeoMQ, Mosquitto
+from bench.brokers import Amqtt, Broker, GeoMQ, Mosquitto, Relay
 from bench.measure import BenchError, Figure, cpu_s
 
-KINDS: dict[str, type[Broker]] = {kind.name: kind for kind in (GeoMQ, Mosquitto, Amqtt)}
+KINDS: dict[str, type[Broker]] = {kind.name: kind for kind in (GeoMQ, Mosquitto, Amqtt, Relay)}
 
 
 class Stage(AbstractContextManager["Stage"]):
@@ -35,6 +35,11 @@ class Stage(AbstractContextManager["Stage"]):
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """Those that speak MQTT."""
+        return tuple(name for name in self.names if name != Relay.name)
 
     def broker(self, name: str) -> Broker:
         """The one that runs for the whole time."""

@@ -23,7 +23,7 @@ def idle(stage: Stage, _only: str | None = None) -> Iterator[Row]:
     """Resident memory per client, connected only and with one subscription of its own."""
     bare: dict[str, Figure] = {}
     subscribed: dict[str, Figure] = {}
-    for name in stage.names:
+    for name in stage.brokers:
         stage.say(f"idle {name}")
         with stage.fresh(name) as broker, Swarm(broker.port) as warm, Swarm(broker.port) as swarm:
             first = warm.join([connect(f"warm-{i}") for i in range(100)])
@@ -82,7 +82,7 @@ def start(stage: Stage, _only: str | None = None) -> Iterator[Row]:
     stage.say("start")
     listening: dict[str, Figure] = {}
     codes: set[int] = set()
-    for name in stage.names:
+    for name in stage.brokers:
         seconds = []
         for _ in range(stage.repeats):
             with stage.fresh(name) as broker:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from bench.acked import make_pairs
-from bench.brokers import Broker, GeoMQ
+from bench.brokers import Broker, GeoMQ, Relay, c_compiler
 from bench.geo import Course, fenced
 from bench.loads import MIXED, SHAPES, Flow, Shape
 from bench.measure import BenchError, cpu_s
@@ -28,6 +28,15 @@ def test_a_load_delivers_every_round_whole(broker: Broker, shape: Shape) -> None
         assert delivered > 0
         assert delivered % flow.deliveries == 0
         assert cpu_s(broker.pid) > before
+
+
+@pytest.mark.skipif(c_compiler() is None, reason="no C compiler for the bare relay")
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_the_bare_relay_passes_on_every_byte(shape: Shape) -> None:
+    with Relay(None) as relay:
+        flow = Flow(relay.port, shape, 20, batch=1)
+        assert flow.run(0.02) > 0
+        flow.close()
 
 
 def test_acknowledged_messages_are_delivered_messages(broker: Broker) -> None:
