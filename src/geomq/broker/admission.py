@@ -8,8 +8,11 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
+from msgspec import structs
+
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
+from geomq.broker.details import ASK_PROPERTY
 from geomq.broker.geocontext import GeoContext
 from geomq.broker.geotopics import LOCATION_PROPERTY
 from geomq.broker.identity import anonymous_allowed, certificate_user, client_id_refusal
@@ -134,6 +137,9 @@ class Admission:
             return
         client, present, resumed = self._registry.open(connection, connect, agreement, user)
         connack = welcome(connect, agreement, core.policy, session_present=present)
+        if client.asks:
+            granted = ((ASK_PROPERTY, " ".join(core.config.geo.details)),)
+            connack = structs.replace(connack, properties=structs.replace(connack.properties, user_properties=granted))
         connection.admitted(client, agreement)
         connection.send(client.session.reply(connack))
         for data in resumed:

@@ -20,9 +20,13 @@ NO_FENCES: dict[str, Fence] = {}
 
 
 class Client:
-    """One session and everything around it. `voices` counts the subscriptions under each prefix but the plain."""
+    """One session and everything around it.
+
+    `asks` is whether it wants the details of events; `voices` counts the subscriptions under each prefix but the plain.
+    """
 
     __slots__ = (
+        "asks",
         "connection",
         "due_will",
         "fences",
@@ -42,6 +46,7 @@ class Client:
         self.session = session
         self.user = user
         self.rights = rights
+        self.asks = False
         self.connection: Connection | None = None
         self.due_will: DueWill | None = None
         self.location: Location | None = None

@@ -220,6 +220,14 @@ class Geo(Section, frozen=True):
         tuple[str, ...],
         about("Topics whose OwnTracks location messages update the sender's location.", reload=True),
     ] = ("owntracks/+/+",)
+    details: Annotated[
+        tuple[Literal["event", "time", "broker", "publisher", "location", "fence"], ...],
+        about(
+            "What subscribers that ask for details are told about each event: event (its id), time, broker, location,"
+            " fence, and, only if named here, publisher.",
+            reload=True,
+        ),
+    ] = ("event", "time", "broker", "location", "fence")
 
 
 class Routing(Section, frozen=True):

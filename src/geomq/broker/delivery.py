@@ -6,6 +6,7 @@ and a reader that is too slow loses its QoS 0 messages, counted.
 
 from geomq.broker.clients import Client, split_voice
 from geomq.broker.core import Core
+from geomq.broker.details import told
 from geomq.mqtt.message import Fanout, Message
 from geomq.mqtt.properties import NO_PROPERTIES, decode_properties
 from geomq.mqtt.subscriptions import Subscription, Terms, merge
@@ -21,6 +22,9 @@ class Delivery:
     def __init__(self, core: Core) -> None:
         self.last: tuple[Match, ...] = ()
         self._core = core
+        self._event: Event | None = None
+        self._plain: Fanout | None = None
+        self._told: Fanout | None = None
         self._turns: dict[tuple[str, str], int] = {}
 
     def deliver(self, event: Event, matches: tuple[Match, ...], message: Message | None) -> int:
@@ -30,6 +34,7 @@ class Delivery:
         if message is None:
             message = message_of_event(event, self._core.wall_s())
         fanout = Fanout(message, self._core.wall_s())
+        self._event, self._plain, self._told = event, fanout, None
         return self.fan_out(fanout, matches, event.publisher)
 
     def fan_out(self, fanout: Fanout, matches: tuple[Match, ...], publisher: str) -> int:
@@ -105,6 +110,8 @@ class Delivery:
 
     def send(self, client: Client, fanout: Fanout, terms: Terms) -> int:
         """Give one client one message; 1 if it got or will get it."""
+        if client.asks:
+            fanout = self._tell(fanout)
         counts, rights = self._core.counts, client.rights
         if not rights.all_allowed and not rights.may_read(fanout.message.topic):
             counts.deliveries_denied += 1
@@ -121,6 +128,15 @@ class Delivery:
         connection.send(data)
         counts.events_delivered += 1
         return 1
+
+    def _tell(self, fanout: Fanout) -> Fanout:
+        """The same for clients that asked for details, made once for all of them."""
+        core = self._core
+        if fanout is not self._plain:
+            self._event, self._plain, self._told = None, fanout, None
+        if self._told is None:
+            self._told = Fanout(told(fanout.message, self._event, core.config.geo.details), core.wall_s())
+        return self._told
 
     def _send_surely(self, client: Client, fanout: Fanout, terms: Terms) -> int:
         """QoS 1 and 2: now, or when the client is there and has room."""

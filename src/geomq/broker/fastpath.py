@@ -255,7 +255,13 @@ class FastPath:
         for client_id, topic_filter in self._delivery.last:
             client = self._core.clients.get(client_id)
             subscription = None if client is None else client.session.subscriptions.get(topic_filter)
-            if client is None or subscription is None or subscription.identifier or subscription.no_local:
+            if (
+                client is None
+                or subscription is None
+                or subscription.identifier
+                or subscription.no_local
+                or client.asks
+            ):
                 return None
             if client.connection is None or not client.rights.may_read(topic):
                 continue

@@ -123,6 +123,7 @@ class Publishing:
             message.qos,
             message.retain,
             properties,
+            int(core.wall_s() * 1000),
         )
         return core.handle(event, message)
 

@@ -9,6 +9,7 @@ import logging
 from geomq.broker.clients import Client
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
+from geomq.broker.details import ASK_PROPERTY
 from geomq.broker.geotopics import read_filter
 from geomq.broker.limits import make_bucket
 from geomq.broker.publishing import Publishing, Refused
@@ -62,6 +63,7 @@ class Registry:
         client.user = user
         client.rights = core.security.rights(user, client_id)
         client.due_will = None
+        client.asks = bool(core.config.geo.details) and connect.properties.user(ASK_PROPERTY) is not None
         client.connection = connection
         resumed = client.session.attach(agreement, connect.will, core.wall_s())
         self._limit(client)
@@ -163,6 +165,7 @@ class Registry:
             location=client.location,
             will=session.will if due is None else due.will,
             will_due_at=None if due is None else due.due_at,
+            asks=client.asks,
         )
         self._core.store.put_session(client.id, record)
         self._core.outbox.schedule()
@@ -187,6 +190,7 @@ class Registry:
             session.expires_at = now + record.expiry_s
         session.restore(stored.deliveries, stored.receipts)
         client = Client(session, record.user, core.security.rights(record.user, client_id))
+        client.asks = record.asks
         core.clients[client_id] = client
         if record.location is not None:
             client.location = Location(*record.location)

@@ -34,6 +34,7 @@ class SessionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     will: Will | None = None
     will_due_at: float | None = None
     extra: bytes = b""
+    asks: bool = False
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -105,6 +105,7 @@ class CloudNode:
             published.qos,
             published.retain,
             published.properties,
+            published.at_ms,
         )
         self._publish(event, CloudPublished(event), sender=None)
 

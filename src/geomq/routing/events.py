@@ -43,7 +43,10 @@ class ClientGone(RoutingEvent, frozen=True):
 
 
 class ClientPublished(RoutingEvent, frozen=True):
-    """A client published; `location` is a newer place than the client's last one, if it gave one."""
+    """A client published; `location` is a newer place than the client's last one, if it gave one.
+
+    `at_ms` is the wall clock's time, which only those who receive the event are told.
+    """
 
     client: ClientId
     topic: str
@@ -53,6 +56,7 @@ class ClientPublished(RoutingEvent, frozen=True):
     qos: int = 0
     retain: bool = False
     properties: bytes = b""
+    at_ms: int = 0
 
 
 class PeerSaid(RoutingEvent, frozen=True):

@@ -22,7 +22,10 @@ class EventId(NamedTuple):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """What a client published. `properties` and `payload` are opaque to routing."""
+    """What a client published. `properties` and `payload` are opaque to routing.
+
+    `at_ms` is when its home accepted it, in milliseconds since 1970; 0 where nobody said.
+    """
 
     id: EventId
     topic: str
@@ -33,6 +36,7 @@ class Event(msgspec.Struct, frozen=True):
     qos: int = 0
     retain: bool = False
     properties: bytes = b""
+    at_ms: int = 0
 
 
 class Subscriber(NamedTuple):

@@ -109,6 +109,7 @@ class Node:
             happened.qos,
             happened.retain,
             happened.properties,
+            happened.at_ms,
         )
         if is_own(event.topic):
             self.strategy.deliver(event, self._own.match(event).get(self.me, ()))

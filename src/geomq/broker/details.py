@@ -1,0 +1,54 @@
+"""What a subscriber that asks for it is told about each event: its id, when and where it was accepted, by whom.
+
+A client asks with the user property `geo-details` of its CONNECT; the config says which details exist for anybody.
+They travel as user properties of the PUBLISH. Publishers cannot forge them: to those who ask, properties of these names
+come from the broker or not at all.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from geomq.geo import fence_text, location_text
+from geomq.mqtt.message import Message
+from geomq.routing.model import Event
+
+ASK_PROPERTY: Final = "geo-details"
+
+PROPERTIES: Final[dict[str, str]] = {
+    "event": "geo-event",
+    "time": "geo-time",
+    "broker": "geo-broker",
+    "publisher": "geo-publisher",
+    "location": "geo-location",
+    "fence": "geo-fence",
+}
+"""The user property of each detail."""
+
+_NAMES: Final = frozenset(PROPERTIES.values())
+
+_SAY: Final[dict[str, Callable[[Event], str | None]]] = {
+    "event": lambda event: str(event.id),
+    "time": lambda event: str(event.at_ms) if event.at_ms else None,
+    "broker": lambda event: event.id.origin,
+    "publisher": lambda event: event.publisher,
+    "location": lambda event: None if event.location is None else location_text(event.location),
+    "fence": lambda event: None if event.fence is None else fence_text(event.fence),
+}
+
+
+def told(message: Message, event: Event | None, details: tuple[str, ...]) -> Message:
+    """The message as those get it who asked; `event` is None where only the message was kept."""
+    own = message.properties.user_properties
+    pairs = tuple(pair for pair in own if pair[0] not in _NAMES) if own else ()
+    if event is not None:
+        for detail in details:
+            value = _SAY[detail](event)
+            # A publisher's client id may hold what MQTT text may not.
+            if value is not None and "\0" not in value:
+                pairs += ((PROPERTIES[detail], value),)
+    if pairs == own:
+        return message
+    properties = msgspec.structs.replace(message.properties, user_properties=pairs)
+    return msgspec.structs.replace(message, properties=properties)
