@@ -64,7 +64,7 @@ def fill(disk: Path, *, leave: int) -> Path:
 
 async def publish_until_unanswered(probe: Probe) -> list[bytes]:
     """QoS 1 events one after the other; those acknowledged until one is not."""
-    kept = []
+    kept: list[bytes] = []
     for number in range(200):
         payload = f"{number:06}".encode() + b"x" * PAYLOAD_BYTES
         probe.publish("t", payload, 1)
@@ -128,7 +128,7 @@ async def test_on_a_full_disk_nothing_is_acknowledged_that_is_not_kept(small_dis
     async with running(small_disk) as broker:
         absent, connack = await Probe.connect(broker.port, Connect("absent", clean_start=False, properties=KEEPS))
         assert connack.session_present
-        got = []
+        got: list[bytes] = []
         while not got or got[-1] != b"after":
             event = await absent.expect(Publish)
             got.append(event.payload)

@@ -301,6 +301,29 @@ async def _until_dead(process: Process, sender: Sender, receiver: Receiver) -> N
         assert isinstance(result, Closed | ConnectionError), result
 
 
+async def test_where_a_client_went_is_known_after_the_broker_was_killed(tmp_path: Path) -> None:
+    process = Process(tmp_path, await _free_port())
+    await process.start()
+    walker, _ = await Probe.connect(process.port, Connect("walker", clean_start=False, properties=KEEPS))
+    await walker.subscribe(SubscribeRequest("news", 1))
+    walker.publish("$geo/location", BERLIN, 1)
+    await walker.expect(Puback)
+    await asyncio.sleep(2.5)
+    walker.publish("$geo/other", b"", 1)  # an acknowledgement waits for all that was written before
+    await walker.expect(Puback)
+    await process.stop(signal.SIGKILL)
+    await process.start()
+    sender, _ = await Probe.connect(process.port, Connect("sender"))
+    near = Properties(user_properties=(("geo-fence", "geo:52.52,13.405;u=1000"),))
+    sender.publish("news", b"for those in Berlin", 1, properties=near)
+    await sender.expect(Puback)
+    walker, _ = await Probe.connect(process.port, Connect("walker", clean_start=False, properties=KEEPS))
+    assert (await walker.expect(Publish)).payload == b"for those in Berlin"
+    assert await process.stop(signal.SIGTERM) == 0
+    while OPEN:
+        await OPEN.pop().drop()
+
+
 async def test_a_signal_stops_the_process_in_order(tmp_path: Path) -> None:
     process = Process(tmp_path, await _free_port())
     started = asyncio.get_running_loop().time()

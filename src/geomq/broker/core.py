@@ -73,6 +73,8 @@ class Core:
         self.outbox = outbox
         self.security = security
         self.clients: dict[str, Client] = {}
+        self.moved: dict[str, Client] = {}
+        """Clients with kept sessions whose place is not written down yet."""
         self.counts = Counts()
         self.names = TopicNames()
         self.fence_texts = FenceTexts(fence_limits(config))

@@ -31,6 +31,8 @@ class GeoContext:
         if location == before:
             return
         client.location = location
+        if client.session.durable:
+            self._core.moved[client.id] = client
         if client.voices:
             for voice in client.spoken():
                 self._core.handle(ClientMoved(voice, location))

@@ -5,6 +5,7 @@ Also their wills, and the deadlines of both. Everything that must survive is tol
 
 import heapq
 import logging
+from itertools import islice
 
 from geomq.broker.clients import Client
 from geomq.broker.connection import Connection
@@ -26,6 +27,9 @@ from geomq.mqtt.wills import DueWill, due_will
 from geomq.routing.events import ClientMoved
 
 log = logging.getLogger("geomq.broker")
+
+PLACES_WRITTEN_MAX = 500
+"""Places written down in one sweep at most; the rest wait for the next, so that many moves never hold up events."""
 
 
 class Registry:
@@ -136,7 +140,8 @@ class Registry:
                 heapq.heappush(self._deadlines, (moment, client.id))
 
     def sweep(self) -> None:
-        """Publish wills and end sessions whose time has come."""
+        """Publish wills and end sessions whose time has come; write down where clients went."""
+        self._remember_moved()
         now = self._core.wall_s()
         while self._deadlines and self._deadlines[0][0] <= now:
             client = self._core.clients.get(heapq.heappop(self._deadlines)[1])
@@ -169,6 +174,13 @@ class Registry:
         )
         self._core.store.put_session(client.id, record)
         self._core.outbox.schedule()
+
+    def _remember_moved(self) -> None:
+        moved, clients = self._core.moved, self._core.clients
+        for client_id in tuple(islice(moved, PLACES_WRITTEN_MAX)):
+            client = moved.pop(client_id)
+            if clients.get(client_id) is client:
+                self._remember(client)
 
     def remember_all(self) -> None:
         """Write down every durable session as it is, before the broker stops."""
