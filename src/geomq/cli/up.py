@@ -17,42 +17,53 @@ if TYPE_CHECKING:
 WALKERS = 4
 
 
-@click.command(short_help="Start a federation on this machine, with demo clients.")
-@click.option("--brokers", "-b", default=3, show_default=True, help="How many; 3 regions, or large cities.")
+@click.command(short_help="Start a federation on this machine, with its page and demo clients.")
+@click.option("--brokers", "-b", default=3, show_default=True, help="How many; 3 regions, 25 published cities.")
 @click.option("--strategy", "-s", default="adaptive", show_default=True, help="How events find subscribers.")
 @click.option("--port", "-p", default=1883, show_default=True, help="Port of the first broker; 0 takes free ones.")
-@click.option("--demo/--no-demo", default=True, show_default=True, help="Let walkers move about and say hello.")
+@click.option("--page-port", default=9884, show_default=True, help="Port of the page; 0 takes a free one.")
+@click.option("--demo/--no-demo", default=True, show_default=True, help="Let demo clients move about and talk.")
 @click.option("--json", "as_json", is_flag=True, help="Print the addresses as JSON.")
-def up(brokers: int, strategy: str, port: int, demo: bool, as_json: bool) -> None:
+def up(brokers: int, strategy: str, port: int, page_port: int, demo: bool, as_json: bool) -> None:
     """Start several brokers in this process, linked into one service, and keep them running until Ctrl-C.
 
-    Everything is kept in memory and only loopback is used. Each line printed is a broker with its MQTT address.
+    Everything is kept in memory and only loopback is used. Printed are the MQTT address of every broker, the address
+    of the page that shows them all, and what to try.
 
     \b
     geomq up
-    geomq up --brokers 5 --strategy disgb_subscriptions --no-demo
+    geomq up --brokers 25 --strategy disgb_subscriptions --no-demo
     """
     if not 1 <= brokers <= 256:
         raise UsageError(f"brokers must be between 1 and 256, not {brokers}")
     if not 0 <= port <= 65_535 - brokers:
         raise UsageError(f"port must be between 0 and {65_535 - brokers}, not {port}")
+    if not 0 <= page_port <= 65_535:
+        raise UsageError(f"page-port must be between 0 and 65535, not {page_port}")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_run(brokers, strategy, port or None, demo=demo, as_json=as_json))
+        asyncio.run(_run(brokers, strategy, port or None, page_port, demo=demo, as_json=as_json))
 
 
-async def _run(count: int, strategy: str, first_port: int | None, *, demo: bool, as_json: bool) -> None:
+async def _run(count: int, strategy: str, first_port: int | None, page_port: int, *, demo: bool, as_json: bool) -> None:
     from geomq.broker.local_federation import LocalFederation, local_configs
     from geomq.client.demo import walkers
+    from geomq.dashboard.local_feed import LocalFeed
+    from geomq.dashboard.server import Dashboard, Doors
 
     sites = _sites(count)
     chosen = "single" if count == 1 else strategy
-    async with LocalFederation(local_configs(sites, chosen, first_port=first_port)) as federation:
+    async with contextlib.AsyncExitStack() as stack:
+        federation = await stack.enter_async_context(
+            LocalFederation(local_configs(sites, chosen, first_port=first_port))
+        )
+        feeds = [LocalFeed(federation.brokers[site.name]) for site in sites]
+        page = await stack.enter_async_context(Dashboard(feeds, Doors(port=page_port, admin=True)))
         ports = {site.name: federation.brokers[site.name].port for site in sites}
         places = {site.name: site.location for site in sites}
-        _announce(sites, ports, chosen, as_json=as_json)
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        _announce(sites, ports, chosen, page.url, as_json=as_json)
         moving = asyncio.create_task(walkers(ports, places, each=WALKERS)) if demo else None
         await stop.wait()
         if moving is not None:
@@ -71,15 +82,16 @@ def _sites(count: int) -> "list[Site]":
     return [Site(place.name.lower().replace(" ", "-"), Location(place.lat, place.lon)) for place in world.places]
 
 
-def _announce(sites: "list[Site]", ports: dict[str, int], strategy: str, *, as_json: bool) -> None:
+def _announce(sites: "list[Site]", ports: dict[str, int], strategy: str, url: str, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"strategy": strategy, "brokers": ports}))
+        click.echo(json.dumps({"strategy": strategy, "brokers": ports, "page": url}))
         return
     click.echo(f"{len(ports)} brokers, strategy {strategy}; Ctrl-C stops them all.")
     for site in sites:
         click.echo(
             f"  {site.name:<24} mqtt://127.0.0.1:{ports[site.name]}  at {site.location.lat:g},{site.location.lon:g}"
         )
+    click.echo(f"The page: {url}")
     first, last = sites[0], sites[-1]
     near = f"{first.location.lat:.3f},{first.location.lon:.3f}"
     geomq = sys.argv[0] if sys.argv[0].endswith("geomq") else "geomq"

@@ -1,0 +1,51 @@
+"""A broker of this process, as the dashboard sees it."""
+
+from itertools import islice
+
+from geomq.broker.server import Broker
+from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, Look, Place, Subscribed
+from geomq.geo import Location, parse_fence
+from geomq.routing.trace import TraceRecord
+
+
+class LocalFeed:
+    """Reads the broker directly, on its own event loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._latencies_ms: dict[str, float] = {}
+        self.name = broker.view.config.broker.name
+
+    async def place(self) -> Place:
+        strategy = self._broker.core.node.strategy
+        return Place(strategy.federation, self._broker.view.config.routing.strategy)
+
+    async def address(self) -> tuple[str, int] | None:
+        plain = ((host, port) for kind, host, port in self._broker.addresses if kind == "tcp")
+        return next(plain, None)
+
+    async def clients(self) -> list[ClientNow]:
+        view = self._broker.view
+        found = (view.client(client_id) for client_id in view.client_ids())
+        return [
+            ClientNow(
+                client.client_id,
+                None if client.location is None else Location(*client.location),
+                tuple(
+                    Subscribed(each.topic_filter, None if each.fence is None else parse_fence(each.fence))
+                    for each in view.subscriptions(client.client_id)
+                ),
+            )
+            for client in islice((client for client in found if client is not None and client.connected), CLIENTS_MAX)
+        ]
+
+    async def look(self, cursor: int | None) -> Look:
+        view, peering = self._broker.view, self._broker.peering
+        links: dict[str, float | None] = {} if peering is None else dict.fromkeys(peering.connected)
+        return Look(dict(view.counts()), int(view.gauges()["connections"]), links, (), cursor or 0)
+
+    async def why(self, event_id: str) -> list[TraceRecord]:
+        return []
+
+    async def change_strategy(self, strategy: str) -> None:
+        raise NotImplementedError

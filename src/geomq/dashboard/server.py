@@ -1,0 +1,67 @@
+"""The dashboard from start to stop: `async with Dashboard(...)` beside whatever else runs on the event loop."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from geomq.broker.config import is_loopback
+from geomq.broker.http_server import Certificate, HttpServer
+from geomq.dashboard.access import Access
+from geomq.dashboard.app import make_app
+from geomq.dashboard.feed import Feed
+from geomq.dashboard.live import Live
+
+PORT = 9884
+
+
+class Doors(NamedTuple):
+    """Where the page is served and who may do what there. On loopback no token is needed."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    token: str | None = None
+    admin: bool = False
+    certificate: Certificate | None = None
+
+
+def new_token() -> str:
+    """A token for who gave none."""
+    return secrets.token_urlsafe(24)
+
+
+class Dashboard:
+    """Serves the page. `url` is its address; `token`, if not None, is what a person must type to log in."""
+
+    def __init__(self, feeds: Sequence[Feed], doors: Doors) -> None:
+        self.token = doors.token if doors.token is not None or is_loopback(doors.host) else new_token()
+        self._doors = doors
+        self._live = Live(feeds) if feeds else None
+        self._looking: asyncio.Task[None] | None = None
+        app = make_app(self._live, Access(token=self.token, admin=doors.admin), secure=doors.certificate is not None)
+        self._server = HttpServer(
+            app, doors.host, doors.port, what="the dashboard", websocket=True, certificate=doors.certificate
+        )
+
+    @property
+    def url(self) -> str:
+        scheme = "http" if self._doors.certificate is None else "https"
+        host = f"[{self._doors.host}]" if ":" in self._doors.host else self._doors.host
+        return f"{scheme}://{host}:{self._server.port}/"
+
+    async def __aenter__(self) -> Self:
+        await self._server.start()
+        if self._live is not None:
+            self._looking = asyncio.create_task(self._live.run(), name="geomq-dashboard")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.stop()
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looking

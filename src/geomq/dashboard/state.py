@@ -1,0 +1,272 @@
+"""What the page shows, kept from what brokers tell: clients, subscriptions, rates, flows, events and their latency.
+
+Pure bookkeeping: no clock, no input or output. Everything is bounded, and what does not fit into one tick waits for
+the next (clients, subscriptions) or is counted as skipped (events).
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from statistics import median
+from typing import Any, Generic, TypeVar
+
+from geomq.dashboard.feed import ClientNow, Look
+from geomq.dashboard.shapes import Json, fence_json, fence_text_json
+from geomq.routing.trace import TraceRecord
+
+CHANGES_MAX = 5_000
+EVENTS_MAX = 200
+REMEMBERED_MAX = 10_000
+
+Key = TypeVar("Key")
+ClientRow = tuple[str, float | None, float | None]
+
+
+class _Pending(Generic[Key]):
+    """Keys whose state changed since the last tick, in the order they changed; put and dropped alike."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Key, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, key: Key) -> None:
+        self._keys[key] = None
+
+    def take(self, maximum: int) -> list[Key]:
+        taken = list(islice(self._keys, maximum))
+        for key in taken:
+            del self._keys[key]
+        return taken
+
+
+class _BrokerState:
+    """What one broker told: totals at its last look, what they grew by a second, and latencies since the last tick."""
+
+    def __init__(self) -> None:
+        self.up = False
+        self.clients = 0
+        self.links: dict[str, float | None] = {}
+        self.messages = Counter[str]()
+        self.latencies_ms: list[float] = []
+        self._t_ms: float | None = None
+        self._totals: dict[str, int] = {}
+        self._per_s: dict[str, float] = {}
+
+    def take(self, t_ms: float, look: Look) -> None:
+        self.up = True
+        self.clients, self.links = look.connections, look.links
+        totals = {
+            "published": look.counts.get("events_received", 0),
+            "delivered": look.counts.get("events_delivered", 0),
+            "sent": self.messages["sent"],
+            "received": self.messages["received"],
+        }
+        if self._t_ms is not None and t_ms > self._t_ms:
+            seconds = (t_ms - self._t_ms) / 1000.0
+            grown = ((name, total - self._totals.get(name, total)) for name, total in totals.items())
+            self._per_s = {name: round(max(0.0, more / seconds), 2) for name, more in grown}
+        self._t_ms, self._totals = t_ms, totals
+
+    def lost(self) -> None:
+        """It does not answer."""
+        self.up, self.clients, self.links, self._per_s, self._t_ms = False, 0, {}, {}, None
+
+    def json(self) -> Json:
+        rates = {name: self._per_s.get(name, 0.0) for name in ("published", "delivered", "sent", "received")}
+        latency_ms = round(median(self.latencies_ms), 3) if self.latencies_ms else None
+        return {"up": self.up, "clients": self.clients, **rates, "latency_ms": latency_ms}
+
+
+class State:
+    """Everything a page that opens now must be told, and what changed since the last tick."""
+
+    def __init__(self, brokers: Iterable[str]) -> None:
+        self._brokers = {name: _BrokerState() for name in brokers}
+        self._clients: dict[str, ClientRow] = {}
+        self._subscriptions: dict[str, dict[str, Json | None]] = {}
+        self._moved = _Pending[str]()
+        self._subscribed = _Pending[tuple[str, str]]()
+        self._flows = Counter[tuple[str, str, str]]()
+        self._events: OrderedDict[str, Json] = OrderedDict()
+        self._told = _Pending[str]()
+
+    # What brokers tell.
+
+    def looked(self, name: str, t_ms: float, look: Look) -> None:
+        """A broker told what happened since the last look."""
+        broker = self._brokers.setdefault(name, _BrokerState())
+        for record in look.records:
+            self._apply(broker, record)
+        broker.take(t_ms, look)
+
+    def lost(self, name: str) -> None:
+        """A broker does not answer: its clients are not known any more."""
+        self._brokers.setdefault(name, _BrokerState()).lost()
+        self.replace(name, ())
+
+    def keep_only(self, brokers: Iterable[str]) -> None:
+        """The federation changed: forget the brokers that left."""
+        staying = set(brokers)
+        for name in [name for name in self._brokers if name not in staying]:
+            self.replace(name, ())
+            del self._brokers[name]
+
+    def replace(self, home: str, clients: Iterable[ClientNow]) -> None:
+        """All clients of a broker as they are now."""
+        there = {client.id: client for client in clients}
+        for client_id in [one for one, row in self._clients.items() if row[0] == home and one not in there]:
+            self._gone(client_id, home)
+        for client in there.values():
+            lat, lon = client.location or (None, None)
+            self._put(client.id, (home, lat, lon))
+            held = self._subscriptions.get(client.id, {})
+            wanted = {each.topic_filter: fence_json(each.fence) for each in client.subscriptions}
+            for topic_filter in [one for one in held if one not in wanted]:
+                self._unsubscribe(client.id, topic_filter)
+            for topic_filter, fence in wanted.items():
+                self._subscribe(client.id, topic_filter, fence)
+
+    def _apply(self, broker: _BrokerState, record: TraceRecord) -> None:
+        client = _client_of(record)
+        if record.step in ("sent", "received"):
+            broker.messages[record.step] += 1
+            if record.step == "sent" and record.peer is not None:
+                self._flows[record.broker, record.peer, record.kind] += 1
+        elif record.step == "published":
+            self._published(record)
+        elif record.step == "delivered":
+            self._delivered(broker, record)
+        elif client is None:
+            return
+        elif record.step in ("connected", "moved"):
+            before = self._clients.get(client)
+            if record.lat is not None or before is None or before[0] != record.broker:
+                self._put(client, (record.broker, record.lat, record.lon))
+        elif record.step == "disconnected":
+            self._gone(client, record.broker)
+        elif record.step == "subscribed" and record.topic is not None and client in self._clients:
+            self._subscribe(client, record.topic, fence_text_json(record.fence))
+        elif record.step == "unsubscribed" and record.topic is not None:
+            self._unsubscribe(client, record.topic)
+
+    def _published(self, record: TraceRecord) -> None:
+        if record.event_id is None:
+            return
+        event_id = str(record.event_id)
+        self._events[event_id] = {
+            "id": event_id,
+            "topic": record.topic,
+            "client": _client_of(record),
+            "home": record.broker,
+            "at": None if record.lat is None else [record.lat, record.lon],
+            "fence": fence_text_json(record.fence),
+            "t": record.t_ms,
+            "delivered": 0,
+        }
+        self._told.add(event_id)
+        if len(self._events) > REMEMBERED_MAX:
+            self._events.popitem(last=False)
+
+    def _delivered(self, broker: _BrokerState, record: TraceRecord) -> None:
+        event = self._events.get(str(record.event_id))
+        if event is not None:
+            event["delivered"] += 1
+            self._told.add(event["id"])
+            if len(broker.latencies_ms) < REMEMBERED_MAX:
+                broker.latencies_ms.append(max(0.0, record.t_ms - event["t"]))
+
+    def _put(self, client: str, row: ClientRow) -> None:
+        if self._clients.get(client) != row:
+            self._clients[client] = row
+            self._moved.add(client)
+
+    def _gone(self, client: str, home: str) -> None:
+        """A client that has a new home already is not gone."""
+        row = self._clients.get(client)
+        if row is not None and row[0] == home:
+            del self._clients[client]
+            self._moved.add(client)
+            for topic_filter in self._subscriptions.pop(client, {}):
+                self._subscribed.add((client, topic_filter))
+
+    def _subscribe(self, client: str, topic_filter: str, fence: Json | None) -> None:
+        held = self._subscriptions.setdefault(client, {})
+        if topic_filter not in held or held[topic_filter] != fence:
+            held[topic_filter] = fence
+            self._subscribed.add((client, topic_filter))
+
+    def _unsubscribe(self, client: str, topic_filter: str) -> None:
+        held = self._subscriptions.get(client, {})
+        if topic_filter in held:
+            del held[topic_filter]
+            self._subscribed.add((client, topic_filter))
+
+    # What the page is told.
+
+    def home(self, client: str) -> str | None:
+        """The broker a client is connected to."""
+        row = self._clients.get(client)
+        return None if row is None else row[0]
+
+    def tick(self, t_ms: float) -> Json:
+        """What changed since the last tick; taking it forgets it."""
+        moved = self._moved.take(CHANGES_MAX)
+        subscribed = self._subscribed.take(CHANGES_MAX)
+        told = [self._events[one] for one in self._told.take(EVENTS_MAX) if one in self._events]
+        late = len(self._told)
+        self._told.take(late)
+        flows, self._flows = self._flows, Counter()
+        tick = {
+            **self._head(t_ms),
+            "clients": {
+                "put": [self._row(one) for one in moved if one in self._clients],
+                "drop": [one for one in moved if one not in self._clients],
+            },
+            "subscriptions": {
+                "put": [[*key, self._subscriptions[key[0]][key[1]]] for key in subscribed if self._has(key)],
+                "drop": [list(key) for key in subscribed if not self._has(key)],
+            },
+            "flows": [[*key, count] for key, count in flows.items()],
+            "events": [dict(event) for event in told],
+            "skipped": late + len(self._moved) + len(self._subscribed),
+        }
+        for broker in self._brokers.values():
+            broker.latencies_ms.clear()
+        return tick
+
+    def whole(self, t_ms: float) -> Iterator[Json]:
+        """Ticks that tell everything to a page that knows nothing."""
+        clients = [self._row(one) for one in self._clients]
+        subscriptions = [[client, *one] for client, held in self._subscriptions.items() for one in held.items()]
+        for start in range(0, max(1, len(clients), len(subscriptions)), CHANGES_MAX):
+            part = slice(start, start + CHANGES_MAX)
+            yield {
+                **self._head(t_ms),
+                "clients": {"put": clients[part], "drop": []},
+                "subscriptions": {"put": subscriptions[part], "drop": []},
+                "flows": [],
+                "events": [],
+                "skipped": 0,
+            }
+
+    def _head(self, t_ms: float) -> Json:
+        links = [
+            [name, peer, latency_ms]
+            for name, broker in self._brokers.items()
+            for peer, latency_ms in broker.links.items()
+        ]
+        brokers = {name: broker.json() for name, broker in self._brokers.items()}
+        return {"type": "tick", "t": t_ms, "brokers": brokers, "links": links}
+
+    def _row(self, client: str) -> list[Any]:
+        return [client, *self._clients[client]]
+
+    def _has(self, key: tuple[str, str]) -> bool:
+        return key[1] in self._subscriptions.get(key[0], {})
+
+
+def _client_of(record: TraceRecord) -> str | None:
+    """The client itself: a subscription with a named fence or share group speaks under a longer id."""
+    return None if record.client is None else record.client.partition("\0")[0]
