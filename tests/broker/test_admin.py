@@ -15,7 +15,10 @@ from geomq.broker.admin import make_app
 from geomq.broker.admin_server import AdminServer, load_token
 from geomq.broker.admin_view import ClientView, SubscriptionView
 from geomq.broker.config import Admin, Config, Metrics
+from geomq.broker.tracer import Ring, RingPage
 from geomq.errors import ConfigError
+from geomq.routing.model import BrokerId, ClientId, EventId
+from geomq.routing.trace import TraceRecord
 
 TOKEN = "t" * 20
 
@@ -28,6 +31,7 @@ class FakeBroker:
         self.started_at = 1_700_000_000.0
         self.illness: str | None = None
         self.kicked: list[tuple[str, bool]] = []
+        self.ring = Ring(3)
         self.known = {
             name: ClientView(
                 client_id=name, connected=name != "c", location=(52.5, 13.4), fences={"home": "geo:1,2;u=3"}
@@ -56,6 +60,9 @@ class FakeBroker:
     def kick(self, client_id: str, *, discard: bool) -> bool:
         self.kicked.append((client_id, discard))
         return client_id in self.known
+
+    def trace(self, since: int, limit: int) -> RingPage:
+        return self.ring.since(since, limit=limit)
 
 
 Ask = Callable[..., tuple[int, Any]]
@@ -223,3 +230,30 @@ def test_the_token_file_holds_one_good_token(tmp_path: Path) -> None:
             load_token(Admin(token_file=str(file)))
     with pytest.raises(ConfigError, match="cannot read it"):
         load_token(Admin(token_file=str(tmp_path / "none")))
+
+
+def test_the_trace_is_read_on_from_where_one_was() -> None:
+    broker = FakeBroker()
+    paris = BrokerId("paris")
+    for sequence in range(5):
+        event_id = EventId(paris, 1, sequence)
+        broker.ring(TraceRecord(sequence, paris, "published", "event", event_id, client=ClientId("c"), topic="t"))
+
+    def use(ask: Ask) -> None:
+        status, page = ask("/api/v1/trace?limit=2")
+        assert (status, page["next"], page["missed"]) == (200, 4, 2)
+        assert page["items"][0] == {
+            "t_ms": 2,
+            "broker": "paris",
+            "step": "published",
+            "kind": "event",
+            "event_id": "paris:1:2",
+            "client": "c",
+            "topic": "t",
+        }
+        assert [one["event_id"] for one in ask("/api/v1/trace?since=4")[1]["items"]] == ["paris:1:4"]
+        assert ask("/api/v1/trace?since=5")[1] == {"items": [], "next": 5, "missed": 0}
+        for bad in ("-1", "x", "1" * 20):
+            assert ask(f"/api/v1/trace?since={bad}")[0] == 400
+
+    serve(broker, None, use)

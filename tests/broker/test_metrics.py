@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from geomq.broker.admin_view import ClientView, SubscriptionView
 from geomq.broker.config import Config
 from geomq.broker.metrics import make_registry, metrics_text
+from geomq.broker.tracer import RingPage
 
 
 class Numbers:
@@ -38,6 +39,9 @@ class Numbers:
 
     def kick(self, client_id: str, *, discard: bool) -> bool:
         return False
+
+    def trace(self, since: int, limit: int) -> RingPage:
+        return RingPage([], 0, 0)
 
 
 def test_every_scrape_reads_the_numbers_anew() -> None:

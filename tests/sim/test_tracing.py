@@ -45,13 +45,19 @@ def test_a_transcript_stops_after_its_steps() -> None:
 def test_a_trace_has_a_record_for_each_step_of_each_message() -> None:
     records: list[TraceRecord] = []
     play(Trace(records.append))
-    assert [(r.t_ms, r.broker, r.step, r.kind, r.event_id, r.peer, r.client) for r in records] == [
-        (6, B1, "sent", "subscription", None, B2, "s"),
-        (100, B2, "published", "event", None, None, "p"),
-        (105, B2, "sent", "delivery", EventId(B2, 0, 1), B1, "p"),
-        (120, B1, "delivered", "event", EventId(B2, 0, 1), None, "s"),
+    event = EventId(B2, 0, 1)
+    assert [(r.t_ms, r.broker, r.step, r.kind, r.event_id, r.peer, r.client, r.reason) for r in records] == [
+        (0, B1, "moved", "location", None, None, "s", None),
+        (1, B1, "subscribed", "subscription", None, None, "s", None),
+        (6, B1, "sent", "subscription", None, B2, "s", "PutSubscription"),
+        (16, B2, "received", "subscription", None, B1, "s", "PutSubscription"),
+        (100, B2, "published", "event", event, None, "p", None),
+        (105, B2, "matched", "event", event, B1, "s", None),
+        (105, B2, "sent", "delivery", event, B1, None, "DeliverEvent"),
+        (115, B1, "received", "delivery", event, B2, None, "DeliverEvent"),
+        (120, B1, "delivered", "event", event, None, "s", None),
     ]
-    assert records[0].reason == "PutSubscription client=s topic_filter=t location=5,5"
+    assert (records[0].lat, records[0].lon, records[2].topic, records[4].topic) == (5.0, 5.0, "t", "t")
 
 
 def test_a_trace_says_why_an_event_ended() -> None:

@@ -1,4 +1,4 @@
-"""The admin API: health, metrics, clients, sessions, subscriptions, kicking. JSON over HTTP.
+"""The admin API: health, metrics, clients, sessions, subscriptions, the trace, kicking. JSON over HTTP.
 
 Only translates between HTTP and a BrokerView. Whoever has the token may do everything; without a token only
 programs on this machine may, and no web page (a browser's request names the page's origin or host).
@@ -21,6 +21,7 @@ from geomq import __version__
 from geomq.broker.admin_view import BrokerView, SubscriptionView
 from geomq.broker.config import LOOPBACK_HOSTS
 from geomq.broker.metrics import CONTENT_TYPE, make_registry, metrics_text
+from geomq.routing.trace import record_fields
 
 PAGE_DEFAULT, PAGE_MAX = 100, 1_000
 
@@ -38,6 +39,7 @@ def make_app(view: BrokerView, token: Callable[[], str | None]) -> Starlette:
         Route("/api/v1/sessions/{client_id:path}", handlers.session, methods=["GET"]),
         Route("/api/v1/sessions/{client_id:path}", handlers.kick, methods=["DELETE"]),
         Route("/api/v1/subscriptions", handlers.subscriptions),
+        Route("/api/v1/trace", handlers.trace),
     ]
     guard = Middleware(_Guard, view=view, token=token)
     return Starlette(routes=routes, middleware=[guard], exception_handlers={404: _not_found, 405: _not_allowed})
@@ -146,6 +148,16 @@ class _Handlers:
             if len(found) >= PAGE_MAX or position == limit:
                 return _json({"items": found, "next": client_id})
         return _json({"items": found, "next": None})
+
+    async def trace(self, request: Request) -> Response:
+        page = _page(request)
+        if isinstance(page, Response):
+            return page
+        since = request.query_params.get("since", "0")
+        if not (since.isascii() and since.isdigit() and len(since) < 16):
+            return _error(400, "since is the `next` of the answer before, or 0")
+        records, following, missed = self._view.trace(int(since), page[1])
+        return _json({"items": [record_fields(one) for one in records], "next": following, "missed": missed})
 
 
 def _following(client_ids: Iterable[str], after: str | None, limit: int | None) -> list[str]:

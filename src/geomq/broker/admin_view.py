@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from geomq.broker.config import Config
+from geomq.broker.tracer import RingPage
 
 
 class ClientView(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,4 +72,8 @@ class BrokerView(Protocol):
 
     def kick(self, client_id: str, *, discard: bool) -> bool:
         """Disconnect the client, and forget its session if `discard`; False if there is no such session."""
+        ...
+
+    def trace(self, since: int, limit: int) -> RingPage:
+        """The latest records of the trace from this number on; asking is what keeps it recorded."""
         ...

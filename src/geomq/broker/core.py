@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from geomq.broker.acl import ALL_RIGHTS, Acl, Rights
@@ -13,6 +14,7 @@ from geomq.broker.geotopics import FenceTexts
 from geomq.broker.outbox import Outbox
 from geomq.broker.passwords import Passwords
 from geomq.broker.store import Store
+from geomq.broker.tracer import Listener, Tracer
 from geomq.geo import FenceLimits
 from geomq.mqtt.handshake import Policy
 from geomq.mqtt.message import Message
@@ -22,6 +24,8 @@ from geomq.routing.events import RoutingEvent
 from geomq.routing.messages import Message as PeerMessage
 from geomq.routing.model import BrokerId, Event, Match
 from geomq.routing.node import Node
+from geomq.routing.recorder import Sink
+from geomq.routing.trace import STEPS, Step
 
 
 class Links(Protocol):
@@ -76,6 +80,7 @@ class Core:
         self.moved: dict[str, Client] = {}
         """Clients with kept sessions whose place is not written down yet."""
         self.counts = Counts()
+        self.tracer: Tracer | None = None
         self.names = TopicNames()
         self.fence_texts = FenceTexts(fence_limits(config))
         self.links: Links | None = None
@@ -93,7 +98,10 @@ class Core:
 
         `message` is the published one, to spare its way through the node's plain form.
         """
-        delivered = self.carry_out(self.node.handle(event, now=self.now_ms()), message)
+        actions = self.node.handle(event, now=self.now_ms())
+        if self.tracer is not None:
+            self.tracer.handled(event, actions)
+        delivered = self.carry_out(actions, message)
         self.deadline_changed()
         return delivered
 
@@ -106,6 +114,31 @@ class Core:
             elif isinstance(action, SendToPeer) and self.links is not None:
                 self.links.send(action.peer, action.message)
         return delivered
+
+    def tell_peer(self, peer: BrokerId, message: PeerMessage) -> None:
+        """Send what is not the node's business."""
+        if self.tracer is not None:
+            self.tracer.told(peer, message)
+        if self.links is not None:
+            self.links.send(peer, message)
+
+    def trace(self, sink: Sink, *, steps: Iterable[Step] = STEPS) -> Callable[[], None]:
+        """Call `sink` with every record of the trace, or of these steps, until the returned function is called."""
+        tracer = self.tracer
+        if tracer is None:
+            tracer = self.tracer = Tracer(self.node, self.clients, self.wall_s)
+            for client in self.clients.values():
+                tracer.watch(client)
+        entry = tracer.add(sink, steps)
+        self.topology_changed()
+        return partial(self._untrace, tracer, entry)
+
+    def _untrace(self, tracer: Tracer, entry: Listener) -> None:
+        tracer.remove(entry)
+        if tracer.idle and self.tracer is tracer:
+            self.tracer = None
+            for client in self.clients.values():
+                client.session.watch(None)
 
     def take_config(self, config: Config) -> None:
         """Go on under changed settings; they bind new connections."""

@@ -7,6 +7,7 @@ and a reader that is too slow loses its QoS 0 messages, counted.
 from geomq.broker.clients import Client, split_voice
 from geomq.broker.core import Core
 from geomq.broker.details import told
+from geomq.broker.tracer import named
 from geomq.mqtt.message import Fanout, Message
 from geomq.mqtt.properties import NO_PROPERTIES, decode_properties
 from geomq.mqtt.subscriptions import Subscription, Terms, merge
@@ -33,6 +34,8 @@ class Delivery:
         self.last = matches
         if message is None:
             message = message_of_event(event, self._core.wall_s())
+        if self._core.tracer is not None:
+            message = named(message, event)
         fanout = Fanout(message, self._core.wall_s())
         self._event, self._plain, self._told = event, fanout, None
         return self.fan_out(fanout, matches, event.publisher)
@@ -103,7 +106,7 @@ class Delivery:
             several = mine if isinstance(mine, tuple) else (mine,)
             terms = merge(several, qos=message.qos, retain=message.retain, own=own)
             if terms is None:
-                return 0
+                return self._kept_back(client, message, 0, "own event")
         else:
             terms = _PLAIN[min(message.qos, mine.qos)]
         return self.send(client, fanout, terms)
@@ -115,18 +118,21 @@ class Delivery:
         counts, rights = self._core.counts, client.rights
         if not rights.all_allowed and not rights.may_read(fanout.message.topic):
             counts.deliveries_denied += 1
-            return 0
+            return self._kept_back(client, fanout.message, terms.qos, "no right to read")
         if terms.qos:
             return self._send_surely(client, fanout, terms)
         connection = client.connection
         if connection is None:
-            return 0
+            return self._kept_back(client, fanout.message, 0, "offline")
         data = b"" if connection.paused else client.session.deliver(fanout, terms)
         if not data:
             counts.events_dropped += 1
-            return 0
+            trouble = "slow reader" if connection.paused else "too large for the client"
+            return self._kept_back(client, fanout.message, 0, trouble)
         connection.send(data)
         counts.events_delivered += 1
+        if self._core.tracer is not None:
+            self._core.tracer.handed(client.id, fanout.message, 0, None)
         return 1
 
     def _tell(self, fanout: Fanout) -> Fanout:
@@ -137,6 +143,11 @@ class Delivery:
         if self._told is None:
             self._told = Fanout(told(fanout.message, self._event, core.config.geo.details), core.wall_s())
         return self._told
+
+    def _kept_back(self, client: Client, message: Message, qos: int, trouble: str) -> int:
+        if self._core.tracer is not None:
+            self._core.tracer.handed(client.id, message, qos, trouble)
+        return 0
 
     def _send_surely(self, client: Client, fanout: Fanout, terms: Terms) -> int:
         """QoS 1 and 2: now, or when the client is there and has room."""

@@ -238,6 +238,8 @@ class FastPath:
         topic = packet.topic
         if packet.properties is not NO_PROPERTIES or self._core.links is not None or topic in self._unfit:
             return
+        if self._core.tracer is not None and self._core.tracer.of_events:
+            return
         if len(self._routes) + len(self._unfit) >= ROUTES_MAX:
             self.forget()
         route = self._route(topic)

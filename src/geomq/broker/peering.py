@@ -75,8 +75,10 @@ class Peering:
         notes: Notes | None = None,
         limits: PeerLimits = DEFAULT_LIMITS,
         dial_tls: ssl.SSLContext | None = None,
+        lost: Callable[[BrokerId, Message, str], object] = lambda _, __, ___: None,
     ) -> None:
         self._me = me
+        self._lost = lost
         self._handle = handle
         self._credentials = credentials
         self._limits = limits
@@ -151,6 +153,8 @@ class Peering:
         if known is None:
             return
         output = known.link.send(message, now=self._now_ms())
+        if output.lost is not None:
+            self._lost(peer, output.lost, "link down" if output.lost is message else "link queue full")
         durable = self._kept is not None and is_promised(message)
         if self._kept is not None and durable:
             self._kept.keep(peer, known.link.latest, message)

@@ -73,6 +73,8 @@ class Publishing:
             delivered = self.publish(client, message)
         except Refused as refused:
             core.counts.events_refused += 1
+            if core.tracer is not None:
+                core.tracer.refused(client, message, str(refused))
             self._answer(client, packet, refused.reason, str(refused))
             if refused.reason == ReasonCode.PAYLOAD_FORMAT_INVALID and (not packet.qos or client.session.version != V5):
                 self._geo.complain(client, str(refused))

@@ -69,6 +69,8 @@ class Registry:
         client.due_will = None
         client.asks = bool(core.config.geo.details) and connect.properties.user(ASK_PROPERTY) is not None
         client.connection = connection
+        if core.tracer is not None:
+            core.tracer.connected(client)
         resumed = client.session.attach(agreement, connect.will, core.wall_s())
         self._limit(client)
         self._remember(client)
@@ -102,6 +104,8 @@ class Registry:
         if not expiry_s:
             self.end(client)
             return
+        if core.tracer is not None:
+            core.tracer.disconnected(client)
         if client.due_will is not None and client.due_will.due_at <= now:
             self._publish_will(client)
         self._remember(client)
@@ -204,6 +208,8 @@ class Registry:
         client = Client(session, record.user, core.security.rights(record.user, client_id))
         client.asks = record.asks
         core.clients[client_id] = client
+        if core.tracer is not None:
+            core.tracer.watch(client)
         if record.location is not None:
             client.location = Location(*record.location)
             core.handle(ClientMoved(client.id, client.location))

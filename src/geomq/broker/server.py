@@ -37,6 +37,7 @@ from geomq.broker.view import View
 from geomq.errors import ConfigError, GeomqError
 from geomq.mqtt.reasons import ReasonCode
 from geomq.routing.events import PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
 from geomq.routing.node import Node
 
@@ -147,9 +148,10 @@ class Broker:
             kept=self._kept,
             notes=notes,
             dial_tls=dial,
+            lost=self._lost,
         )
         self.core.links = self.peering = peering
-        self._retained = RetainedSync(core, self.desk.retention, peers_of(self._config), peering.send)
+        self._retained = RetainedSync(core, self.desk.retention, peers_of(self._config), core.tell_peer)
         self._retained.load(notes)
         await peering.start(None if section.host == "*" else section.host, section.port, listen)
 
@@ -157,6 +159,8 @@ class Broker:
         """Something happened on a link."""
         if self._retained is not None:
             if isinstance(event, PeerSaid) and self._retained.heard(event.peer, event.message):
+                if self.core.tracer is not None:
+                    self.core.tracer.heard(event.peer, event.message)
                 return
             if isinstance(event, PeerUp):
                 self._retained.peer_up(event.peer)
@@ -164,8 +168,14 @@ class Broker:
         if self._kept is not None and isinstance(event, PeerSaid):
             self._kept.note_heard(event.peer, event.message)
             self._kept.note_delivered(self.core.node.me, actions)
+        if self.core.tracer is not None:
+            self.core.tracer.handled(event, actions)
         self.core.carry_out(actions)
         self._watch_node()
+
+    def _lost(self, peer: BrokerId, message: Message, reason: str) -> None:
+        if self.core.tracer is not None:
+            self.core.tracer.lost(peer, message, reason)
 
     # The clock.
 
@@ -195,7 +205,10 @@ class Broker:
 
     def _node_due(self) -> None:
         self._node_timer = self._node_deadline = None
-        self.core.carry_out(self.core.node.on_deadline(now=self.core.now_ms()))
+        actions = self.core.node.on_deadline(now=self.core.now_ms())
+        if self.core.tracer is not None:
+            self.core.tracer.handled(None, actions)
+        self.core.carry_out(actions)
         self._watch_node()
 
     # Changes while running.

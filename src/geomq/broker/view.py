@@ -8,6 +8,7 @@ from geomq.broker.config import Config
 from geomq.broker.core import Core
 from geomq.broker.desk import Desk
 from geomq.broker.geotopics import read_filter
+from geomq.broker.tracer import OnDemand, RingPage
 from geomq.geo import fence_text
 from geomq.mqtt.reasons import ReasonCode
 
@@ -19,6 +20,7 @@ class View:
         self._core = core
         self._desk = desk
         self.started_at = core.wall_s()
+        self._recent = OnDemand(core.trace, core.loop)
 
     @property
     def config(self) -> Config:
@@ -97,3 +99,6 @@ class View:
         if discard and self._core.clients.get(client_id) is client:
             self._desk.registry.end(client)
         return True
+
+    def trace(self, since: int, limit: int) -> RingPage:
+        return self._recent.since(since, limit=limit)

@@ -16,7 +16,10 @@ from geomq.mqtt.types import V5
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """`properties` holds only what MQTT 5 forwards; `expires_at` is the end of the message expiry."""
+    """`properties` holds only what MQTT 5 forwards; `expires_at` is the end of the message expiry.
+
+    `event_id` is what its driver calls it, if it wants to know it again.
+    """
 
     topic: str
     payload: bytes = b""
@@ -24,6 +27,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     retain: bool = False
     properties: Properties = NO_PROPERTIES
     expires_at: float | None = None
+    event_id: str | None = None
 
     def expired(self, now: float) -> bool:
         return self.expires_at is not None and now >= self.expires_at

@@ -6,6 +6,7 @@ the journal.
 """
 
 from collections import deque
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 
@@ -50,7 +51,10 @@ class Step:
 
 
 class Outbound:
-    """The sending half of a session. While `stalled`, nothing is sent although the window may be open."""
+    """The sending half of a session. While `stalled`, nothing is sent although the window may be open.
+
+    `lapsed` is told of messages that expired in the queue.
+    """
 
     __slots__ = (
         "_client_id",
@@ -66,6 +70,7 @@ class Outbound:
         "connected",
         "dropped",
         "expired",
+        "lapsed",
         "queue_max",
         "stalled",
     )
@@ -86,6 +91,7 @@ class Outbound:
         self.stalled = False
         self.dropped = 0
         self.expired = 0
+        self.lapsed: Callable[[Delivery], None] | None = None
 
     def __len__(self) -> int:
         """Messages not yet finished, queued and in flight."""
@@ -172,6 +178,8 @@ class Outbound:
             if delivery.message.expired(now):
                 self.expired += 1
                 self._finish(delivery)
+                if self.lapsed is not None:
+                    self.lapsed(delivery)
                 continue
             self._launch(delivery)
             if self._journal is not None:

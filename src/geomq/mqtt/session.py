@@ -5,6 +5,8 @@ nothing: steps that must survive a crash are appended to the journal, and the ca
 only once those are safe.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from geomq.mqtt.aliases import InboundAliases, OutboundAliases
@@ -34,6 +36,9 @@ from geomq.mqtt.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
 _EXPLAINED = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Auth)
 """Packets whose explanations a client can ask to be spared."""
 
+Watch = Callable[[Message, int, str | None], None]
+"""Told of a QoS 1 or 2 message and its QoS when it is first sent (None), or why it never will be."""
+
 
 class Session:
     """Create it for a new client, `attach` it to each network connection, `detach` it when that ends."""
@@ -46,6 +51,7 @@ class Session:
         "_outbound_aliases",
         "_policy",
         "_problem_information",
+        "_watch",
         "client_id",
         "connected",
         "expires_at",
@@ -74,6 +80,7 @@ class Session:
         self._policy = policy
         self._journal = journal
         self._problem_information = True
+        self._watch: Watch | None = None
         self._inbound: Inbound | None = None
         self._outbound: Outbound | None = None
         self._inbound_aliases: InboundAliases | None = None
@@ -177,8 +184,13 @@ class Session:
         outbound = self._outbound
         if outbound is None:
             outbound = self._outbound = self._new_outbound()
+        dropped = outbound.dropped
         delivery = outbound.push(fanout.message, qos, retain=retain, identifiers=identifiers)
-        return b"" if delivery is None else self._publish_wire(delivery, fanout, again=False)
+        if delivery is not None:
+            return self._publish_wire(delivery, fanout, again=False)
+        if self._watch is not None and outbound.dropped > dropped:
+            self._watch(fanout.message, qos, "queue full")
+        return b""
 
     def _qos0(self, fanout: Fanout, retain: bool, identifiers: tuple[int, ...]) -> bytes:
         if identifiers or self._outbound_aliases is not None:
@@ -231,6 +243,16 @@ class Session:
             packet = msgspec.structs.replace(packet, properties=plain)
         return encode_within(packet, self.version, self.packet_size_max)
 
+    def watch(self, watch: Watch | None) -> None:
+        """Tell what becomes of QoS 1 and 2 messages."""
+        self._watch = watch
+        if self._outbound is not None:
+            self._outbound.lapsed = None if watch is None else self._lapsed
+
+    def _lapsed(self, delivery: Delivery) -> None:
+        if self._watch is not None:
+            self._watch(delivery.message, delivery.qos, "expired")
+
     # Persistence.
 
     def forget_journal(self) -> None:
@@ -262,6 +284,8 @@ class Session:
         if self.connected:
             outbound.connect(self.window)
             outbound.stalled = self.stalled
+        if self._watch is not None:
+            outbound.lapsed = self._lapsed
         return outbound
 
     def _pumped(self, now: float) -> list[bytes]:
@@ -291,7 +315,11 @@ class Session:
             self._too_large(fanout.message.topic)
             assert self._outbound is not None
             self._outbound.abandon(delivery)
+            if self._watch is not None:
+                self._watch(delivery.message, delivery.qos, "too large for the client")
             return b""
+        if self._watch is not None and not again:
+            self._watch(delivery.message, delivery.qos, None)
         return data
 
     def _special(

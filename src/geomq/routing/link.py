@@ -56,11 +56,12 @@ def is_promised(message: Message) -> bool:
 
 
 class LinkOutput(NamedTuple):
-    """What to put on the wire, what to hand to the node, and whether the peer has just come up."""
+    """What to put on the wire, what to hand to the node, whether the peer has just come up, and what is given up."""
 
     frames: list[Frame]
     messages: list[Message]
     came_up: bool = False
+    lost: Message | None = None
 
 
 class Link:
@@ -118,9 +119,11 @@ class Link:
     def send(self, message: Message, *, now: float) -> LinkOutput:
         """Take a message for the peer; what goes on the wire at once comes back."""
         if self.state != "up" and not is_promised(message):
-            return LinkOutput([], [])
+            return LinkOutput([], [], lost=message)
         frames: list[Frame] = []
+        lost = None
         if len(self._outbox) >= self._outbox_max:
+            lost = self._outbox[0]
             self._forget_first()
             self.dropped += 1
             frames = [self._hello(reply=True)] if self.state == "up" else []
@@ -129,7 +132,7 @@ class Link:
             frames += self._pump()
             if self._retry_at is None:
                 self._retry_at = now + self._retry_ms
-        return LinkOutput(frames, [])
+        return LinkOutput(frames, [], lost=lost)
 
     def receive(self, frame: Frame, *, now: float) -> LinkOutput:
         """Take a frame off the wire. A frame that makes no sense here is ignored."""

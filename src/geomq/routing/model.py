@@ -4,6 +4,7 @@ from typing import NamedTuple, NewType
 
 import msgspec
 
+from geomq.errors import UsageError
 from geomq.geo import Fence, Location
 
 BrokerId = NewType("BrokerId", str)
@@ -19,6 +20,14 @@ class EventId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.origin}:{self.epoch}:{self.sequence}"
+
+    @classmethod
+    def parse(cls, text: str) -> "EventId":
+        """The id that is written so."""
+        origin, *numbers = text.rsplit(":", 2)
+        if not origin or len(numbers) != 2 or not all(n.isascii() and n.isdigit() and len(n) < 20 for n in numbers):
+            raise UsageError(f"{text[:80]!r} is no event id; it is written origin:epoch:sequence")
+        return cls(BrokerId(origin), int(numbers[0]), int(numbers[1]))
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -66,6 +66,8 @@ class Node:
             options=chosen.parse_options(options or {}),
             rng=rng,
         )
+        self.latest: Event | None = None
+        """The event that an own client published last."""
         self._sequence = 0
         self._own = SubscriptionTable()
         """Subscriptions to what is about this broker."""
@@ -99,7 +101,7 @@ class Node:
             self._moved(ClientMoved(happened.client, happened.location), now)
         state = self.clients.get(happened.client)
         self._sequence += 1
-        event = Event(
+        event = self.latest = Event(
             EventId(self.me, self.epoch, self._sequence),
             happened.topic,
             happened.client,

@@ -1,6 +1,6 @@
 """The trace record: one line of what happened, the same for live, simulated and evaluated runs."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from geomq.routing.model import BrokerId, ClientId, EventId
 
@@ -17,6 +17,7 @@ Step = Literal[
     "delivered",
     "dropped",
 ]
+STEPS: tuple[Step, ...] = get_args(Step)
 
 
 class TraceRecord(NamedTuple):
@@ -36,3 +37,11 @@ class TraceRecord(NamedTuple):
     fence: str | None = None
     qos: int | None = None
     size: int | None = None
+
+
+def record_fields(record: TraceRecord) -> dict[str, Any]:
+    """The fields that apply, the event's id as text."""
+    fields = {name: value for name, value in zip(record._fields, record, strict=True) if value is not None}
+    if record.event_id is not None:
+        fields["event_id"] = str(record.event_id)
+    return fields

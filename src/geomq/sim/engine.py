@@ -96,6 +96,9 @@ class Observer:
     def acted(self, t_ms: int, home: BrokerId, event: RoutingEvent) -> None:
         """A client acted (its home has not heard of it yet)."""
 
+    def accepted(self, t_ms: int, home: BrokerId, event: Event) -> None:
+        """A home gave an event its id; `t_ms` is when its client published it."""
+
     def handled(self, t_ms: int, broker: BrokerId, event: RoutingEvent | str, actions: list[Action]) -> None:
         """A broker took something in and asked for these actions."""
 
@@ -210,7 +213,12 @@ class Simulation:
 
     def feed(self, broker: BrokerId, event: RoutingEvent, origin: Origin) -> None:
         """Hand an input to a broker's node and carry out what it asks for."""
-        actions = self.nodes[broker].handle(event, now=self.now_ms)
+        node = self.nodes[broker]
+        actions = node.handle(event, now=self.now_ms)
+        if isinstance(event, ClientPublished) and isinstance(node, Node):
+            assert node.latest is not None
+            for observer in self.observers:
+                observer.accepted(origin.t_ms, broker, node.latest)
         self._carry_out(broker, event, actions, origin)
 
     def _wake(self, broker: BrokerId) -> None:

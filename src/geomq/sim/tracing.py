@@ -4,11 +4,12 @@ import hashlib
 from collections.abc import Callable
 
 from geomq.routing.actions import Action
-from geomq.routing.events import ClientPublished, PeerSaid, RoutingEvent
+from geomq.routing.events import PeerSaid, RoutingEvent
 from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.model import BrokerId, ClientId, Event
+from geomq.routing.recorder import Recorder, Sink
 from geomq.routing.trace import TraceRecord
-from geomq.routing.transcript import describe, explain
+from geomq.routing.transcript import explain
 from geomq.sim.engine import Observer, Origin
 
 
@@ -38,28 +39,33 @@ class Transcript(Observer):
 
 
 class Trace(Observer):
-    """Turns the run into trace records."""
+    """Turns the run into trace records. What clients do is recorded when they do it, not when their home hears."""
 
-    def __init__(self, sink: Callable[[TraceRecord], object]) -> None:
+    def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self._recorders: dict[BrokerId, Recorder] = {}
+
+    def _at(self, broker: BrokerId) -> Recorder:
+        recorder = self._recorders.get(broker)
+        if recorder is None:
+            recorder = self._recorders[broker] = Recorder(broker, self._sink)
+        return recorder
 
     def acted(self, t_ms: int, home: BrokerId, event: RoutingEvent) -> None:
-        if isinstance(event, ClientPublished):
-            self._sink(TraceRecord(t_ms, home, "published", "event", client=event.client, topic=event.topic))
+        self._at(home).acted(t_ms, event)
 
-    def sent(
-        self, t_ms: int, source: BrokerId, target: BrokerId, message: Message, origin: Origin, arrives_ms: int
-    ) -> None:
-        event = getattr(message, "event", None)
-        event_id = event.id if isinstance(event, Event) else None
-        reason = None if event_id is not None else describe(message)
-        self._sink(TraceRecord(t_ms, source, "sent", message.kind, event_id, target, origin.client, reason=reason))
+    def accepted(self, t_ms: int, home: BrokerId, event: Event) -> None:
+        self._at(home).published(t_ms, event)
+
+    def handled(self, t_ms: int, broker: BrokerId, event: RoutingEvent | str, actions: list[Action]) -> None:
+        recorder = self._at(broker)
+        if isinstance(event, PeerSaid):
+            recorder.passed(t_ms, "received", event.peer, event.message)
+        recorder.decided(t_ms, None if isinstance(event, str) else event, actions)
 
     def arrived(self, t_ms: int, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
-        self._sink(TraceRecord(t_ms, home, "delivered", "event", event.id, client=client, topic=event.topic))
-
-    def dropped(self, t_ms: int, broker: BrokerId, event_id: EventId, reason: str) -> None:
-        self._sink(TraceRecord(t_ms, broker, "dropped", "event", event_id, reason=reason))
+        record = TraceRecord(t_ms, home, "delivered", "event", event.id, client=client, topic=event.topic)
+        self._sink(record._replace(qos=event.qos, size=len(event.payload)))
 
 
 class TraceHash(Observer):

@@ -1,0 +1,166 @@
+"""From what a broker's node took in and asked for to trace records: the same for the live broker and the simulator.
+
+Owns what each step's record says. Where records go, and what clients did with what they were handed, is the driver's.
+A client may speak to routing with several voices (its id, a NUL, a prefix); its records carry the plain id, and the
+prefix stands before the filter.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from geomq.geo import Fence, Location, fence_text
+from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPeer
+from geomq.routing.events import (
+    ClientGone,
+    ClientMoved,
+    ClientSubscribed,
+    ClientUnsubscribed,
+    PeerSaid,
+    RoutingEvent,
+)
+from geomq.routing.messages import DeliverEvent, Message
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.retained import PutRetained
+from geomq.routing.trace import Step, TraceRecord
+
+SESSION_KEPT = "session kept"
+SESSION_ENDED = "session ended"
+
+Sink = Callable[[TraceRecord], object]
+
+fence_words = lru_cache(maxsize=4_096)(fence_text)
+
+
+class Recorder:
+    """Tells a sink what happens at one broker."""
+
+    def __init__(self, me: BrokerId, sink: Sink) -> None:
+        self.me = me
+        self.sink = sink
+
+    def place_of(self, client: ClientId) -> Location | None:
+        """Where a client is, if the driver knows."""
+        return None
+
+    def qos_of(self, client: ClientId, topic_filter: str) -> int | None:
+        """The QoS of a subscription, if the driver knows."""
+        return None
+
+    def acted(self, t_ms: float, event: RoutingEvent) -> None:
+        """An own client did something other than publish."""
+        match event:
+            case ClientMoved(client=client, location=location):
+                if "\0" not in client:
+                    self._client(t_ms, "moved", "location", client, location)
+            case ClientSubscribed(client=client, topic_filter=topic_filter, fence=fence):
+                self._subscription(t_ms, "subscribed", client, topic_filter, fence)
+            case ClientUnsubscribed(client=client, topic_filter=topic_filter):
+                self._subscription(t_ms, "unsubscribed", client, topic_filter, None)
+            case ClientGone(client=client):
+                if "\0" not in client:
+                    self._client(t_ms, "disconnected", "client", client, None, SESSION_ENDED)
+
+    def published(self, t_ms: float, event: Event) -> None:
+        """An own client published."""
+        self.sink(
+            TraceRecord(
+                t_ms,
+                self.me,
+                "published",
+                "event",
+                event.id,
+                None,
+                event.publisher.partition("\0")[0] or None,  # type: ignore[arg-type]
+                event.topic,
+                None,
+                *_place(event.location),
+                _fence(event.fence),
+                event.qos,
+                len(event.payload),
+            )
+        )
+
+    def decided(self, t_ms: float, cause: RoutingEvent | None, actions: Iterable[Action]) -> None:
+        """The node took something in and asked for these actions."""
+        for action in actions:
+            match action:
+                case SendToPeer(peer=peer, message=message):
+                    if isinstance(message, DeliverEvent):
+                        self._matched(t_ms, message.event, message.matches, peer)
+                    self.passed(t_ms, "sent", peer, message)
+                case DeliverToClients(event=event, matches=matches):
+                    if not (isinstance(cause, PeerSaid) and isinstance(cause.message, DeliverEvent)):
+                        self._matched(t_ms, event, matches, None)
+                case DropEvent(event_id=event_id, reason=reason):
+                    self.sink(TraceRecord(t_ms, self.me, "dropped", "event", event_id, reason=reason))
+
+    def passed(self, t_ms: float, step: Step, peer: BrokerId, message: Message, reason: str | None = None) -> None:
+        """A message went to a peer, came from one, or was dropped on its way there."""
+        event = getattr(message, "event", None)
+        reason = reason or type(message).__name__
+        if isinstance(event, Event):
+            # The id of a retained event is its version, not that of an event.
+            event_id = None if isinstance(message, PutRetained) else event.id
+            record = TraceRecord(
+                t_ms,
+                self.me,
+                step,
+                message.kind,
+                event_id,
+                peer,
+                None,
+                event.topic,
+                reason,
+                *_place(event.location),
+                _fence(event.fence),
+                event.qos,
+                len(event.payload),
+            )
+        else:
+            client, topic = _named(getattr(message, "client", None), getattr(message, "topic_filter", None))
+            where = _place(getattr(message, "location", None))
+            fence = _fence(getattr(message, "fence", None))
+            record = TraceRecord(t_ms, self.me, step, message.kind, None, peer, client, topic, reason, *where, fence)
+        self.sink(record)
+
+    def _matched(self, t_ms: float, event: Event, matches: tuple[Match, ...], home: BrokerId | None) -> None:
+        for match in matches:
+            client, topic_filter = _named(*match)
+            record = TraceRecord(t_ms, self.me, "matched", "event", event.id, home, client, topic_filter)
+            self.sink(record)
+
+    def _client(
+        self, t_ms: float, step: Step, kind: str, client: ClientId, at: Location | None, reason: str | None = None
+    ) -> None:
+        self.sink(TraceRecord(t_ms, self.me, step, kind, None, None, client, None, reason, *_place(at)))
+
+    def _subscription(self, t_ms: float, step: Step, client: ClientId, topic_filter: str, fence: Fence | None) -> None:
+        name, whole = _named(client, topic_filter)
+        assert name is not None
+        assert whole is not None
+        where = _place(self.place_of(name))
+        qos = self.qos_of(name, whole)
+        text = _fence(fence)
+        self.sink(TraceRecord(t_ms, self.me, step, "subscription", None, None, name, whole, None, *where, text, qos))
+
+
+def event_of(message: Message) -> EventId | None:
+    """The id of the event that a message carries to be matched or delivered, if it does."""
+    event = getattr(message, "event", None)
+    return event.id if isinstance(event, Event) and not isinstance(message, PutRetained) else None
+
+
+def _named(client: str | None, topic_filter: str | None) -> tuple[ClientId | None, str | None]:
+    """The client behind a voice, and its filter with the voice's prefix before it."""
+    if client is None or "\0" not in client:
+        return None if client is None else ClientId(client), topic_filter
+    name, _, prefix = client.partition("\0")
+    return ClientId(name), None if topic_filter is None else prefix + topic_filter
+
+
+def _place(location: object) -> tuple[float | None, float | None]:
+    return (location.lat, location.lon) if isinstance(location, Location) else (None, None)
+
+
+def _fence(fence: Fence | None) -> str | None:
+    return None if fence is None else fence_words(fence)
