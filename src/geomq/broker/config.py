@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from geomq.routing.trace import STEPS, Step
+
 PORTS = {"tcp": 1883, "tls": 8883, "websocket": 9001, "websocket_tls": 9002}
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 FOREVER_S = 4_294_967_295
@@ -327,6 +329,33 @@ class Metrics(Section, frozen=True):
     ] = 10
 
 
+class Trace(Section, frozen=True):
+    """What happens to every event and client, record by record, in Parquet files. Needs `pip install geomq[trace]`."""
+
+    directory: Annotated[
+        Path | None,
+        about("Folder for the files; many brokers may share one. None given: no files.", path="write"),
+    ] = None
+    steps: Annotated[tuple[Step, ...], about("Which steps are recorded.")] = STEPS
+    file_rows_max: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000_000)], about("A file is finished with this many records,")
+    ] = 200_000
+    file_bytes_max: Annotated[
+        Annotated[int, Meta(ge=1_024, le=1 << 32)], about("or with about this many bytes before compression,")
+    ] = 67_108_864
+    file_s_max: Annotated[Seconds, about("or after this many seconds; a killed broker loses what is not finished.")] = (
+        60.0
+    )
+    kept_bytes_max: Annotated[
+        Annotated[int, Meta(ge=1_024, le=1 << 50)],
+        about("Bytes of this broker's files that are kept; beyond that the oldest are removed."),
+    ] = 1_073_741_824
+    queue_bytes_max: Annotated[
+        Annotated[int, Meta(ge=1_024, le=1 << 40)],
+        about("Bytes of records waiting to be written; beyond that records are dropped and counted."),
+    ] = 67_108_864
+
+
 class Log(Section, frozen=True):
     """What the broker writes about its work."""
 
@@ -352,6 +381,7 @@ class Config(Section, frozen=True):
     cloud: Cloud = Cloud()
     admin: Admin = Admin()
     metrics: Metrics = Metrics()
+    trace: Trace = Trace()
     log: Log = Log()
 
     @property

@@ -21,6 +21,8 @@ class Counts:
         "packets_received",
         "protocol_errors",
         "retained_refused",
+        "trace_dropped",
+        "trace_records",
         "wills_published",
     )
 
@@ -44,6 +46,8 @@ class Counts:
     packets_received: int
     protocol_errors: int
     retained_refused: int
+    trace_dropped: int
+    trace_records: int
     wills_published: int
 
     def as_dict(self) -> dict[str, int]:

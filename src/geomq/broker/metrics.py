@@ -35,6 +35,8 @@ HELP = {
     "retained": "Retained messages.",
     "sessions": "Sessions, connected or not.",
     "subscriptions": "Subscriptions.",
+    "trace_dropped": "Trace records dropped because the disk did not keep up or failed.",
+    "trace_records": "Trace records taken to be written.",
     "wills_published": "Wills published.",
 }
 

@@ -12,7 +12,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from geomq.broker.acl import load_acl
 from geomq.broker.cloud_link import CloudLink, start_cloud
@@ -41,6 +41,9 @@ from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
 from geomq.routing.node import Node
 
+if TYPE_CHECKING:
+    from geomq.broker.trace_writer import TraceWriter
+
 log = logging.getLogger("geomq.broker")
 
 SECOND = 1.0
@@ -61,6 +64,7 @@ class Broker:
         self.peering: Peering | None = None
         self.cloud: CloudLink | None = None
         self._kept: PeerStore | None = None
+        self._trace: TraceWriter | None = None
         self._retained: RetainedSync | None = None
         self._stopped = False
         self.exit_code = 0
@@ -97,11 +101,12 @@ class Broker:
         self.core = Core(config, loop=loop, node=node, store=self._store, outbox=outbox, security=security)
         self.core.deadline_changed = self._watch_node
         self.desk = Desk(self.core)
-        self.desk.retention.load(state.retained)
-        self.desk.registry.load(state.sessions)
         self.view = View(self.core, self.desk)
         self._sys = SysTopics(self.core, self.desk.publishing, self.desk.retention)
         try:
+            self._start_trace()
+            self.desk.retention.load(state.retained)
+            self.desk.registry.load(state.sessions)
             await self._start_peering(epoch, state.notes)
             self.cloud = start_cloud(self.core, self._linked, peers=self._kept, notes=state.notes, epoch=epoch)
             for listener in config.listeners:
@@ -115,6 +120,17 @@ class Broker:
             self._publish_sys()
         for kind, host, port in self.addresses:
             log.info("listening", extra={"kind": kind, "host": host, "port": port})
+
+    def _start_trace(self) -> None:
+        section, core = self._config.trace, self.core
+        if section.directory is None:
+            return
+        from geomq.broker.trace_writer import TraceWriter
+
+        start_ms = int(core.wall_s() * 1000)
+        self._trace = TraceWriter(section, core.node.me, core.counts, start_ms=start_ms)
+        self._trace.start(core.loop)
+        core.trace(self._trace, steps=section.steps)
 
     async def _start_admin(self) -> None:
         if not self._config.admin.enabled:
@@ -270,6 +286,8 @@ class Broker:
         desk.admission.close()
         self.core.outbox.flush()
         await asyncio.sleep(FAREWELL_S if self.core.counts.connections_opened else 0)
+        if self._trace is not None:
+            await self._trace.close()
         if self._committer is not None:
             with contextlib.suppress(StoreError):
                 await self._committer.close()

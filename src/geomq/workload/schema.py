@@ -6,6 +6,8 @@ demand, so that nothing here needs pyarrow until a file is touched.
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from geomq.routing.trace import COLUMNS
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -50,29 +52,7 @@ DATASETS: dict[str, tuple[Column, ...]] = {
         Column("radius_cm", "int32", "radius of the fence in centimetres, -1 for none"),
         Column("payload_bytes", "int32", "size of the event's payload"),
     ),
-    "trace": (
-        Column(
-            "t_ms", "float64", "when, in milliseconds: since 1970 in a live run, since the start in a simulated one"
-        ),
-        Column("broker", "string", "where"),
-        Column(
-            "step",
-            "string",
-            "connected, disconnected, moved, subscribed, unsubscribed, published, sent, received, matched, delivered "
-            "or dropped",
-        ),
-        Column("kind", "string", "client, event, subscription, delivery, location or control"),
-        Column("event_id", "string", "origin:epoch:sequence of the event, if one is concerned"),
-        Column("peer", "string", "the other broker, if one is concerned"),
-        Column("client", "string", "the client, if one is concerned"),
-        Column("topic", "string", "the topic or topic filter, if one is concerned"),
-        Column("reason", "string", "why, of what was dropped, matched or sent"),
-        Column("lat", "float64", "latitude of the client, or of the event's publisher"),
-        Column("lon", "float64", "longitude of the same"),
-        Column("fence", "string", "the fence of the event or subscription, as text; null for everywhere"),
-        Column("qos", "int8", "of an event or subscription"),
-        Column("size", "int32", "bytes of the payload"),
-    ),
+    "trace": tuple(Column(*column) for column in COLUMNS),
     "results": (
         Column("run", "int32", "number of the evaluation within a sweep"),
         Column("strategy", "string", "name of the strategy; `oracle` is the lower bound"),
