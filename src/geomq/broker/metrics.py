@@ -18,6 +18,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 HELP = {
     "bytes_received": "Bytes from clients.",
     "bytes_sent": "Bytes to clients.",
+    "cloud_connected": "Whether the cloud broker is connected.",
     "connections": "Connected clients.",
     "connections_opened": "Network connections accepted.",
     "connections_refused": "Network connections or CONNECTs refused.",
@@ -31,6 +32,7 @@ HELP = {
     "locations_dropped": "Location updates dropped by the rate limit.",
     "messages_stored": "Messages the store keeps.",
     "packets_received": "MQTT packets from clients.",
+    "peers_connected": "Linked peers.",
     "protocol_errors": "Connections closed because of a protocol error.",
     "retained": "Retained messages.",
     "sessions": "Sessions, connected or not.",

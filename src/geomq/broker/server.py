@@ -101,7 +101,7 @@ class Broker:
         self.core = Core(config, loop=loop, node=node, store=self._store, outbox=outbox, security=security)
         self.core.deadline_changed = self._watch_node
         self.desk = Desk(self.core)
-        self.view = View(self.core, self.desk)
+        self.view = View(self.core, self.desk, self._link_gauges)
         self._sys = SysTopics(self.core, self.desk.publishing, self.desk.retention)
         try:
             self._start_trace()
@@ -131,6 +131,11 @@ class Broker:
         self._trace = TraceWriter(section, core.node.me, core.counts, start_ms=start_ms)
         self._trace.start(core.loop)
         core.trace(self._trace, steps=section.steps)
+
+    def _link_gauges(self) -> dict[str, float]:
+        """How many links there are now."""
+        peers = 0 if self.peering is None else len(self.peering.connected)
+        return {"peers_connected": peers, "cloud_connected": float(self.cloud is not None and self.cloud.up)}
 
     async def _start_admin(self) -> None:
         if not self._config.admin.enabled:

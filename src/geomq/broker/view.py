@@ -1,6 +1,6 @@
 """The running broker as operators see it: what the admin API and the metrics ask for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from geomq.broker.admin_view import ClientView, SubscriptionView
 from geomq.broker.clients import Client
@@ -16,9 +16,10 @@ from geomq.mqtt.reasons import ReasonCode
 class View:
     """Implements BrokerView on the parts of a broker."""
 
-    def __init__(self, core: Core, desk: Desk) -> None:
+    def __init__(self, core: Core, desk: Desk, links: Callable[[], Mapping[str, float]] = dict) -> None:
         self._core = core
         self._desk = desk
+        self._links = links
         self.started_at = core.wall_s()
         self._recent = OnDemand(core.trace, core.loop)
 
@@ -40,6 +41,7 @@ class View:
             "subscriptions": sum(len(client.session.subscriptions) for client in clients.values()),
             "retained": len(self._desk.retention),
             "messages_stored": self._core.store.messages,
+            **self._links(),
         }
 
     def client_ids(self) -> Iterator[str]:
