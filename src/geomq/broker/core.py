@@ -19,10 +19,10 @@ from geomq.geo import FenceLimits
 from geomq.mqtt.handshake import Policy
 from geomq.mqtt.message import Message
 from geomq.mqtt.topics import TopicNames
-from geomq.routing.actions import Action, DeliverToClients, SendToPeer
+from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, SendToPeer
 from geomq.routing.events import RoutingEvent
 from geomq.routing.messages import Message as PeerMessage
-from geomq.routing.model import BrokerId, Event, Match
+from geomq.routing.model import BrokerId, ClientId, Event, Match
 from geomq.routing.node import Node
 from geomq.routing.recorder import Sink
 from geomq.routing.trace import STEPS, Step
@@ -38,6 +38,10 @@ class Deliverer(Protocol):
     """Hands events to own clients."""
 
     def deliver(self, event: Event, matches: tuple[Match, ...], message: Message | None) -> int: ...
+
+    def deliver_to_one(
+        self, event: Event, topic_filter: str, members: tuple[ClientId, ...], message: Message | None
+    ) -> int: ...
 
 
 class Security:
@@ -111,6 +115,9 @@ class Core:
             if isinstance(action, DeliverToClients):
                 assert self.deliverer is not None
                 delivered += self.deliverer.deliver(action.event, action.matches, message)
+            elif isinstance(action, DeliverToOne):
+                assert self.deliverer is not None
+                delivered += self.deliverer.deliver_to_one(action.event, action.topic_filter, action.members, message)
             elif isinstance(action, SendToPeer) and self.links is not None:
                 self.links.send(action.peer, action.message)
         return delivered

@@ -1,4 +1,4 @@
-"""From matches to bytes: which clients get an event, on what terms, and one member per share group.
+"""From matches to bytes: which clients get an event, on what terms, and which member of a share group can take it.
 
 Routing has decided what matched. Here overlapping subscriptions become one delivery, rights are checked once more,
 and a reader that is too slow loses its QoS 0 messages, counted.
@@ -12,13 +12,13 @@ from geomq.mqtt.message import Fanout, Message
 from geomq.mqtt.properties import NO_PROPERTIES, decode_properties
 from geomq.mqtt.subscriptions import Subscription, Terms, merge
 from geomq.mqtt.types import PacketType
-from geomq.routing.model import Event, Match
+from geomq.routing.model import ClientId, Event, Match
 
 Grouped = dict[Client, Subscription | tuple[Subscription, ...]]
 
 
 class Delivery:
-    """Carries out `DeliverToClients`; `last` are the matches of the latest one."""
+    """Carries out `DeliverToClients` and `DeliverToOne`; `last` are the matches of the latest."""
 
     def __init__(self, core: Core) -> None:
         self.last: tuple[Match, ...] = ()
@@ -26,24 +26,37 @@ class Delivery:
         self._event: Event | None = None
         self._plain: Fanout | None = None
         self._told: Fanout | None = None
-        self._turns: dict[tuple[str, str], int] = {}
 
     def deliver(self, event: Event, matches: tuple[Match, ...], message: Message | None) -> int:
         """Hand the event to the clients of these matches; how many got or will get it."""
-        self._core.before_delivery()
         self.last = matches
+        return self.fan_out(self._fanout(event, message), matches, event.publisher)
+
+    def deliver_to_one(
+        self, event: Event, topic_filter: str, members: tuple[ClientId, ...], message: Message | None
+    ) -> int:
+        """Hand the event to one member of a share group; 1 if it got or will get it."""
+        self.last = (Match(members[0], topic_filter),)
+        found = [each for member in members if (each := self._voiced(member, topic_filter)) is not None]
+        if not found:
+            return 0
+        client, subscription = next((each for each in found if _can_take(each[0], event.topic)), found[0])
+        return self._to_client(client, subscription, self._fanout(event, message), own=False)
+
+    def _fanout(self, event: Event, message: Message | None) -> Fanout:
+        self._core.before_delivery()
+        now = self._core.wall_s()
         if message is None:
-            message = message_of_event(event, self._core.wall_s())
+            message = message_of_event(event, now)
         if self._core.tracer is not None:
             message = named(message, event)
-        fanout = Fanout(message, self._core.wall_s())
+        fanout = Fanout(message, now)
         self._event, self._plain, self._told = event, fanout, None
-        return self.fan_out(fanout, matches, event.publisher)
+        return fanout
 
     def fan_out(self, fanout: Fanout, matches: tuple[Match, ...], publisher: str) -> int:
         clients = self._core.clients
         grouped: Grouped = {}
-        shared: dict[tuple[str, str], list[tuple[Client, Subscription]]] | None = None
         for client_id, topic_filter in matches:
             client = clients.get(client_id)
             if client is None:
@@ -51,11 +64,6 @@ class Delivery:
                 if found is None:
                     continue
                 client, subscription = found
-                if subscription.topic_filter.startswith("$share/"):
-                    shared = {} if shared is None else shared
-                    group = subscription.topic_filter.split("/", 2)[1]
-                    shared.setdefault((group, topic_filter), []).append(found)
-                    continue
             else:
                 known = client.session.subscriptions.get(topic_filter)
                 if known is None:
@@ -69,10 +77,6 @@ class Delivery:
         count = 0
         for client, mine in grouped.items():
             count += self._to_client(client, mine, fanout, own=client.id == publisher)
-        if shared is not None:
-            for key, members in shared.items():
-                client, subscription = self._choose(key, members)
-                count += self._to_client(client, subscription, fanout, own=False)
         return count
 
     def _voiced(self, client_id: str, topic_filter: str) -> tuple[Client, Subscription] | None:
@@ -82,16 +86,6 @@ class Delivery:
             return None
         subscription = client.session.subscriptions.get(prefix + topic_filter)
         return None if subscription is None else (client, subscription)
-
-    def _choose(self, key: tuple[str, str], members: list[tuple[Client, Subscription]]) -> tuple[Client, Subscription]:
-        """The next member in turn, one that can take the message now if there is any."""
-        turn = self._turns.get(key, 0)
-        if len(self._turns) > 100_000:
-            self._turns.clear()
-        self._turns[key] = turn + 1
-        ready = [member for member in members if member[0].connection is not None and not member[0].connection.paused]
-        choice = ready or [member for member in members if member[0].connection is not None] or members
-        return choice[turn % len(choice)]
 
     def _to_client(
         self,
@@ -164,6 +158,11 @@ class Delivery:
             core.counts.events_dropped += 1
             return 0
         return 1
+
+
+def _can_take(client: Client, topic: str) -> bool:
+    """Whether the client is there, reads, and may see the topic."""
+    return client.connection is not None and not client.connection.paused and client.rights.may_read(topic)
 
 
 _PLAIN = (Terms(0, False, ()), Terms(1, False, ()), Terms(2, False, ()))

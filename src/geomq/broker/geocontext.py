@@ -83,7 +83,7 @@ class GeoContext:
             reading = read_filter(whole)
             if reading.fence_name == name:
                 voice = client.voice(reading.prefix)
-                self._core.handle(ClientSubscribed(voice, reading.plain, client.fences[name]))
+                self._core.handle(ClientSubscribed(voice, reading.plain, client.fences[name], reading.group))
         self._core.topology_changed()
 
     def complain(self, client: Client, text: str) -> None:

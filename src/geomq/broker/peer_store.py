@@ -1,7 +1,7 @@
 """What a broker keeps on disk of its dealings with others, so that a crash loses and doubles nothing.
 
 Three things: events and deliveries of QoS 1 and 2 that a peer has not acknowledged; which events of others were
-already handed to own clients; and the subscriptions, locations and coverage that peers have placed here. What is kept
+already handed to own clients; and the subscriptions, members, locations and coverage that peers have placed here. What is kept
 is the message itself in its wire form, and restoring is hearing it again.
 """
 
@@ -29,10 +29,20 @@ from geomq.routing.messages import (
 )
 from geomq.routing.model import BrokerId, ClientId, EventId, Match
 from geomq.routing.node import Node
+from geomq.routing.shared import (
+    ChangeMember,
+    DropMember,
+    Group,
+    MembersBegin,
+    MembersEnd,
+    PutMember,
+    ServeShared,
+)
 from geomq.routing.wire import decode_frame, encode_frame
 
 SEEN_MAX = 16_384
-OUTBOX, SEEN, REPLICA = "outbox/", "seen", "replica/"
+OUTBOX, SEEN, SERVED, REPLICA = "outbox/", "seen", "served", "replica/"
+_SERVED_KEY = msgspec.msgpack.Decoder(tuple[str, int, int, str, str])
 _SEEN_KEY = msgspec.msgpack.Decoder(tuple[str, int, int])
 _CLIENTS = msgspec.msgpack.Decoder(tuple[str, ...])
 
@@ -48,7 +58,8 @@ class PeerStore:
         self._replica_kind = f"{REPLICA}{strategy}/"
         self._next_key = 0
         self._outboxes: dict[BrokerId, deque[tuple[int, bytes]]] = {}
-        self._seen: deque[bytes] = deque()
+        self._seen: dict[bytes, tuple[ClientId, ...]] = {}
+        self._served: deque[bytes] = deque()
         self._replicas: dict[BrokerId, dict[bytes, None]] = {}
         self._unmentioned: dict[BrokerId, dict[bytes, None]] = {}
 
@@ -100,11 +111,21 @@ class PeerStore:
         for action in actions:
             if isinstance(action, DeliverToClients) and action.event.qos and action.event.id.origin != me:
                 key = msgspec.msgpack.encode(action.event.id)
-                clients = dict.fromkeys(match.client for match in action.matches)
-                self._write(SEEN, key, msgspec.msgpack.encode(tuple(clients)))
-                self._seen.append(key)
+                clients = dict.fromkeys((*self._seen.get(key, ()), *(match.client for match in action.matches)))
+                self._seen[key] = tuple(clients)
+                self._write(SEEN, key, msgspec.msgpack.encode(self._seen[key]))
                 if len(self._seen) > SEEN_MAX:
-                    self._erase(SEEN, self._seen.popleft())
+                    oldest = next(iter(self._seen))
+                    del self._seen[oldest]
+                    self._erase(SEEN, oldest)
+
+    def _note_served(self, message: ServeShared) -> None:
+        """Remember that an event of another broker has been dealt with for a share group."""
+        key = msgspec.msgpack.encode((*message.event.id, message.share, message.topic_filter))
+        self._served.append(key)
+        self._write(SERVED, key, b"")
+        if len(self._served) > SEEN_MAX:
+            self._erase(SERVED, self._served.popleft())
 
     # What peers have placed here.
 
@@ -126,9 +147,20 @@ class PeerStore:
             case DropClient(client=client):
                 for kind in (b"s", b"t"):
                     self._drop_all(peer, _key(kind, client))
-            case SyncBegin():
-                self._unmentioned[peer] = dict(self._replicas.get(peer, {}))
-            case SyncEnd():
+            case PutMember(client=client, share=share, topic_filter=topic_filter):
+                self._put(peer, _key(b"m", client, share, topic_filter), message)
+                self._drop(peer, _key(b"n", client))
+            case DropMember(client=client, share=share, topic_filter=topic_filter):
+                self._drop(peer, _key(b"m", client, share, topic_filter))
+            case ChangeMember(client=client):
+                self._put(peer, _key(b"n", client), message)
+            case ServeShared(event=event) if event.qos:
+                self._note_served(message)
+            case SyncBegin() | MembersBegin():
+                about_members = isinstance(message, MembersBegin)
+                known = self._replicas.get(peer, {})
+                self._unmentioned[peer] = {key: None for key in known if (key[:1] in b"mn") == about_members}
+            case SyncEnd() | MembersEnd():
                 for key in self._unmentioned.pop(peer, {}):
                     self._drop(peer, key)
 
@@ -153,8 +185,11 @@ class PeerStore:
         for key, value in notes.get(SEEN, {}).items():
             event_id, clients = _seen_of(key, value)
             if event_id is not None:
-                self._seen.append(key)
+                self._seen[key] = clients
                 node.strategy.seen.unseen(event_id, tuple(Match(client, "") for client in clients))
+        for key in notes.get(SERVED, {}):
+            self._served.append(key)
+            node.shared.is_first(*_served_of(key))
         for kind, kept in notes.items():
             if kind.startswith(self._replica_kind):
                 peer = BrokerId(kind.removeprefix(self._replica_kind))
@@ -171,7 +206,7 @@ def _key(kind: bytes, *words: str) -> bytes:
 
 
 def _in_order(kept: Mapping[bytes, bytes]) -> Iterator[tuple[bytes, Message]]:
-    """Coverage, guests, subscriptions, and only then the moves of those who have some."""
+    """Coverage, guests, members and their moves, subscriptions, and only then the moves of those who have some."""
     for key in sorted(kept):
         message = _message_of(kept[key])
         if message is not None:
@@ -185,6 +220,11 @@ def _message_of(value: bytes) -> Message | None:
     except ProtocolError:
         return None
     return frame.message if isinstance(frame, Data) else None
+
+
+def _served_of(key: bytes) -> tuple[EventId, Group]:
+    origin, epoch, sequence, share, topic_filter = _SERVED_KEY.decode(key)
+    return EventId(BrokerId(origin), epoch, sequence), Group(share, topic_filter)
 
 
 def _seen_of(key: bytes, value: bytes) -> tuple[EventId | None, tuple[ClientId, ...]]:

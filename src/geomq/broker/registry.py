@@ -24,7 +24,7 @@ from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.session import Session
 from geomq.mqtt.types import NEVER_EXPIRES
 from geomq.mqtt.wills import DueWill, due_will
-from geomq.routing.events import ClientMoved
+from geomq.routing.events import ClientMoved, ClientReady
 
 log = logging.getLogger("geomq.broker")
 
@@ -74,6 +74,7 @@ class Registry:
         resumed = client.session.attach(agreement, connect.will, core.wall_s())
         self._limit(client)
         self._remember(client)
+        self._tell_ready(client, True)
         core.topology_changed()
         return client, present, resumed
 
@@ -87,6 +88,11 @@ class Registry:
         limits, now = self._core.config.limits, self._core.loop.time()
         client.publish_bucket = make_bucket(limits.publish_rate_per_s, limits.publish_burst, now=now)
         client.location_bucket = make_bucket(limits.location_rate_per_s, limits.location_burst, now=now)
+
+    def _tell_ready(self, client: Client, ready: bool) -> None:
+        """Share groups prefer members that are there."""
+        for prefix in client.voices or ():
+            self._core.handle(ClientReady(client.voice(prefix), ready))
 
     # Going.
 
@@ -108,6 +114,7 @@ class Registry:
             core.tracer.disconnected(client)
         if client.due_will is not None and client.due_will.due_at <= now:
             self._publish_will(client)
+        self._tell_ready(client, False)
         self._remember(client)
         self._expect(client)
 
@@ -228,4 +235,5 @@ class Registry:
             if due_at is None:
                 due_at = now + (record.will.properties.will_delay_interval or 0)
             client.due_will = DueWill(record.will, due_at)
+        self._tell_ready(client, False)
         self._expect(client)

@@ -78,7 +78,7 @@ class Subscribing:
         if not existed and client.raise_voice(reading.prefix) and client.location is not None:
             self._core.handle(ClientMoved(voice, client.location))
         self._fenced.note(voice, reading.plain, fenced=fence is not None)
-        self._core.handle(ClientSubscribed(voice, reading.plain, fence))
+        self._core.handle(ClientSubscribed(voice, reading.plain, fence, reading.group))
 
     def _read(self, topic_filter: str) -> Reading:
         try:
@@ -119,7 +119,7 @@ class Subscribing:
             if not reading.private:
                 voice = client.voice(reading.prefix)
                 self._fenced.note(voice, reading.plain, fenced=False)
-                self._core.handle(ClientUnsubscribed(voice, reading.plain))
+                self._core.handle(ClientUnsubscribed(voice, reading.plain, reading.group))
                 if client.lower_voice(reading.prefix):
                     self._core.handle(ClientMoved(voice, None))
             if client.session.durable:

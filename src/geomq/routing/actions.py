@@ -3,7 +3,7 @@
 import msgspec
 
 from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, Event, EventId, Match
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -22,6 +22,16 @@ class DeliverToClients(Action, frozen=True):
 
     event: Event
     matches: tuple[Match, ...]
+
+
+class DeliverToOne(Action, frozen=True):
+    """Hand an event to one member of a share group: the first of these own clients that can take it now, else the
+    first."""
+
+    event: Event
+    share: str
+    topic_filter: str
+    members: tuple[ClientId, ...]
 
 
 class DropEvent(Action, frozen=True):

@@ -24,16 +24,25 @@ class ClientMoved(RoutingEvent, frozen=True):
 
 
 class ClientSubscribed(RoutingEvent, frozen=True):
-    """A client created a subscription or replaced the fence of one it had."""
+    """A client created a subscription or replaced the fence of one it had; with `share` in a share group."""
 
     client: ClientId
     topic_filter: str
     fence: Fence | None = None
+    share: str | None = None
 
 
 class ClientUnsubscribed(RoutingEvent, frozen=True):
     client: ClientId
     topic_filter: str
+    share: str | None = None
+
+
+class ClientReady(RoutingEvent, frozen=True):
+    """A client of which the session lives on left its connection, or has one again."""
+
+    client: ClientId
+    ready: bool
 
 
 class ClientGone(RoutingEvent, frozen=True):

@@ -76,6 +76,7 @@ class BroadcastGroups(GroupMerging):
     """Floods inside the group, goes through the leader and the cloud to the others."""
 
     Options = GroupOptions
+    hears_outsiders = True
 
     def __init__(self, **context: object) -> None:
         super().__init__(**context)

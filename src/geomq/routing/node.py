@@ -6,18 +6,20 @@
 
 A driver that carries these actions out, in order, is all a strategy needs to run: live, simulated or in a test.
 
-Topics under `$SYS/` are about one broker: no strategy hears of them, and their events never leave home.
+Topics under `$SYS/` are about one broker: no strategy hears of them, and their events never leave home. Nor do
+strategies hear of share groups, which are the same under all of them.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from geomq.errors import GeomqError
-from geomq.routing.actions import Action
+from geomq.routing.actions import Action, DeliverToClients
 from geomq.routing.events import (
     ClientGone,
     ClientMoved,
     ClientPublished,
+    ClientReady,
     ClientSubscribed,
     ClientUnsubscribed,
     FederationChanged,
@@ -30,8 +32,12 @@ from geomq.routing.events import (
 from geomq.routing.federation import Federation
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Subscriber
 from geomq.routing.registry import strategy_class
+from geomq.routing.shared import Group, SharedGroups
 from geomq.routing.strategy import ClientState, Dice, Strategy
 from geomq.routing.table import SubscriptionTable
+
+WATCHER = ClientId("\0share")
+"""Who subscribes, for share groups, to what publishers outside the federation publish."""
 
 
 def is_own(topic: str) -> bool:
@@ -71,15 +77,18 @@ class Node:
         self._sequence = 0
         self._own = SubscriptionTable()
         """Subscriptions to what is about this broker."""
+        self.shared = SharedGroups(me, self.strategy.act, federation)
+        self._own_shared = SharedGroups(me, self.strategy.act)
         self._handlers: dict[type[RoutingEvent], Callable[[Any, float], None]] = {
             ClientPublished: self._published,
             ClientMoved: self._moved,
             ClientSubscribed: self._subscribed,
             ClientUnsubscribed: self._unsubscribed,
             ClientGone: self._gone,
-            PeerSaid: lambda e, now: self.strategy.said(e.peer, e.message, now=now),
-            PeerUp: lambda e, now: self.strategy.peer_up(e.peer, now=now),
-            PeerDown: lambda e, now: self.strategy.peer_down(e.peer, now=now),
+            ClientReady: self._ready,
+            PeerSaid: self._peer_said,
+            PeerUp: self._peer_up,
+            PeerDown: self._peer_down,
             LatencyMeasured: lambda e, now: self.strategy.latency_measured(e.peer, e.latency_ms, now=now),
             FederationChanged: self._federation_changed,
         }
@@ -87,14 +96,48 @@ class Node:
     def handle(self, event: RoutingEvent, *, now: float) -> list[Action]:
         """Take in what happened; return what is to be done."""
         self._handlers[type(event)](event, now)
-        return self.strategy.take_actions()
+        return self._take_actions(now)
 
     def next_deadline(self) -> float | None:
         return self.strategy.next_deadline()
 
     def on_deadline(self, *, now: float) -> list[Action]:
         self.strategy.on_deadline(now=now)
-        return self.strategy.take_actions()
+        return self._take_actions(now)
+
+    def _take_actions(self, now: float) -> list[Action]:
+        actions = self.strategy.take_actions()
+        if not self.strategy.hears_outsiders:
+            return actions
+        return self._decided(actions)
+
+    def _decided(self, actions: list[Action]) -> list[Action]:
+        """Let share groups decide on events from outside that were matched for them."""
+        found: list[Action] = []
+        for action in actions:
+            if isinstance(action, DeliverToClients) and any(m.client == WATCHER for m in action.matches):
+                event, matches = action.event, tuple(m for m in action.matches if m.client != WATCHER)
+                if matches:
+                    found.append(DeliverToClients(event, matches))
+                fetched = event.retain and event.id.epoch == 0  # retained at the cloud: an old event, heard again
+                if event.id.origin not in self.strategy.federation.position and not fetched:
+                    self.shared.came_from_outside(event)
+                    found += self.strategy.take_actions()
+            else:
+                found.append(action)
+        return found
+
+    def _watch(self, now: float) -> None:
+        """Hear of events from outside for exactly those share groups that this broker decides for."""
+        if not self.strategy.hears_outsiders:
+            return
+        held, wanted = self.clients.get(WATCHER, ClientState()).subscriptions, self.shared.watched()
+        for topic_filter in wanted:
+            if topic_filter not in held:
+                self._subscribed(ClientSubscribed(WATCHER, topic_filter), now)
+        for topic_filter in tuple(held):
+            if topic_filter not in wanted:
+                self._unsubscribed(ClientUnsubscribed(WATCHER, topic_filter), now)
 
     def _published(self, happened: ClientPublished, now: float) -> None:
         if happened.location is not None:
@@ -115,18 +158,27 @@ class Node:
         )
         if is_own(event.topic):
             self.strategy.deliver(event, self._own.match(event).get(self.me, ()))
+            self._own_shared.published(event)
         else:
             self.strategy.published(event, now=now)
+            self.shared.published(event)
 
     def _moved(self, happened: ClientMoved, now: float) -> None:
         state = self.clients.setdefault(happened.client, ClientState())
         if state.location != happened.location:
             state.location = happened.location
             self._own.move(Subscriber(self.me, happened.client), happened.location)
+            for shared in (self.shared, self._own_shared):
+                shared.moved(happened.client, happened.location)
             self.strategy.moved(happened.client, happened.location, now=now)
 
     def _subscribed(self, happened: ClientSubscribed, now: float) -> None:
         state = self.clients.setdefault(happened.client, ClientState())
+        if happened.share is not None:
+            group = Group(happened.share, happened.topic_filter)
+            self._shared_of(group).join(happened.client, group, happened.fence, state.location)
+            self._watch(now)
+            return
         if is_own(happened.topic_filter):
             subscriber = Subscriber(self.me, happened.client)
             self._own.put(subscriber, happened.topic_filter, happened.fence, state.location)
@@ -134,7 +186,15 @@ class Node:
         state.subscriptions[happened.topic_filter] = happened.fence
         self.strategy.subscribed(happened.client, happened.topic_filter, happened.fence, now=now)
 
+    def _shared_of(self, group: Group) -> SharedGroups:
+        return self._own_shared if is_own(group.topic_filter) else self.shared
+
     def _unsubscribed(self, happened: ClientUnsubscribed, now: float) -> None:
+        if happened.share is not None:
+            group = Group(happened.share, happened.topic_filter)
+            self._shared_of(group).leave(happened.client, group)
+            self._watch(now)
+            return
         self._own.drop(Subscriber(self.me, happened.client), happened.topic_filter)
         state = self.clients.get(happened.client)
         if state is not None and happened.topic_filter in state.subscriptions:
@@ -143,11 +203,47 @@ class Node:
 
     def _gone(self, happened: ClientGone, now: float) -> None:
         self._own.drop_subscriber(Subscriber(self.me, happened.client))
+        for shared in (self.shared, self._own_shared):
+            shared.gone(happened.client)
+        self._watch(now)
         state = self.clients.pop(happened.client, None)
         if state is not None:
             self.strategy.gone(happened.client, state, now=now)
+
+    def _ready(self, happened: ClientReady, now: float) -> None:
+        for shared in (self.shared, self._own_shared):
+            shared.ready(happened.client, happened.ready)
+
+    def _peer_said(self, happened: PeerSaid, now: float) -> None:
+        if happened.peer in self.strategy.federation.position and self.shared.said(happened.peer, happened.message):
+            self._watch(now)
+        else:
+            self.strategy.said(happened.peer, happened.message, now=now)
+
+    def _peer_up(self, happened: PeerUp, now: float) -> None:
+        self.strategy.peer_up(happened.peer, now=now)
+        self.shared.peer_up(happened.peer)
+        self._watch(now)
+
+    def _peer_down(self, happened: PeerDown, now: float) -> None:
+        self.strategy.peer_down(happened.peer, now=now)
+        self.shared.peer_down(happened.peer)
+        self._watch(now)
+
+    def inherit(self, before: Self, *, now: float) -> None:
+        """Take over what a broker keeps on disk from the node that ran before a restart."""
+        self.strategy.inherit(before.strategy)
+        self.shared.inherit(before.shared)
+        for client, state in before.clients.items():
+            self.handle(ClientMoved(client, state.location), now=now)
+            for topic_filter, fence in state.subscriptions.items():
+                self.handle(ClientSubscribed(client, topic_filter, fence), now=now)
+        for member, (share, topic_filter), fence in before.shared.own():
+            self.handle(ClientSubscribed(member.client, topic_filter, fence, share), now=now)
 
     def _federation_changed(self, happened: FederationChanged, now: float) -> None:
         type(self.strategy).check(happened.federation)
         before, self.strategy.federation = self.strategy.federation, happened.federation
         self.strategy.federation_changed(before, now=now)
+        self.shared.federation_changed(happened.federation)
+        self._watch(now)

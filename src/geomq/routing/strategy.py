@@ -45,6 +45,8 @@ class Strategy:
     """Base of all strategies: holds the broker's view and collects actions. Hooks do nothing by default."""
 
     Options: ClassVar[type[StrategyOptions]] = StrategyOptions
+    hears_outsiders: ClassVar[bool] = False
+    """Whether events of publishers outside the federation come in by this strategy."""
 
     def __init__(
         self,
@@ -111,6 +113,9 @@ class Strategy:
     def state_size(self) -> int:
         """How many entries the strategy keeps about others; checkers hold it against a bound."""
         return 0
+
+    def act(self, action: Action) -> None:
+        self._actions.append(action)
 
     def send(self, peer: BrokerId, message: Message) -> None:
         self._actions.append(SendToPeer(peer, message))

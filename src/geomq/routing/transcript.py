@@ -6,7 +6,7 @@ Golden tests, `geomq simulate --explain` and the docs all print it.
 from collections.abc import Iterable
 
 from geomq.geo import Circle, Fence, Location, MultiPolygon, Polygon, fence_text
-from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPeer
+from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, DropEvent, SendToPeer
 from geomq.routing.events import PeerSaid, RoutingEvent
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId, Event, EventId, Match
@@ -26,6 +26,8 @@ def describe_action(action: Action) -> str:
         case DeliverToClients(event=event, matches=matches):
             clients = ", ".join(dict.fromkeys(m.client for m in matches))
             return f"deliver {event.id} to {clients}"
+        case DeliverToOne(event=event, share=share, members=members):
+            return f"deliver {event.id} to {members[0]} of {share}"
         case DropEvent(event_id=event_id, reason=reason):
             return f"drop {event_id}: {reason}"
     return repr(action)

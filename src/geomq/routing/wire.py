@@ -13,7 +13,7 @@ import msgspec
 
 from geomq.errors import GeomqError, ProtocolError
 from geomq.geo import Circle, Location, MultiPolygon, Polygon, fence_text, make_location, parse_fence
-from geomq.routing import adaptive, coverage, georendezvous, groups_messages, mesh_messages, messages, retained
+from geomq.routing import adaptive, coverage, georendezvous, groups_messages, mesh_messages, messages, retained, shared
 from geomq.routing.link import Ack, Data, Frame, Hello
 from geomq.routing.messages import Message
 from geomq.routing.model import Event
@@ -59,6 +59,13 @@ MESSAGES: tuple[type[Message], ...] = (
     retained.PutRetained,
     retained.RetainedDigest,
     retained.RetainedWanted,
+    shared.PutMember,
+    shared.DropMember,
+    shared.ChangeMember,
+    shared.MembersBegin,
+    shared.MembersEnd,
+    shared.MembersWanted,
+    shared.ServeShared,
 )
 """A message's number on the wire is its place here; new ones go to the end."""
 

@@ -2,10 +2,12 @@
 
 from collections import Counter
 
-from geomq.routing.events import ClientPublished, RoutingEvent
+from geomq.routing.actions import Action, DeliverToOne
+from geomq.routing.events import ClientPublished, ClientSubscribed, RoutingEvent
 from geomq.routing.messages import ForwardEvent, Message
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.node import Node
+from geomq.routing.shared import Group
 from geomq.sim.engine import Observer, Origin, Simulation
 from geomq.sim.oracle import Oracle
 
@@ -20,7 +22,19 @@ class Checker(Observer):
         """The run is over: look at what is left."""
 
 
-class NoDuplicates(Checker):
+class PlainChecker(Checker):
+    """Looks at clients without shared subscriptions: what members of share groups get is another checker's affair."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._members: set[ClientId] = set()
+
+    def acted(self, t_ms: int, home: BrokerId, event: RoutingEvent) -> None:
+        if isinstance(event, ClientSubscribed) and event.share is not None:
+            self._members.add(event.client)
+
+
+class NoDuplicates(PlainChecker):
     """No client receives an event twice."""
 
     def __init__(self) -> None:
@@ -29,12 +43,12 @@ class NoDuplicates(Checker):
 
     def arrived(self, t_ms: int, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
         key = (event.id, client)
-        if key in self._had:
+        if key in self._had and client not in self._members:
             self.violations.append(f"{client} received {event.id} again at {t_ms} ms")
         self._had.add(key)
 
 
-class SameAsOracle(Checker):
+class SameAsOracle(PlainChecker):
     """Events published in the given span reach exactly those the oracle names; before it nobody is surprised."""
 
     def __init__(self, *, from_ms: int, until_ms: int | None = None) -> None:
@@ -45,13 +59,14 @@ class SameAsOracle(Checker):
         self._got: dict[bytes, set[ClientId]] = {}
 
     def acted(self, t_ms: int, home: BrokerId, event: RoutingEvent) -> None:
+        super().acted(t_ms, home, event)
         receivers = self._oracle.observe(event)
         in_span = t_ms >= self._from_ms and (self._until_ms is None or t_ms < self._until_ms)
         if receivers is not None and in_span and isinstance(event, ClientPublished):
             self._expected[event.payload] = receivers
 
     def arrived(self, t_ms: int, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
-        if event.payload in self._expected:
+        if event.payload in self._expected and client not in self._members:
             self._got.setdefault(event.payload, set()).add(client)
 
     def finish(self, simulation: Simulation) -> None:
@@ -61,6 +76,41 @@ class SameAsOracle(Checker):
                 self.violations.append(f"event {payload.decode()} did not reach {', '.join(missed)}")
             if extra := sorted(got - expected):
                 self.violations.append(f"event {payload.decode()} should not have reached {', '.join(extra)}")
+
+
+class OneOfEachGroup(Checker):
+    """Events published in the given span are given to one member of each share group they are meant for, once."""
+
+    def __init__(self, *, from_ms: int, until_ms: int | None = None) -> None:
+        super().__init__()
+        self._from_ms, self._until_ms = from_ms, until_ms
+        self._oracle = Oracle()
+        self._expected: dict[bytes, dict[Group, frozenset[ClientId]]] = {}
+        self._got: dict[bytes, list[tuple[Group, ClientId]]] = {}
+
+    def acted(self, t_ms: int, home: BrokerId, event: RoutingEvent) -> None:
+        self._oracle.observe(event)
+        in_span = t_ms >= self._from_ms and (self._until_ms is None or t_ms < self._until_ms)
+        if in_span and isinstance(event, ClientPublished):
+            self._expected[event.payload] = self._oracle.candidates(event)
+
+    def handled(self, t_ms: int, broker: BrokerId, event: RoutingEvent | str, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, DeliverToOne) and action.event.payload in self._expected:
+                served = (Group(action.share, action.topic_filter), action.members[0])
+                self._got.setdefault(action.event.payload, []).append(served)
+
+    def finish(self, simulation: Simulation) -> None:
+        for payload, expected in self._expected.items():
+            got = self._got.get(payload, [])
+            for group in dict.fromkeys((*expected, *(group for group, _ in got))):
+                served = [client for each, client in got if each == group]
+                if len(served) != 1 or served[0] not in expected.get(group, ()):
+                    allowed = ", ".join(sorted(expected.get(group, ()))) or "nobody"
+                    names = ", ".join(served) or "nobody"
+                    self.violations.append(
+                        f"event {payload.decode()} went to {names} of {group.share}, not to one of {allowed}"
+                    )
 
 
 class NoLoops(Checker):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Any, Literal, Protocol
 
-from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPeer
+from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, DropEvent, SendToPeer
 from geomq.routing.cloud import CloudNode
 from geomq.routing.events import (
     ClientGone,
@@ -244,6 +244,9 @@ class Simulation:
                     for client in dict.fromkeys(match.client for match in matches):
                         arrival = (broker, client, delivered, origin.t_ms)
                         self._push(self.now_ms + CLIENT_LATENCY_MS, ARRIVAL_PHASE, origin, None, arrival)
+                case DeliverToOne(event=delivered, members=members):
+                    arrival = (broker, members[0], delivered, origin.t_ms)
+                    self._push(self.now_ms + CLIENT_LATENCY_MS, ARRIVAL_PHASE, origin, None, arrival)
                 case DropEvent(event_id=event_id, reason=reason):
                     for observer in self.observers:
                         observer.dropped(self.now_ms, broker, event_id, reason)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from geomq.routing.events import ClientMoved, ClientSubscribed, PeerDown, PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.link import Data, Frame, Link, LinkOutput
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
@@ -229,11 +229,7 @@ class FaultySimulation(Simulation):
         if not isinstance(before, Node):
             return before
         node = self.make_node(broker, self._epochs[broker])
-        node.strategy.inherit(before.strategy)
-        for client, state in before.clients.items():
-            node.handle(ClientMoved(client, state.location), now=self.now_ms)
-            for topic_filter, fence in state.subscriptions.items():
-                node.handle(ClientSubscribed(client, topic_filter, fence), now=self.now_ms)
+        node.inherit(before, now=self.now_ms)
         return node
 
     def _later(self, t_ms: int, what: _Fault) -> None:

@@ -14,6 +14,7 @@ from geomq.routing.events import (
     RoutingEvent,
 )
 from geomq.routing.model import ClientId
+from geomq.routing.shared import Group
 
 
 class Oracle:
@@ -22,12 +23,17 @@ class Oracle:
     def __init__(self) -> None:
         self.locations: dict[ClientId, Location | None] = {}
         self.subscriptions: dict[ClientId, dict[str, Fence | None]] = {}
+        self.shared: dict[Group, dict[ClientId, Fence | None]] = {}
 
     def observe(self, event: RoutingEvent) -> frozenset[ClientId] | None:
         """Take in a client's action; for a publish, return who must receive it."""
         match event:
             case ClientMoved(client=client, location=location):
                 self.locations[client] = location
+            case ClientSubscribed(client=client, topic_filter=topic_filter, fence=fence, share=str(share)):
+                self.shared.setdefault(Group(share, topic_filter), {})[client] = fence
+            case ClientUnsubscribed(client=client, topic_filter=topic_filter, share=str(share)):
+                self.shared.get(Group(share, topic_filter), {}).pop(client, None)
             case ClientSubscribed(client=client, topic_filter=topic_filter, fence=fence):
                 self.subscriptions.setdefault(client, {})[topic_filter] = fence
             case ClientUnsubscribed(client=client, topic_filter=topic_filter):
@@ -35,6 +41,8 @@ class Oracle:
             case ClientGone(client=client):
                 self.locations.pop(client, None)
                 self.subscriptions.pop(client, None)
+                for members in self.shared.values():
+                    members.pop(client, None)
             case ClientPublished(client=client, location=location):
                 if location is not None:
                     self.locations[client] = location
@@ -52,6 +60,20 @@ class Oracle:
                 for topic_filter, fence in subscriptions.items()
             )
         )
+
+    def candidates(self, event: ClientPublished) -> dict[Group, frozenset[ClientId]]:
+        """For each share group the event is meant for, the members of whom exactly one must receive it."""
+        publisher = self.locations.get(event.client)
+        found = {
+            group: frozenset(
+                client
+                for client, fence in members.items()
+                if inside(event.fence, self.locations.get(client)) and inside(fence, publisher)
+            )
+            for group, members in self.shared.items()
+            if topic_matches(group.topic_filter, event.topic)
+        }
+        return {group: members for group, members in found.items() if members}
 
 
 def inside(fence: Fence | None, location: Location | None) -> bool:

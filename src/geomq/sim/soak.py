@@ -20,14 +20,16 @@ from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed,
 from geomq.routing.federation import Broker, Federation
 from geomq.routing.model import BrokerId, ClientId
 from geomq.routing.registry import STRATEGIES, strategy_class
-from geomq.sim.checkers import BoundedState, Checker, NoDuplicates, NoLoops, SameAsOracle
+from geomq.sim.checkers import BoundedState, Checker, NoDuplicates, NoLoops, OneOfEachGroup, SameAsOracle
 from geomq.sim.faults import Crash, Cut, Disturbance, FaultySimulation
 from geomq.sim.script import Step
 
 BROKERS = 4
 CLIENTS = 8
+MEMBERS = 6
 TOPICS = ("a/x", "a/y", "b")
 FILTERS = ("a/x", "a/+", "b", "#", "+")
+SHARES = ("crew", "watch")
 REROUTING = ("mesh", "broadcast_groups")
 """These look for another way when a broker is gone, instead of waiting for it; what was under way may be lost."""
 
@@ -43,7 +45,10 @@ class Dicer:
         brokers = [Broker(BrokerId(f"b{i}"), self.place()) for i in range(BROKERS)]
         self.federation = Federation(brokers, NearestAreas([broker.location for broker in brokers]))
         self.clients = [ClientId(f"c{i}") for i in range(CLIENTS)]
-        self.homes = {client: self.random.choice(self.federation.ids) for client in self.clients}
+        self.members = [ClientId(f"m{i}") for i in range(MEMBERS)]
+        """Clients with shared subscriptions only, so that it is plain why one gets an event."""
+        everybody = (*self.clients, *self.members)
+        self.homes = {client: self.random.choice(self.federation.ids) for client in everybody}
 
     def place(self) -> Location:
         return Location(self.random.uniform(30, 60), self.random.uniform(-20, 40))
@@ -53,10 +58,18 @@ class Dicer:
         return None if radius_m is None else Circle(self.place(), radius_m)
 
     def move(self) -> RoutingEvent:
-        return ClientMoved(self.random.choice(self.clients), self.place())
+        return ClientMoved(self.random.choice([*self.clients, *self.members]), self.place())
 
     def subscribe(self) -> RoutingEvent:
         return ClientSubscribed(self.random.choice(self.clients), self.random.choice(FILTERS), self.fence())
+
+    def join(self) -> RoutingEvent:
+        client, topic_filter = self.random.choice(self.members), self.random.choice(FILTERS)
+        return ClientSubscribed(client, topic_filter, self.fence(), self.random.choice(SHARES))
+
+    def leave(self) -> RoutingEvent:
+        client, topic_filter = self.random.choice(self.members), self.random.choice(FILTERS)
+        return ClientUnsubscribed(client, topic_filter, self.random.choice(SHARES))
 
     def unsubscribe(self) -> RoutingEvent:
         return ClientUnsubscribed(self.random.choice(self.clients), self.random.choice(FILTERS))
@@ -74,11 +87,13 @@ class Dicer:
         ]
 
     def setting_up(self) -> list[Step]:
-        first = [ClientMoved(client, self.place()) for client in self.clients]
-        return self.script([*first, *(self.subscribe() for _ in range(16))], 0, 3_000)
+        first = [ClientMoved(client, self.place()) for client in self.homes]
+        asked = [*(self.subscribe() for _ in range(16)), *(self.join() for _ in range(8))]
+        return self.script([*first, *asked], 0, 3_000)
 
     def churn(self) -> list[Step]:
-        makers = self.random.choices([self.move, self.subscribe, self.unsubscribe, self.publish], k=40)
+        ways = [self.move, self.subscribe, self.unsubscribe, self.publish, self.join, self.leave]
+        makers = self.random.choices(ways, k=50)
         return self.script([make() for make in makers], CHURN_MS, HEALED_MS)
 
     def faults(self, from_ms: int, until_ms: int) -> tuple[list[Cut], list[Crash]]:
@@ -102,6 +117,8 @@ def run(strategy: str, seed: int) -> list[str]:
         NoLoops(hops_max=2 * BROKERS),
         BoundedState(entries_per_subscription=4 + BROKERS),
         SameAsOracle(from_ms=QUIET_MS),
+        OneOfEachGroup(from_ms=SETTLED_MS, until_ms=DRAIN_MS),
+        OneOfEachGroup(from_ms=QUIET_MS),
     ]
     if strategy not in REROUTING:
         checkers.append(SameAsOracle(from_ms=SETTLED_MS, until_ms=DRAIN_MS))

@@ -1,0 +1,339 @@
+"""Share groups: of all members that an event is meant for, wherever they are connected, one gets it.
+
+Strategies never hear of shared subscriptions. Every broker tells every other who its members are, and the broker whose
+client published decides who is served. One place decides, so nothing is doubled, whatever the strategy and however
+the fences lie. The chosen member's home looks again: if no member of its own is left, it passes the event on to a
+broker that has one. Such an event waits for a broker that is away like any other, so none is lost on the way.
+
+Events of publishers outside the federation have no such broker; for each group the first by name of the reachable
+brokers with members decides on them.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar, NamedTuple, Self
+
+from geomq.geo import Fence, Location
+from geomq.routing.actions import Action, DeliverToOne, DropEvent, SendToPeer
+from geomq.routing.federation import Federation
+from geomq.routing.messages import Kind, Message
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match, Subscriber
+from geomq.routing.seen import SeenEvents
+from geomq.routing.table import SubscriptionTable
+
+HOPS_MAX = 8
+MEMBERS_MAX = 1_000_000
+TURNS_MAX = 100_000
+
+
+class PutMember(Message, frozen=True):
+    """A client of the sender is a member of a share group; `ready` while it is connected."""
+
+    kind: ClassVar[Kind] = "subscription"
+    client: ClientId
+    share: str
+    topic_filter: str
+    fence: Fence | None
+    location: Location | None
+    ready: bool
+
+
+class DropMember(Message, frozen=True):
+    kind: ClassVar[Kind] = "subscription"
+    client: ClientId
+    share: str
+    topic_filter: str
+
+
+class ChangeMember(Message, frozen=True):
+    """A member of the sender's is somewhere else, or came or left its connection."""
+
+    kind: ClassVar[Kind] = "location"
+    client: ClientId
+    location: Location | None
+    ready: bool
+
+
+class MembersBegin(Message, frozen=True):
+    """The sender will now repeat all its members."""
+
+
+class MembersEnd(Message, frozen=True):
+    """The repetition is complete: members it did not mention are gone."""
+
+
+class MembersWanted(Message, frozen=True):
+    """The sender holds members of the receiver's that may be gone: repeat them."""
+
+
+class ServeShared(Message, frozen=True):
+    """The receiver is to give this event to one of its members of the group."""
+
+    kind: ClassVar[Kind] = "delivery"
+    event: Event
+    share: str
+    topic_filter: str
+    hops: int
+
+
+class Group(NamedTuple):
+    """A share group: subscriptions with the same name and the same filter."""
+
+    share: str
+    topic_filter: str
+
+
+class SharedGroups:
+    """All members a broker knows of, its own and others', and the decisions about them."""
+
+    def __init__(self, me: BrokerId, act: Callable[[Action], None], federation: Federation | None = None) -> None:
+        """Without a federation the groups are this broker's own affair."""
+        self._me = me
+        self._act = act
+        self._federation = federation
+        self._table = SubscriptionTable()
+        self._members: dict[Subscriber, dict[Group, Fence | None]] = {}
+        self._locations: dict[Subscriber, Location | None] = {}
+        self._away: dict[Subscriber, None] = {}
+        self._homes: dict[Group, dict[BrokerId, int]] = {}
+        self._unmentioned: dict[BrokerId, dict[tuple[Subscriber, Group], None]] = {}
+        self._up: dict[BrokerId, None] = {}
+        self._told: dict[BrokerId, None] = {}
+        """Peers that heard of all own members since their link came up."""
+        self._turns: dict[Group, int] = {}
+        self._served = SeenEvents()
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    # Own members.
+
+    def join(self, client: ClientId, group: Group, fence: Fence | None, location: Location | None) -> None:
+        """An own client became a member, or changed the fence of its membership."""
+        member = Subscriber(self._me, client)
+        self._put(member, group, fence, location, ready=member not in self._away)
+        self._tell(self._message_of(member, group, fence))
+
+    def leave(self, client: ClientId, group: Group) -> None:
+        member = Subscriber(self._me, client)
+        if group in self._members.get(member, ()):
+            self._drop(member, group)
+            self._tell(DropMember(client, *group))
+
+    def gone(self, client: ClientId) -> None:
+        """An own client's session ended."""
+        for group in tuple(self._members.get(Subscriber(self._me, client), ())):
+            self.leave(client, group)
+
+    def moved(self, client: ClientId, location: Location | None) -> None:
+        member = Subscriber(self._me, client)
+        if member in self._members:
+            self._change(member, location, ready=member not in self._away)
+            self._tell(ChangeMember(client, location, member not in self._away))
+
+    def ready(self, client: ClientId, ready: bool) -> None:
+        """An own client came or left its connection; its session goes on."""
+        member = Subscriber(self._me, client)
+        if member in self._members and ready == (member in self._away):
+            self._change(member, self._locations[member], ready=ready)
+            self._tell(ChangeMember(client, self._locations[member], ready))
+
+    def own(self) -> Iterator[tuple[Subscriber, Group, Fence | None]]:
+        """Every membership of an own client."""
+        for member, groups in self._members.items():
+            if member.home == self._me:
+                for group, fence in groups.items():
+                    yield member, group, fence
+
+    def _message_of(self, member: Subscriber, group: Group, fence: Fence | None) -> PutMember:
+        return PutMember(member.client, *group, fence, self._locations[member], member not in self._away)
+
+    # Events.
+
+    def published(self, event: Event) -> None:
+        """An own client published: decide for every group the event is meant for."""
+        if len(self._table):
+            for group, members in self._matching(event).items():
+                self._serve(event, group, members, hops=0)
+
+    def came_from_outside(self, event: Event) -> None:
+        """An event nobody has decided on: each group has one broker that does."""
+        for group, members in self._matching(event).items():
+            if self._decides(group) and self.is_first(event.id, group):
+                self._serve(event, group, members, hops=0)
+
+    def watched(self) -> dict[str, None]:
+        """The filters of the groups for which this broker decides on events from outside."""
+        return {group.topic_filter: None for group in self._homes if self._decides(group)}
+
+    def _decides(self, group: Group) -> bool:
+        return min(filter(self._is_reachable, self._homes.get(group, ())), default=None) == self._me
+
+    def _is_reachable(self, home: BrokerId) -> bool:
+        return home == self._me or home in self._up
+
+    def _matching(self, event: Event) -> dict[Group, list[Subscriber]]:
+        found: dict[Group, list[Subscriber]] = {}
+        for home, matches in self._table.match(event).items():
+            for entry, topic_filter in matches:
+                client, _, share = entry.rpartition("\0")
+                found.setdefault(Group(share, topic_filter), []).append(Subscriber(home, ClientId(client)))
+        return found
+
+    def _serve(self, event: Event, group: Group, members: list[Subscriber], *, hops: int) -> None:
+        """Choose one of the members and see that it gets the event."""
+        ranks = [self._rank(member) for member in members]
+        best = [member for member, rank in zip(members, ranks, strict=True) if rank == min(ranks)]
+        chosen = best[self._turn(group) % len(best)]
+        if chosen.home != self._me:
+            self._act(SendToPeer(chosen.home, ServeShared(event, *group, hops + 1)))
+            return
+        others = sorted((m for m in members if m.home == self._me and m != chosen), key=self._rank)
+        self._act(DeliverToOne(event, *group, (chosen.client, *(other.client for other in others))))
+
+    def _rank(self, member: Subscriber) -> int:
+        """Members that can take an event now come before those that are away, and these before cut-off ones."""
+        if not self._is_reachable(member.home):
+            return 2
+        return 1 if member in self._away else 0
+
+    def _turn(self, group: Group) -> int:
+        if group not in self._turns and len(self._turns) >= TURNS_MAX:
+            self._turns.clear()
+        turn = self._turns[group] = self._turns.get(group, -1) + 1
+        return turn
+
+    def is_first(self, event_id: EventId, group: Group) -> bool:
+        """Note that the event is dealt with here for this group; whether it was not before."""
+        return bool(self._served.unseen(event_id, (Match(_entry(ClientId(group.topic_filter), group), ""),)))
+
+    def _asked_to_serve(self, message: ServeShared) -> None:
+        event, group = message.event, Group(message.share, message.topic_filter)
+        if not 0 < message.hops <= HOPS_MAX:
+            self._act(DropEvent(event.id, "hop limit"))
+        elif not self.is_first(event.id, group):
+            self._act(DropEvent(event.id, "duplicate"))
+        else:
+            members = self._matching(event).get(group, [])
+            own = [member for member in members if member.home == self._me]
+            if members:
+                self._serve(event, group, own or members, hops=message.hops)
+            else:
+                self._act(DropEvent(event.id, "no member left"))
+
+    # Peers.
+
+    def said(self, peer: BrokerId, message: Message) -> bool:
+        """Deal with a message of a peer; False if it is none of ours."""
+        match message:
+            case PutMember(client=client, share=share, topic_filter=topic_filter, fence=fence, location=location):
+                self._put(Subscriber(peer, client), Group(share, topic_filter), fence, location, ready=message.ready)
+            case DropMember(client=client, share=share, topic_filter=topic_filter):
+                self._drop(Subscriber(peer, client), Group(share, topic_filter))
+            case ChangeMember(client=client, location=location, ready=ready):
+                self._change(Subscriber(peer, client), location, ready=ready)
+            case ServeShared():
+                self._asked_to_serve(message)
+            case MembersBegin():
+                self._unmentioned[peer] = {each: None for each in self._held() if each[0].home == peer}
+            case MembersEnd():
+                for member, group in self._unmentioned.pop(peer, {}):
+                    self._drop(member, group)
+            case MembersWanted():
+                if peer not in self._told:
+                    self._repeat(peer)
+            case _:
+                return False
+        return True
+
+    def peer_up(self, peer: BrokerId) -> None:
+        if self._federation is None or peer not in self._federation.position:
+            return
+        self._up[peer] = None
+        self._told.pop(peer, None)
+        if any(member.home == self._me for member in self._members):
+            self._repeat(peer)
+        if any(member.home == peer for member in self._members):
+            self._act(SendToPeer(peer, MembersWanted()))
+
+    def peer_down(self, peer: BrokerId) -> None:
+        self._up.pop(peer, None)
+
+    def federation_changed(self, federation: Federation) -> None:
+        self._federation = federation
+        for member, group in tuple(self._held()):
+            if member.home not in federation.position:
+                self._drop(member, group)
+        for peer in tuple(self._up):
+            if peer not in federation.position:
+                del self._up[peer]
+
+    def inherit(self, before: Self) -> None:
+        """Take over what a broker keeps on disk: others' members and the events dealt with."""
+        self._served = before._served
+        for member, group in before._held():
+            if member.home != self._me:
+                fence, location = before._members[member][group], before._locations[member]
+                self._put(member, group, fence, location, ready=member not in before._away)
+
+    def _repeat(self, peer: BrokerId) -> None:
+        self._told[peer] = None
+        for message in (MembersBegin(), *(self._message_of(*each) for each in self.own()), MembersEnd()):
+            self._act(SendToPeer(peer, message))
+
+    def _tell(self, message: Message) -> None:
+        for peer in () if self._federation is None else self._federation.ids:
+            if peer != self._me:
+                self._act(SendToPeer(peer, message))
+
+    # The table.
+
+    def _held(self) -> Iterator[tuple[Subscriber, Group]]:
+        return ((member, group) for member, groups in self._members.items() for group in groups)
+
+    def _put(
+        self, member: Subscriber, group: Group, fence: Fence | None, location: Location | None, *, ready: bool
+    ) -> None:
+        groups = self._members.get(member, {})
+        if group not in groups:
+            if len(self._table) >= MEMBERS_MAX:
+                return
+            homes = self._homes.setdefault(group, {})
+            homes[member.home] = homes.get(member.home, 0) + 1
+        self._members[member] = groups
+        groups[group] = fence
+        self._unmentioned.get(member.home, {}).pop((member, group), None)
+        self._table.put(Subscriber(member.home, _entry(member.client, group)), group.topic_filter, fence, location)
+        self._change(member, location, ready=ready)
+
+    def _change(self, member: Subscriber, location: Location | None, *, ready: bool) -> None:
+        if member not in self._members:
+            return
+        if ready:
+            self._away.pop(member, None)
+        else:
+            self._away[member] = None
+        self._locations[member] = location
+        for group in self._members[member]:
+            self._table.move(Subscriber(member.home, _entry(member.client, group)), location)
+
+    def _drop(self, member: Subscriber, group: Group) -> None:
+        groups = self._members.get(member, {})
+        if group not in groups:
+            return
+        del groups[group]
+        if not groups:
+            del self._members[member], self._locations[member]
+            self._away.pop(member, None)
+        self._table.drop(Subscriber(member.home, _entry(member.client, group)), group.topic_filter)
+        homes = self._homes[group]
+        homes[member.home] -= 1
+        if not homes[member.home]:
+            del homes[member.home]
+        if not homes:
+            del self._homes[group]
+            self._turns.pop(group, None)
+
+
+def _entry(client: ClientId, group: Group) -> ClientId:
+    """Who a membership is in the table: a client may be in several groups with the same filter."""
+    return ClientId(f"{client}\0{group.share}")
