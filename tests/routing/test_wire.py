@@ -40,6 +40,8 @@ SAMPLES: dict[str, object] = {
     "group": "g",
     "lcm": 1.5,
     "user": "u",
+    "share": "s",
+    "ready": True,
 }
 
 

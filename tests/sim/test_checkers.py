@@ -3,9 +3,10 @@
 import pytest
 from tests.routing.stage import circle, moved, published, row_of_squares, subscribed
 
-from geomq.routing.events import ClientGone, ClientPublished, RoutingEvent
-from geomq.routing.model import BrokerId, ClientId
-from geomq.sim.checkers import BoundedState, Checker, NoDuplicates, NoLoops, SameAsOracle
+from geomq.routing.actions import DeliverToOne
+from geomq.routing.events import ClientGone, ClientPublished, ClientSubscribed, RoutingEvent
+from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.sim.checkers import BoundedState, Checker, NoDuplicates, NoLoops, OneOfEachGroup, SameAsOracle
 from geomq.sim.engine import Simulation
 from geomq.sim.script import Step
 
@@ -41,7 +42,7 @@ def violations(strategy: str, checker: Checker, steps: list[Step] | None = None)
 
 def all_checkers() -> list[Checker]:
     bounded = BoundedState(entries_per_subscription=4)
-    return [NoDuplicates(), SameAsOracle(from_ms=0), NoLoops(hops_max=4), bounded]
+    return [NoDuplicates(), SameAsOracle(from_ms=0), NoLoops(hops_max=4), OneOfEachGroup(from_ms=0), bounded]
 
 
 @pytest.mark.parametrize("strategy", ["flood_events", "flood_subscriptions", "disgb_events", "dht", "adaptive"])
@@ -101,3 +102,24 @@ def test_what_is_never_forgotten_is_noticed() -> None:
 def test_an_event_before_the_span_that_arrives_in_it_surprises_nobody() -> None:
     steps = [*script()[:4], Step(4_000, B1, published("p", "t")), Step(4_001, B1, note("two"))]
     assert violations("flood_events", SameAsOracle(from_ms=4_001), steps) == []
+
+
+@pytest.mark.parametrize(
+    ("served", "said"),
+    [
+        ([], "event one went to nobody of crew, not to one of s1, s2"),
+        (["s1", "s2"], "event one went to s1, s2 of crew, not to one of s1, s2"),
+        (["s3"], "event one went to s3 of crew, not to one of s1, s2"),
+        (["s2"], None),
+    ],
+)
+def test_a_share_group_that_is_not_served_once_is_noticed(served: list[str], said: str | None) -> None:
+    checker = OneOfEachGroup(from_ms=0)
+    for member in ("s1", "s2"):
+        checker.acted(0, B1, ClientSubscribed(ClientId(member), "t", None, "crew"))
+    checker.acted(1, B1, note("one"))
+    event = Event(EventId(B1, 0, 1), "t", ClientId("p"), None, None, b"one")
+    for member in served:
+        checker.handled(2, B1, "deadline", [DeliverToOne(event, "crew", "t", (ClientId(member),))])
+    checker.finish(Simulation(row_of_squares(2), "dht"))
+    assert checker.violations == ([] if said is None else [said])
