@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.routing.stage import Stage, circle, moved, published, row_of_squares, subscribed
 from tests.routing.test_contract import CASES, GAP_MS, WARM_UP_MS
-from tests.routing.worlds import fences, federation_of, filters, home_of, locations, publishes, subscribes, topics
+from tests.routing.worlds import federation_of, fences, filters, home_of, locations, publishes, subscribes, topics
 
 from geomq.routing.actions import Action, DeliverToOne, DropEvent, SendToPeer
 from geomq.routing.events import (
@@ -25,7 +25,6 @@ from geomq.routing.events import (
     RoutingEvent,
 )
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
-from geomq.routing.registry import STRATEGIES
 from geomq.routing.shared import (
     HOPS_MAX,
     ChangeMember,
@@ -42,7 +41,6 @@ from geomq.sim.network import CLOUD
 from geomq.sim.script import Step
 
 B1, B2, B3 = BrokerId("b1"), BrokerId("b2"), BrokerId("b3")
-FEDERATED = [name for name in STRATEGIES if name != "single"]
 MEMBERS = [ClientId(f"m{number}") for number in range(6)]
 members = st.sampled_from(MEMBERS)
 shares = st.sampled_from(["crew", "watch"])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from geomq.geo import Fence, Location, fence_text
-from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPeer
+from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, DropEvent, SendToPeer
 from geomq.routing.events import (
     ClientGone,
     ClientMoved,
@@ -91,6 +91,8 @@ class Recorder:
                 case DeliverToClients(event=event, matches=matches):
                     if not (isinstance(cause, PeerSaid) and isinstance(cause.message, DeliverEvent)):
                         self._matched(t_ms, event, matches, None)
+                case DeliverToOne(event=event, topic_filter=topic_filter, members=members):
+                    self._matched(t_ms, event, (Match(members[0], topic_filter),), None)
                 case DropEvent(event_id=event_id, reason=reason):
                     self.sink(TraceRecord(t_ms, self.me, "dropped", "event", event_id, reason=reason))
 
