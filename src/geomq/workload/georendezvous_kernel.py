@@ -146,8 +146,9 @@ def send(
     sender: int,
     to: int,
 ) -> None:
-    """A message caused by what just happened; it has the same origin and concerns the same event."""
-    what = (cause[0] + table.latency[sender, to], phase, cause[2], cause[3])
+    """A message caused by what just happened; it concerns the same event, and but for control has the same origin."""
+    client, t = (0, 0) if phase == CONTROLLED else (cause[2], cause[3])
+    what = (cause[0] + table.latency[sender, to], phase, client, t)
     push(queue, learned, what, kind, to, sender, cause[8])
 
 

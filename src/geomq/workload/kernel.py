@@ -208,8 +208,9 @@ def list_found(counts: Counts, event: int, found: NDArray[np.int32], size: int) 
     for i in range(counts.size[0]):
         home = counts.homes[i]
         found[size, 0], found[size, 1] = event, home
-        found[size, 2:] = counts.pattern[:, home]
+        found[size, 2 : 2 + PATTERNS] = counts.pattern[:, home]
         found[size, 1 + PATTERNS] += counts.sure[home]
+        found[size, 2 + PATTERNS] = counts.sure[home] + counts.seen[PLACED, home]
         size += 1
     return size
 
@@ -222,7 +223,7 @@ def evaluate_events(
 
     Returns rows of event, home, and how many match by each pattern of ways; no rows for the paper variant.
     """
-    found, size = np.empty((0 if table.paper else 1024, 2 + PATTERNS), np.int32), 0
+    found, size = np.empty((0 if table.paper else 1024, 3 + PATTERNS), np.int32), 0
     for event in range(len(topic.event_t)):
         if topic.event_point[event, LIMIT] != np.inf:
             near_locations(topic, states, table, scratch, event)
