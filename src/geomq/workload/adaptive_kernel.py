@@ -9,10 +9,10 @@ says which broker hears which, and `told_moves` counts each once.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from geomq.routing.adaptive import AdaptiveOptions
+from geomq.workload.compiled import compiled
 from geomq.workload.kernel_messages import CLIENTS_MS, Tally
 from geomq.workload.pair_traffic import MOVE, PairEvents, PairUpdates
 from geomq.workload.sent import ADAPTIVE, CONTROL, DELIVERY, EVENT, SUBSCRIPTION
@@ -53,7 +53,7 @@ class Pair(NamedTuple):
     asked: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def run_adaptive(
     events: PairEvents, updates: PairUpdates, table: ViewTable, tally: Tally, told: NDArray[np.uint64]
 ) -> None:
@@ -75,7 +75,7 @@ def run_adaptive(
         run_pair(events, updates, pair, number, tally, told)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def run_pair(
     events: PairEvents, updates: PairUpdates, pair: Pair, number: int, tally: Tally, told: NDArray[np.uint64]
 ) -> None:
@@ -106,7 +106,7 @@ def run_pair(
             take_event(events, pair, tally)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def next_arrivals(events: PairEvents, updates: PairUpdates, pair: Pair) -> tuple[int, int, int, int]:
     """When the next of each sort of message is at its receiver: update, event, mode, request."""
     state = pair.state
@@ -123,7 +123,7 @@ def next_arrivals(events: PairEvents, updates: PairUpdates, pair: Pair) -> tuple
     return paid, forward, mode * PHASES + CONTROLLED if mode < NEVER else NEVER, asked
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_event(events: PairEvents, pair: Pair, tally: Tally) -> None:
     """At the publisher's broker: forward it, or match it for the home."""
     state = pair.state
@@ -141,7 +141,7 @@ def take_event(events: PairEvents, pair: Pair, tally: Tally) -> None:
         state[OVERPAID] = max(0, state[OVERPAID] - 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_forward(events: PairEvents, pair: Pair, tally: Tally, tick: int) -> None:
     """At the home: deliver it, or count it as waste and perhaps advertise."""
     state = pair.state
@@ -158,7 +158,7 @@ def take_forward(events: PairEvents, pair: Pair, tally: Tally, tick: int) -> Non
             place(pair, tally, pair.to_home)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def place(pair: Pair, tally: Tally, since_ms: int) -> None:
     """Bring all subscriptions concerned to where the mode wants them, and announce it; the cause is `since_ms` old."""
     tally.sent[ADAPTIVE, SUBSCRIPTION, pair.home, pair.publisher] += pair.state[COST]
@@ -166,7 +166,7 @@ def place(pair: Pair, tally: Tally, since_ms: int) -> None:
     tally.sent[ADAPTIVE, CONTROL, pair.home, pair.publisher] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_mode(pair: Pair) -> None:
     """At the publisher's broker. If both modes come in one tick, the home advertised in vain: it is as before."""
     state = pair.state
@@ -175,7 +175,7 @@ def take_mode(pair: Pair) -> None:
     state[MODE_ON] = state[MODE_OFF] = NEVER
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_asked(pair: Pair, tally: Tally, tick: int) -> None:
     """At the home: the publisher's broker pays too much."""
     state = pair.state
@@ -186,7 +186,7 @@ def take_asked(pair: Pair, tally: Tally, tick: int) -> None:
         place(pair, tally, pair.to_publisher + pair.to_home)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_update(updates: PairUpdates, pair: Pair, tally: Tally, told: NDArray[np.uint64]) -> None:
     """At the home: tell the publisher's broker if it holds the subscription, else take it as a saving."""
     state, publisher = pair.state, pair.publisher
@@ -207,7 +207,7 @@ def take_update(updates: PairUpdates, pair: Pair, tally: Tally, told: NDArray[np
         state[PAID_END] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_paid(pair: Pair, tally: Tally, tick: int) -> None:
     """At the publisher's broker: one more update to take in; too many, and it asks for the other mode."""
     state = pair.state

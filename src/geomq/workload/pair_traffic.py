@@ -7,9 +7,9 @@ the order of ticks and phases. Sends nothing: that is each strategy's kernel.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from geomq.workload.compiled import compiled
 from geomq.workload.kernel_messages import PATTERNS
 from geomq.workload.topic import TopicData, TopicPlaces
 
@@ -82,12 +82,12 @@ def _updates_of(topic: TopicData, places: TopicPlaces) -> _Updates:
     return _Updates(t[order], kind[order], row[order], client[order])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _bit(masks: Masks, row: int, broker: int) -> bool:
     return row >= 0 and bool((masks[row, broker >> 6] >> np.uint64(broker & 63)) & np.uint64(1))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pair_events(topic: TopicData, order: Longs, found: Ints, first: Longs, brokers: int) -> PairEvents:
     start = np.zeros(brokers * brokers + 1, np.int64)
     for event in order:
@@ -113,7 +113,7 @@ def _pair_events(topic: TopicData, order: Longs, found: Ints, first: Longs, brok
     return PairEvents(start, t, direct, placed)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pair_updates(topic: TopicData, updates: _Updates, event_start: Longs, brokers: int) -> PairUpdates:
     """First counts what each pair gets, then hands it out."""
     start = np.zeros(brokers * brokers + 1, np.int64)
