@@ -29,6 +29,7 @@ class FakeBroker:
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or Config()
         self.started_at = 1_700_000_000.0
+        self.listeners = [("tcp", "127.0.0.1", 1883)]
         self.illness: str | None = None
         self.kicked: list[tuple[str, bool]] = []
         self.ring = Ring(3)

@@ -1,6 +1,7 @@
 """What a scrape shows."""
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -15,6 +16,7 @@ class Numbers:
 
     config = Config()
     started_at = 5.0
+    listeners: ClassVar[list[tuple[str, str, int]]] = []
 
     def __init__(self) -> None:
         self.events = 0

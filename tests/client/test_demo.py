@@ -1,24 +1,77 @@
-"""The walkers of a demonstration really walk and talk."""
+"""The demo clients really move, talk, hear and go where they are put."""
 
 import asyncio
+import random
 
 import pytest
 
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
 from geomq.client import Client
-from geomq.client.demo import walkers
+from geomq.client.demo import Aircraft, City, Demo, Vehicle, towards
+from geomq.geo import Location, distance_m
+
+PARIS, FRANKFURT, COLUMBUS = (site.location for site in THREE_REGIONS)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_walkers_greet_who_is_near() -> None:
-    site = THREE_REGIONS[0]
-    async with LocalFederation(local_configs([site], "single")) as running:
-        port = running.brokers[site.name].port
-        walking = asyncio.create_task(walkers({site.name: port}, {site.name: site.location}, each=6))
-        async with Client("127.0.0.1", port, at=site.location) as client:
-            await client.subscribe("hello/#")
-            heard = await asyncio.wait_for(anext(aiter(client.messages)), 20)
-        walking.cancel()
-        await asyncio.gather(walking, return_exceptions=True)
-    assert str(heard.topic).startswith("hello/walker-paris-")
+async def test_demo_clients_talk_in_every_region_and_go_where_they_are_put() -> None:
+    async with LocalFederation(local_configs(THREE_REGIONS, "flood_events")) as running:
+        ports = {site.name: running.brokers[site.name].port for site in THREE_REGIONS}
+        demo = Demo(ports, {site.name: site.location for site in THREE_REGIONS}, each=5)
+        living = asyncio.create_task(demo.run())
+        async with asyncio.timeout(60), Client("127.0.0.1", ports["paris"], at=PARIS) as client:
+            await client.subscribe("flight/#")
+            heard = await anext(aiter(client.messages))
+            assert heard.topic.startswith("flight/flight-")
+            name = next(name for name in demo.clients if name.startswith("vehicle-columbus"))
+            assert await demo.move(name, PARIS)
+            view = running.brokers["columbus"].view
+            while (at := getattr(view.client(name), "location", None)) is None or distance_m(at, PARIS) > 20_000:
+                await asyncio.sleep(0.1)
+        assert not await demo.move("nobody", PARIS)
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)
+
+
+def test_an_aircraft_changes_to_the_nearest_broker_on_its_way() -> None:
+    class Silent:
+        async def move(self, lat: float, lon: float) -> None: ...
+
+        async def publish(self, topic: str, payload: str) -> None: ...
+
+    cities = [City("paris", 1, PARIS), City("columbus", 2, COLUMBUS)]
+    aircraft = Aircraft("flight-1", cities[0], random.Random(1), [cities[1]] * 2)
+    aircraft._cities = cities
+    aircraft._goal = cities[1]
+
+    async def fly() -> None:
+        for _ in range(150):
+            await aircraft.act(Silent())  # type: ignore[arg-type]
+            if aircraft.city is cities[1]:
+                return
+
+    asyncio.run(fly())
+    assert aircraft.city is cities[1]
+    assert distance_m(aircraft.at, COLUMBUS) < distance_m(aircraft.at, PARIS)
+
+
+def test_a_vehicle_goes_on_from_where_it_was_put() -> None:
+    vehicle = Vehicle("v", City("paris", 1, PARIS), PARIS, random.Random(1))
+    vehicle.put(COLUMBUS)
+    assert vehicle.at == COLUMBUS
+
+
+def test_steps_follow_the_great_circle_and_do_not_overshoot() -> None:
+    place = PARIS
+    for _ in range(200):
+        before, place = distance_m(place, COLUMBUS), towards(place, COLUMBUS, 40_000)
+        assert distance_m(place, COLUMBUS) <= max(0.0, before - 39_990)
+    assert place == COLUMBUS
+    assert towards(Location(0, 0), Location(0, 0), 1) == Location(0, 0)
+
+
+def test_a_single_broker_has_no_flights() -> None:
+    demo = Demo({"paris": 1}, {"paris": PARIS}, each=12)
+    assert len(demo.clients) == 12
+    assert not any(name.startswith("flight") for name in demo.clients)

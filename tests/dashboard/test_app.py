@@ -6,7 +6,7 @@ import pytest
 from tests.dashboard.pages import dashboard
 
 from geomq.dashboard.access import Access
-from geomq.dashboard.app import make_app
+from geomq.dashboard.app import Shown, make_app
 
 pytestmark = pytest.mark.anyio
 
@@ -24,4 +24,4 @@ async def test_without_a_federation_there_is_no_live_view() -> None:
 
 
 def test_an_application_can_be_made_without_a_server(tmp_path: Path) -> None:
-    assert make_app(None, Access(token=None, admin=False), page=tmp_path).routes
+    assert make_app(Shown(), Access(token=None, admin=False), page=tmp_path).routes

@@ -1,8 +1,10 @@
 """Fences and areas between geometry and the page's JSON."""
 
+import json
 from typing import Any
 
 import pytest
+import shapely
 
 from geomq.dashboard.shapes import (
     areas_kind,
@@ -74,11 +76,11 @@ def test_areas_are_told_where_the_page_cannot_work_them_out() -> None:
     assert [one["area"] for one in brokers_json(given, {})] == [fence_json(circle), SQUARE]
 
 
-def test_grid_areas_are_told_square_by_square() -> None:
+def test_grid_areas_are_told_as_outlines_that_cover_the_earth() -> None:
     federation = Federation(
         [Broker(BrokerId(name), place) for name, place in zip("ab", PLACES, strict=True)], GridAreas(PLACES, 45)
     )
     assert areas_kind(federation.areas) == "grid"
-    shapes = [one["area"] for one in brokers_json(federation, {})]
-    assert {shape["type"] for shape in shapes} == {"MultiPolygon"}
-    assert sum(len(shape["coordinates"]) for shape in shapes) == 4 * 8
+    shapes = [shapely.from_geojson(json.dumps(one["area"])) for one in brokers_json(federation, {})]
+    assert [shape.area for shape in shapes] == [180 * 180, 180 * 180]
+    assert shapes[0].contains(shapely.Point(20, 10))

@@ -38,7 +38,9 @@ def test_a_client_with_a_new_home_is_not_gone_when_the_old_one_says_so() -> None
     state.looked("a", 0.0, look(record(0, "connected", client="x", kind="client")))
     state.looked("b", 0.0, look(record(1, "connected", broker="b", client="x", kind="client", lat=1.0, lon=1.0)))
     state.looked("a", 0.0, look(record(2, "disconnected", client="x", kind="client")))
-    assert state.home("x") == "b"
+    told = state.client("x")
+    assert told is not None
+    assert (told["home"], told["at"]) == ("b", [1.0, 1.0])
 
 
 def test_subscriptions_come_with_their_fence_and_go_with_their_client() -> None:

@@ -93,6 +93,7 @@ class _Handlers:
                 "name": view.config.broker.name,
                 "version": __version__,
                 "started_at": view.started_at,
+                "listeners": view.listeners,
                 "counts": dict(view.counts()),
                 "gauges": dict(view.gauges()),
             }

@@ -50,6 +50,11 @@ class BrokerView(Protocol):
     @property
     def started_at(self) -> float: ...
 
+    @property
+    def listeners(self) -> list[tuple[str, str, int]]:
+        """Kind, host and port of each listener that is open."""
+        ...
+
     def unwell(self) -> str | None:
         """Why the broker cannot serve as it should, or None."""
         ...

@@ -217,7 +217,6 @@ class Registry:
         core.clients[client_id] = client
         if core.tracer is not None:
             core.tracer.watch(client)
-            core.tracer.disconnected(client)
         if record.location is not None:
             client.location = Location(*record.location)
             core.handle(ClientMoved(client.id, client.location))

@@ -111,6 +111,7 @@ class Broker:
             self.cloud = start_cloud(self.core, self._linked, peers=self._kept, notes=state.notes, epoch=epoch)
             for listener in config.listeners:
                 await self._listeners.open(listener, self.desk.make_connection)
+            self.view.listeners = self.addresses
             await self._start_admin()
         except BaseException:
             await self.stop()

@@ -21,6 +21,7 @@ class View:
         self._desk = desk
         self._links = links
         self.started_at = core.wall_s()
+        self.listeners: list[tuple[str, str, int]] = []
         self._recent = OnDemand(core.trace, core.loop)
 
     @property

@@ -11,14 +11,14 @@ from geomq import __version__
 from geomq.errors import GeomqError
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("geomq.cli.up:up", "Start a federation on this machine, with demo clients."),
+    "up": ("geomq.cli.up:up", "Start a federation on this machine, with its page and demo clients."),
     "broker": ("geomq.cli.broker:broker", "Run one MQTT broker."),
     "pub": ("geomq.cli.pub:pub", "Publish an event, to a fence if you like."),
     "sub": ("geomq.cli.sub:sub", "Subscribe and print what arrives."),
+    "dashboard": ("geomq.cli.dashboard:dashboard", "Show a running federation or recorded things on a map."),
     "passwd": ("geomq.cli.passwd:passwd", "Add, change or remove a user of a password file."),
     "import-mosquitto": ("geomq.cli.import_mosquitto:import_mosquitto", "Turn a mosquitto.conf into a geomq.toml."),
     "simulate": ("geomq.cli.simulate:simulate", "Run strategies in the deterministic simulator."),
-    "why": ("geomq.cli.why:why", "Say from traces why an event did or did not reach a client."),
     "workload": ("geomq.cli.workload:workload", "Generate workload datasets."),
     "evaluate": ("geomq.cli.evaluate:evaluate", "Evaluate all strategies exactly, at scale, on Spark."),
     "report": ("geomq.cli.report:report", "Make tables and figures from results."),

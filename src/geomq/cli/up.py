@@ -5,16 +5,31 @@ import contextlib
 import json
 import signal
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from geomq.cli.dashboard import read_all_views
 from geomq.errors import UsageError
 
 if TYPE_CHECKING:
     from geomq.broker.local_federation import Site
+    from geomq.dashboard.recorded import View
 
-WALKERS = 4
+CROWD = 150
+
+
+class Plan(NamedTuple):
+    """What was asked for."""
+
+    brokers: int
+    strategy: str
+    first_port: int | None
+    page_port: int
+    views: "list[View]"
+    demo: bool
+    as_json: bool
 
 
 @click.command(short_help="Start a federation on this machine, with its page and demo clients.")
@@ -22,9 +37,10 @@ WALKERS = 4
 @click.option("--strategy", "-s", default="adaptive", show_default=True, help="How events find subscribers.")
 @click.option("--port", "-p", default=1883, show_default=True, help="Port of the first broker; 0 takes free ones.")
 @click.option("--page-port", default=9884, show_default=True, help="Port of the page; 0 takes a free one.")
+@click.option("--view", "views", multiple=True, type=click.Path(path_type=Path), help="Show a recorded directory too.")
 @click.option("--demo/--no-demo", default=True, show_default=True, help="Let demo clients move about and talk.")
 @click.option("--json", "as_json", is_flag=True, help="Print the addresses as JSON.")
-def up(brokers: int, strategy: str, port: int, page_port: int, demo: bool, as_json: bool) -> None:
+def up(port: int, views: tuple[Path, ...], **wishes: Any) -> None:
     """Start several brokers in this process, linked into one service, and keep them running until Ctrl-C.
 
     Everything is kept in memory and only loopback is used. Printed are the MQTT address of every broker, the address
@@ -34,41 +50,50 @@ def up(brokers: int, strategy: str, port: int, page_port: int, demo: bool, as_js
     geomq up
     geomq up --brokers 25 --strategy disgb_subscriptions --no-demo
     """
-    if not 1 <= brokers <= 256:
-        raise UsageError(f"brokers must be between 1 and 256, not {brokers}")
-    if not 0 <= port <= 65_535 - brokers:
-        raise UsageError(f"port must be between 0 and {65_535 - brokers}, not {port}")
-    if not 0 <= page_port <= 65_535:
-        raise UsageError(f"page-port must be between 0 and 65535, not {page_port}")
+    plan = Plan(first_port=port or None, views=read_all_views(views, ()) if views else [], **wishes)
+    if not 1 <= plan.brokers <= 256:
+        raise UsageError(f"brokers must be between 1 and 256, not {plan.brokers}")
+    if not 0 <= port <= 65_535 - plan.brokers:
+        raise UsageError(f"port must be between 0 and {65_535 - plan.brokers}, not {port}")
+    if not 0 <= plan.page_port <= 65_535:
+        raise UsageError(f"page-port must be between 0 and 65535, not {plan.page_port}")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_run(brokers, strategy, port or None, page_port, demo=demo, as_json=as_json))
+        asyncio.run(_run(plan))
 
 
-async def _run(count: int, strategy: str, first_port: int | None, page_port: int, *, demo: bool, as_json: bool) -> None:
+async def _run(plan: Plan) -> None:
     from geomq.broker.local_federation import LocalFederation, local_configs
-    from geomq.client.demo import walkers
+    from geomq.client.demo import Demo
     from geomq.dashboard.local_feed import LocalFeed
     from geomq.dashboard.server import Dashboard, Doors
 
-    sites = _sites(count)
-    chosen = "single" if count == 1 else strategy
+    sites = _sites(plan.brokers)
+    strategy = "single" if plan.brokers == 1 else plan.strategy
     async with contextlib.AsyncExitStack() as stack:
         federation = await stack.enter_async_context(
-            LocalFederation(local_configs(sites, chosen, first_port=first_port))
+            LocalFederation(local_configs(sites, strategy, first_port=plan.first_port))
+        )
+        ports = {site.name: federation.brokers[site.name].port for site in sites}
+        crowd = (
+            Demo(ports, {site.name: site.location for site in sites}, each=_crowd(plan.brokers)) if plan.demo else None
         )
         feeds = [LocalFeed(federation.brokers[site.name]) for site in sites]
-        page = await stack.enter_async_context(Dashboard(feeds, Doors(port=page_port, admin=True)))
-        ports = {site.name: federation.brokers[site.name].port for site in sites}
-        places = {site.name: site.location for site in sites}
+        doors = Doors(port=plan.page_port, admin=True)
+        page = await stack.enter_async_context(Dashboard(feeds, doors, views=plan.views, movers=crowd))
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        _announce(sites, ports, chosen, page.url, as_json=as_json)
-        moving = asyncio.create_task(walkers(ports, places, each=WALKERS)) if demo else None
+        _announce(sites, ports, strategy, page.url, as_json=plan.as_json)
+        living = asyncio.create_task(crowd.run()) if crowd is not None else None
         await stop.wait()
-        if moving is not None:
-            moving.cancel()
-            await asyncio.gather(moving, return_exceptions=True)
+        if living is not None:
+            living.cancel()
+            await asyncio.gather(living, return_exceptions=True)
+
+
+def _crowd(brokers: int) -> int:
+    """Demo clients of each broker: enough to see, few enough for a laptop."""
+    return max(2, min(12, CROWD // brokers))
 
 
 def _sites(count: int) -> "list[Site]":
@@ -98,4 +123,4 @@ def _announce(sites: "list[Site]", ports: dict[str, int], strategy: str, url: st
     click.echo("Try, in other terminals:")
     click.echo(f"  {geomq} sub -p {ports[first.name]} --at {near} -t 'news/#'")
     click.echo(f"  {geomq} pub -p {ports[last.name]} --to {near},5km -t news/here -m 'for those near {first.name}'")
-    click.echo(f"  {geomq} sub -p {ports[first.name]} --at {near} -t 'hello/#' --json")
+    click.echo(f"  {geomq} sub -p {ports[first.name]} --at {near} -t 'warning/#' --json")

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 UserProperties = tuple[tuple[str, str], ...]
 
+DETAILS_PROPERTY = ("geo-details", "1")
+"""Asks the broker to say with each event which one it is, when and where it was published."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Will:
@@ -68,12 +71,14 @@ class Client:
         clean_start: bool = True,
         session_expiry_s: int = 0,
         will: Will | None = None,
+        details: bool = False,
         timeout_s: float = 10.0,
         queue_max: int = 100_000,
     ) -> None:
         context = ssl.create_default_context() if tls is True else (tls or None)
         self._location = None if at is None else location_of(at)
-        properties = _properties(PacketTypes.CONNECT, _places(at=at))
+        asked = (DETAILS_PROPERTY,) if details else ()
+        properties = _properties(PacketTypes.CONNECT, (*_places(at=at), *asked))
         if session_expiry_s:
             properties.SessionExpiryInterval = session_expiry_s
         self._name = f"{host}:{port if port is not None else _default_port(context, websocket)}"

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -16,9 +16,11 @@ from starlette.websockets import WebSocket
 
 from geomq import __version__
 from geomq.dashboard.access import Access
+from geomq.dashboard.commands import ChangeStrategy, Commands, Move, Publish, Refused, Subscribe, Unsubscribe
 from geomq.dashboard.guard import BODY_BYTES_MAX, COOKIE, Guard, error
 from geomq.dashboard.hub import Listener
 from geomq.dashboard.live import Live
+from geomq.dashboard.recorded import View
 from geomq.errors import GeomqError, UsageError
 
 PAGE = Path(__file__).parent / "page"
@@ -32,27 +34,44 @@ class Login(msgspec.Struct):
     token: str
 
 
-def make_app(live: Live | None, access: Access, *, page: Path = PAGE, secure: bool = False) -> Starlette:
-    """The ASGI application; without a federation it shows recorded views only."""
-    handlers = _Handlers(live, access, secure=secure)
+class Shown(NamedTuple):
+    """What there is to see: a federation with what may be done to it, and recorded views."""
+
+    live: Live | None = None
+    commands: Commands | None = None
+    views: tuple[View, ...] = ()
+
+
+def make_app(shown: Shown, access: Access, *, page: Path = PAGE, secure: bool = False) -> Starlette:
+    """The ASGI application."""
+    handlers = _Handlers(shown, access, secure=secure)
     routes = [
         Route("/api/session", handlers.session),
         Route("/api/login", handlers.login, methods=["POST"]),
         Route("/api/logout", handlers.logout, methods=["POST"]),
         Route("/api/views", handlers.views),
+        Route("/api/views/{view_id:path}", handlers.view),
         WebSocketRoute("/api/live", handlers.live),
+        Route("/api/clients/{client_id:path}/move", handlers.move, methods=["POST"]),
+        Route("/api/clients/{client_id:path}", handlers.client),
+        Route("/api/publish", handlers.publish, methods=["POST"]),
+        Route("/api/subscribe", handlers.subscribe, methods=["POST"]),
+        Route("/api/unsubscribe", handlers.unsubscribe, methods=["POST"]),
+        Route("/api/strategy", handlers.strategy, methods=["POST"]),
         Mount("/", StaticFiles(directory=page, html=True, check_dir=False)),
     ]
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard, access=access)],
-        exception_handlers={404: _not_found, 405: _not_allowed, GeomqError: _refused},
+        exception_handlers={404: _not_found, 405: _not_allowed, Refused: _forbidden, GeomqError: _refused},
     )
 
 
 class _Handlers:
-    def __init__(self, live: Live | None, access: Access, *, secure: bool) -> None:
-        self._live = live
+    def __init__(self, shown: Shown, access: Access, *, secure: bool) -> None:
+        self._live = shown.live
+        self._commands = shown.commands
+        self._views = {view.id: view for view in shown.views}
         self._access = access
         self._secure = secure
 
@@ -81,7 +100,46 @@ class _Handlers:
 
     async def views(self, request: Request) -> Response:
         found = [] if self._live is None else [{"id": "live", "title": "Live", "kind": "live"}]
+        found += [{"id": view.id, "title": view.title, "kind": view.kind} for view in self._views.values()]
         return _json(found)
+
+    async def view(self, request: Request) -> Response:
+        view = self._views.get(request.path_params["view_id"])
+        return error(404, "no such view") if view is None else Response(view.body, media_type="application/json")
+
+    async def client(self, request: Request) -> Response:
+        live = self._need_live()
+        await live.refresh_if_stale()
+        found = live.state.client(request.path_params["client_id"])
+        return error(404, "no such client is connected") if found is None else _json(found)
+
+    async def publish(self, request: Request) -> Response:
+        return _json({"id": await self._need_commands().publish(await read(request, Publish))})
+
+    async def subscribe(self, request: Request) -> Response:
+        return _json({"broker": await self._need_commands().subscribe(await read(request, Subscribe))})
+
+    async def unsubscribe(self, request: Request) -> Response:
+        await self._need_commands().unsubscribe(await read(request, Unsubscribe))
+        return Response(status_code=204)
+
+    async def move(self, request: Request) -> Response:
+        await self._need_commands().move(request.path_params["client_id"], await read(request, Move))
+        return Response(status_code=204)
+
+    async def strategy(self, request: Request) -> Response:
+        await self._need_commands().change_strategy(await read(request, ChangeStrategy))
+        return Response(status_code=204)
+
+    def _need_live(self) -> Live:
+        if self._live is None:
+            raise UsageError("this dashboard shows no federation")
+        return self._live
+
+    def _need_commands(self) -> Commands:
+        if self._commands is None:
+            raise UsageError("this dashboard shows no federation")
+        return self._commands
 
     async def live(self, socket: WebSocket) -> None:
         """Push until the page goes away."""
@@ -138,6 +196,10 @@ async def _not_found(_request: Request, _cause: Exception) -> Response:
 
 async def _not_allowed(_request: Request, _cause: Exception) -> Response:
     return error(405, "no such method here")
+
+
+async def _forbidden(_request: Request, cause: Exception) -> Response:
+    return error(403, str(cause))
 
 
 async def _refused(_request: Request, cause: Exception) -> Response:

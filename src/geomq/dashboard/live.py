@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -18,19 +18,21 @@ from geomq.routing.registry import STRATEGIES
 log = logging.getLogger("geomq.dashboard")
 
 TICK_S = 0.25
-RESYNC_S = 0.2
 STALE_S = 1.0
+PAGES_MAX = 32
 
 
 class Live:
     """Start it with `run` as a task; pages `join` and `leave`."""
 
-    def __init__(self, feeds: Sequence[Feed], *, pages_max: int = 32) -> None:
+    def __init__(
+        self, feeds: Sequence[Feed], received: Callable[[], list[Json]] = list, *, pages_max: int = PAGES_MAX
+    ) -> None:
+        self._received = received
         self.feeds = {feed.name: feed for feed in feeds}
         self.state = State(self.feeds)
         self.hub = Hub(pages_max)
         self._cursors: dict[str, int] = {}
-        self._synced_s: dict[str, float] = {}
         self._placed: tuple[Place, dict[str, str | None]] | None = None
         self._world: Json = {"type": "world", "strategy": "", "strategies": [], "brokers": [], "areas": "nearest"}
         self._ticked_s = float("-inf")
@@ -40,40 +42,52 @@ class Live:
         while True:
             await self.hub.somebody.wait()
             try:
-                await self._tick()
+                await self.refresh()
             except Exception:
                 log.exception("the dashboard could not look at the brokers")
             await asyncio.sleep(TICK_S)
 
     async def join(self) -> Listener | None:
         """A new page, or None if there are too many."""
-        if time.monotonic() - self._ticked_s > STALE_S:
-            await self._tick()
+        await self.refresh_if_stale()
         return self.hub.join(self._whole)
+
+    async def refresh_if_stale(self) -> None:
+        """Look at every broker if nobody did for a while."""
+        if time.monotonic() - self._ticked_s > STALE_S:
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Look at every broker now."""
+        async with self._ticking:
+            await self._tick()
 
     def leave(self, listener: Listener) -> None:
         self.hub.leave(listener)
 
     async def _tick(self) -> None:
-        async with self._ticking:
-            await self._look_at_world()
-            await asyncio.gather(*(self._look(feed) for feed in self.feeds.values()))
-            self._ticked_s = time.monotonic()
-            self.hub.tell(msgspec.json.encode(self.state.tick(_now_ms())))
+        if time.monotonic() - self._ticked_s > STALE_S:
+            self._cursors.clear()  # nobody looked for a while: what happened meanwhile was not recorded
+        await self._look_at_world()
+        await asyncio.gather(*(self._look(feed) for feed in self.feeds.values()))
+        self._ticked_s = time.monotonic()
+        tick = self.state.tick(_now_ms())
+        tick["received"] = self._received()
+        self.hub.tell(msgspec.json.encode(tick))
 
     async def _look(self, feed: Feed) -> None:
+        """Take in what a broker tells; all its clients anew if something was missed."""
         name = feed.name
+        cursor = self._cursors.get(name)
         try:
-            look = await feed.look(self._cursors.get(name))
+            look = await feed.look(cursor)
             self.state.looked(name, _now_ms(), look)
-            self._cursors[name] = look.cursor
-            if look.missed or time.monotonic() - self._synced_s.get(name, float("-inf")) > RESYNC_S:
+            if cursor is None or look.missed:
                 self.state.replace(name, await feed.clients())
-                self._synced_s[name] = time.monotonic()
+            self._cursors[name] = look.cursor
         except GeomqError:
             self.state.lost(name)
             self._cursors.pop(name, None)
-            self._synced_s.pop(name, None)
 
     async def _look_at_world(self) -> None:
         """Tell the pages when brokers, areas, addresses or the strategy are not what they were."""

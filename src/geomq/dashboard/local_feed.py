@@ -3,6 +3,7 @@
 from itertools import islice
 
 from geomq.broker.server import Broker
+from geomq.broker.tracer import RING_RECORDS
 from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, Look, Place, Subscribed
 from geomq.geo import Location, parse_fence
 from geomq.routing.trace import TraceRecord
@@ -42,10 +43,22 @@ class LocalFeed:
     async def look(self, cursor: int | None) -> Look:
         view, peering = self._broker.view, self._broker.peering
         links: dict[str, float | None] = {} if peering is None else dict.fromkeys(peering.connected)
-        return Look(dict(view.counts()), int(view.gauges()["connections"]), links, (), cursor or 0)
+        page = view.trace(cursor or 0, RING_RECORDS)
+        return Look(
+            counts=dict(view.counts()),
+            connections=int(view.gauges()["connections"]),
+            links=links,
+            records=() if cursor is None else tuple(page.items),
+            cursor=page.next,
+            missed=page.missed,
+        )
 
     async def why(self, event_id: str) -> list[TraceRecord]:
-        return []
+        records = self._broker.view.trace(0, RING_RECORDS).items
+        return [record for record in records if record.event_id is not None and str(record.event_id) == event_id]
 
     async def change_strategy(self, strategy: str) -> None:
         raise NotImplementedError
+
+    async def close(self) -> None:
+        """The broker is not ours to close."""

@@ -10,9 +10,12 @@ from typing import NamedTuple, Self
 from geomq.broker.config import is_loopback
 from geomq.broker.http_server import Certificate, HttpServer
 from geomq.dashboard.access import Access
-from geomq.dashboard.app import make_app
+from geomq.dashboard.app import Shown, make_app
+from geomq.dashboard.commands import Commands, Movers
 from geomq.dashboard.feed import Feed
 from geomq.dashboard.live import Live
+from geomq.dashboard.recorded import View
+from geomq.dashboard.visitor import Credentials, Visitor
 
 PORT = 9884
 
@@ -35,12 +38,25 @@ def new_token() -> str:
 class Dashboard:
     """Serves the page. `url` is its address; `token`, if not None, is what a person must type to log in."""
 
-    def __init__(self, feeds: Sequence[Feed], doors: Doors) -> None:
+    def __init__(
+        self,
+        feeds: Sequence[Feed],
+        doors: Doors,
+        *,
+        views: Sequence[View] = (),
+        movers: Movers | None = None,
+        credentials: Credentials = Credentials(),  # noqa: B008
+    ) -> None:
         self.token = doors.token if doors.token is not None or is_loopback(doors.host) else new_token()
+        self._feeds = tuple(feeds)
         self._doors = doors
-        self._live = Live(feeds) if feeds else None
+        self._visitor = Visitor(credentials)
+        self._live = Live(feeds, self._visitor.take_received) if feeds else None
         self._looking: asyncio.Task[None] | None = None
-        app = make_app(self._live, Access(token=self.token, admin=doors.admin), secure=doors.certificate is not None)
+        commands = None if self._live is None else Commands(self._live, self._visitor, movers)
+        shown = Shown(self._live, commands, tuple(views))
+        access = Access(token=self.token, admin=doors.admin)
+        app = make_app(shown, access, secure=doors.certificate is not None)
         self._server = HttpServer(
             app, doors.host, doors.port, what="the dashboard", websocket=True, certificate=doors.certificate
         )
@@ -61,7 +77,10 @@ class Dashboard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._server.stop()
+        await self._visitor.close()
         if self._looking is not None:
             self._looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._looking
+        for feed in self._feeds:
+            await feed.close()

@@ -7,6 +7,7 @@ page sends passes the same bounded reader as a client's fence text.
 from typing import Any
 
 import msgspec
+import shapely
 
 from geomq.errors import GeometryError
 from geomq.geo import (
@@ -80,8 +81,7 @@ def area_json(areas: Areas, position: int) -> Json | None:
     if isinstance(areas, PolygonAreas):
         return fence_json(areas.fences[position])
     if isinstance(areas, GridAreas):
-        squares = [_square(areas, int(square)) for square in areas.squares_of(position)]
-        return {"type": "MultiPolygon", "coordinates": squares}
+        return _outline(areas, position)
     return None
 
 
@@ -99,7 +99,10 @@ def brokers_json(federation: Federation, addresses: dict[str, str | None]) -> li
     ]
 
 
-def _square(areas: GridAreas, square: int) -> list[list[list[float]]]:
-    box = areas.square_box(square)
-    south, north, west, east = box.lat_min, box.lat_max, box.lon_min, box.lon_max
-    return [[[west, south], [east, south], [east, north], [west, north], [west, south]]]
+def _outline(areas: GridAreas, position: int) -> Json:
+    """The squares of one broker as one outline; it keeps a vertex at every square, so that parallels stay parallels."""
+    boxes = [areas.square_box(int(square)) for square in areas.squares_of(position)]
+    squares = [shapely.box(box.lon_min, box.lat_min, box.lon_max, box.lat_max) for box in boxes]
+    outline = shapely.segmentize(shapely.union_all(squares), areas.field_deg)
+    geometry: Json = msgspec.json.decode(shapely.to_geojson(outline))
+    return geometry

@@ -91,6 +91,7 @@ class State:
         self._flows = Counter[tuple[str, str, str]]()
         self._events: OrderedDict[str, Json] = OrderedDict()
         self._told = _Pending[str]()
+        self._done: dict[str, Counter[str]] = {}
 
     # What brokers tell.
 
@@ -129,7 +130,7 @@ class State:
                 self._subscribe(client.id, topic_filter, fence)
 
     def _apply(self, broker: _BrokerState, record: TraceRecord) -> None:
-        client = _client_of(record)
+        client = record.client
         if record.step in ("sent", "received"):
             broker.messages[record.step] += 1
             if record.step == "sent" and record.peer is not None:
@@ -141,9 +142,7 @@ class State:
         elif client is None:
             return
         elif record.step in ("connected", "moved"):
-            before = self._clients.get(client)
-            if record.lat is not None or before is None or before[0] != record.broker:
-                self._put(client, (record.broker, record.lat, record.lon))
+            self._put(client, (record.broker, record.lat, record.lon))
         elif record.step == "disconnected":
             self._gone(client, record.broker)
         elif record.step == "subscribed" and record.topic is not None and client in self._clients:
@@ -154,11 +153,12 @@ class State:
     def _published(self, record: TraceRecord) -> None:
         if record.event_id is None:
             return
+        self._count(record)
         event_id = str(record.event_id)
         self._events[event_id] = {
             "id": event_id,
             "topic": record.topic,
-            "client": _client_of(record),
+            "client": record.client,
             "home": record.broker,
             "at": None if record.lat is None else [record.lat, record.lon],
             "fence": fence_text_json(record.fence),
@@ -170,12 +170,17 @@ class State:
             self._events.popitem(last=False)
 
     def _delivered(self, broker: _BrokerState, record: TraceRecord) -> None:
+        self._count(record)
         event = self._events.get(str(record.event_id))
         if event is not None:
             event["delivered"] += 1
             self._told.add(event["id"])
             if len(broker.latencies_ms) < REMEMBERED_MAX:
                 broker.latencies_ms.append(max(0.0, record.t_ms - event["t"]))
+
+    def _count(self, record: TraceRecord) -> None:
+        if record.client in self._clients:
+            self._done.setdefault(record.client, Counter())[record.step] += 1
 
     def _put(self, client: str, row: ClientRow) -> None:
         if self._clients.get(client) != row:
@@ -187,6 +192,7 @@ class State:
         row = self._clients.get(client)
         if row is not None and row[0] == home:
             del self._clients[client]
+            self._done.pop(client, None)
             self._moved.add(client)
             for topic_filter in self._subscriptions.pop(client, {}):
                 self._subscribed.add((client, topic_filter))
@@ -205,10 +211,32 @@ class State:
 
     # What the page is told.
 
-    def home(self, client: str) -> str | None:
-        """The broker a client is connected to."""
+    def client(self, client: str) -> Json | None:
+        """A connected client with its subscriptions and what it did since somebody looked."""
         row = self._clients.get(client)
-        return None if row is None else row[0]
+        if row is None:
+            return None
+        home, lat, lon = row
+        done = self._done.get(client, Counter())
+        held = self._subscriptions.get(client, {})
+        return {
+            "id": client,
+            "home": home,
+            "at": None if lat is None else [lat, lon],
+            "subscriptions": [{"filter": topic_filter, "fence": fence} for topic_filter, fence in held.items()],
+            "published": done["published"],
+            "delivered": done["delivered"],
+            "connected": True,
+        }
+
+    def latest_event(self, client: str, *, since_ms: float) -> str | None:
+        """The id of the last event a client published, if it did."""
+        for event_id, event in islice(reversed(self._events.items()), REMEMBERED_MAX):
+            if event["t"] < since_ms:
+                return None
+            if event["client"] == client:
+                return event_id
+        return None
 
     def tick(self, t_ms: float) -> Json:
         """What changed since the last tick; taking it forgets it."""
@@ -265,8 +293,3 @@ class State:
 
     def _has(self, key: tuple[str, str]) -> bool:
         return key[1] in self._subscriptions.get(key[0], {})
-
-
-def _client_of(record: TraceRecord) -> str | None:
-    """The client itself: a subscription with a named fence or share group speaks under a longer id."""
-    return None if record.client is None else record.client.partition("\0")[0]

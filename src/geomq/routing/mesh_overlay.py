@@ -34,9 +34,15 @@ def neighbours_of(me: BrokerId, links: Links | None, brokers: Iterable[BrokerId]
 
 
 def _reachable(start: BrokerId, links: Links | None, brokers: tuple[BrokerId, ...]) -> set[BrokerId]:
+    linked: dict[BrokerId, list[BrokerId]] = {}
+    for a, b in links or ():
+        linked.setdefault(a, []).append(b)
+        linked.setdefault(b, []).append(a)
+    if any(broker not in linked for broker in brokers):
+        return set(brokers)  # one that no link names is linked with every other
     reached, frontier = {start}, [start]
     while frontier:
-        for neighbour in neighbours_of(frontier.pop(), links, brokers):
+        for neighbour in linked[frontier.pop()]:
             if neighbour not in reached:
                 reached.add(neighbour)
                 frontier.append(neighbour)

@@ -9,8 +9,7 @@ from geomq.mqtt.topics import first_level
 from geomq.routing.georendezvous import KEYS_MAX
 
 GEORENDEZVOUS = 0
-ADAPTIVE = 1
-STRATEGIES = 2
+STRATEGIES = 1
 
 EVENT = 0
 SUBSCRIPTION = 1
@@ -19,7 +18,7 @@ LOCATION = 3
 CONTROL = 4
 KINDS = 5
 
-NAMES = {"adaptive": ADAPTIVE, "georendezvous": GEORENDEZVOUS}
+NAMES = {"georendezvous": GEORENDEZVOUS}
 
 
 def evaluated_apart(topics: Sequence[str], brokers: int) -> bool:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from geomq.errors import GeometryError, GeomqError, UsageError
 from geomq.geo import Circle, GridAreas, Location, PolygonAreas, degrees_to_m, distances_m
+from geomq.routing.federation import Broker, Federation
+from geomq.routing.model import BrokerId
 from geomq.workload.cities import PUBLISHED, Place, choose_cities
 
 MS_PER_KM = 0.021048134571484346
@@ -83,6 +85,12 @@ class World:
         if not isinstance(self.areas, GridAreas):
             raise UsageError("this workload needs areas made of grid squares")
         return self.areas
+
+    @cached_property
+    def federation(self) -> Federation:
+        """The brokers as routing knows them."""
+        brokers = [Broker(BrokerId(place.name), Location(place.lat, place.lon)) for place in self.places]
+        return Federation(brokers, self.areas)
 
     @cached_property
     def populations(self) -> NDArray[np.int64]:
