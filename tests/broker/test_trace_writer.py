@@ -94,7 +94,10 @@ async def test_sessions_that_were_stored_are_in_the_trace_of_the_next_run(tmp_pa
     shutil.rmtree(tmp_path / "trace")
     async with Broker(stored):
         pass
-    assert [(row["step"], row["client"], row["topic"]) for row in rows(tmp_path)] == [("subscribed", "s", "t")]
+    assert [(row["step"], row["client"], row["topic"]) for row in rows(tmp_path)] == [
+        ("disconnected", "s", None),
+        ("subscribed", "s", "t"),
+    ]
 
 
 async def test_records_the_disk_does_not_keep_up_with_are_dropped_and_counted(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from geomq.cli.simulation import Scenario, federation_of, options_of, quiet_tail, simulate_one, steps_of
+from geomq.cli.simulation import Scenario, options_of, quiet_tail, simulate_one, steps_of
 from geomq.errors import UsageError
 from geomq.geo import Circle
 from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed
@@ -23,7 +23,7 @@ def test_twenty_five_brokers_are_the_published_ones() -> None:
 
 def test_brokers_stand_in_their_own_area() -> None:
     federation = SMALL.federation()
-    assert federation_of(SMALL.world()).ids == federation.ids
+    assert SMALL.world().federation.ids == federation.ids
     for broker in federation.brokers:
         assert federation.owner(broker.location) == broker.id
 

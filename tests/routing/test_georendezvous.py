@@ -288,13 +288,14 @@ def test_when_places_change_hands_every_prune_is_forgotten() -> None:
     assert stage.wire.receivers() == {"s": 1}
 
 
-def test_a_place_that_nobody_owns_is_no_rendezvous() -> None:
+def test_a_place_in_no_area_belongs_to_the_nearest_broker() -> None:
     brokers = [Broker(BrokerId("a"), Location(0.5, 0.5)), Broker(BrokerId("b"), Location(0.5, 5.5))]
     small = Federation(brokers, PolygonAreas([circle(0.5, 0.5, 50), circle(0.5, 5.5, 50)]))
     stage = Stage(small, "georendezvous")
-    assert stage.strategy("a").rendezvous(KEY) == ()
+    nearest = [min(brokers, key=lambda broker: distance_m(broker.location, place_of(KEY, i))).id for i in range(8)]
+    assert set(stage.strategy("a").rendezvous(KEY)) == set(nearest)
     stage.do("a", subscribed("s", KEY))
-    stage.do("a", published("p", KEY))
+    stage.do("b", published("p", KEY))
     assert stage.wire.receivers() == {"s": 1}
 
 

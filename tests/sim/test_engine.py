@@ -21,6 +21,7 @@ from geomq.routing.messages import (
     PutLocation,
     PutSubscription,
     SyncBegin,
+    SyncEnd,
 )
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.sim.engine import Observer, Order, Origin, Simulation
@@ -76,11 +77,11 @@ def simulation_of(order: Order = "published", strategy: str = "tests.sim.planted
     return simulation, log
 
 
-def bring(simulation: Simulation, what: Message | RoutingEvent, target: BrokerId, origin: Origin | None = None) -> None:
-    """Let something be at a broker at the tick, whether a peer or a client is its source."""
+def bring(simulation: Simulation, what: Message | RoutingEvent, target: BrokerId, *, peer: int = 0) -> None:
+    """Let something be at a broker at the tick, whether one of its two peers or a client is its source."""
     if isinstance(what, Message):
-        source = B1 if target != B1 else B2
-        simulation.transmit(source, target, what, origin or Origin(C, 0))
+        source = [broker for broker in (B1, B2, B3) if broker != target][peer]
+        simulation.transmit(source, target, what, Origin(C, 0))
     else:
         simulation.act(Step(TICK - 5, target, what))
 
@@ -89,8 +90,8 @@ def bring(simulation: Simulation, what: Message | RoutingEvent, target: BrokerId
 def test_inside_a_tick_all_brokers_finish_a_kind_before_the_next(earlier: str, later: str) -> None:
     simulation, log = simulation_of()
     for target in (B3, B2, B1):
-        bring(simulation, KINDS[later], target)
-        bring(simulation, KINDS[earlier], target)
+        bring(simulation, KINDS[later], target, peer=0)
+        bring(simulation, KINDS[earlier], target, peer=1)
     simulation.advance(None)
     assert [(t, what) for t, _, what in log.steps] == [(TICK, earlier)] * 3 + [(TICK, later)] * 3
 
@@ -126,12 +127,32 @@ def test_inside_a_kind_the_smaller_client_goes_first() -> None:
 
 def test_of_one_client_the_older_action_goes_first() -> None:
     simulation, _ = simulation_of()
-    for tick in (7, 3, 5):
-        simulation.transmit(B1, B2, PutSubscription(C, str(tick), None, None), Origin(C, tick))
+    for source, tick in ((B1, 7), (B3, 3)):
+        simulation.transmit(source, B2, PutSubscription(C, str(tick), None, None), Origin(C, tick))
     topics = []
     simulation.nodes[B2].strategy.said = lambda peer, message, *, now: topics.append(message.topic_filter)  # type: ignore[attr-defined]
     simulation.advance(None)
-    assert topics == ["3", "5", "7"]
+    assert topics == ["3", "7"]
+
+
+def test_what_a_link_says_of_one_client_in_a_tick_is_understood_in_that_order() -> None:
+    simulation, log = simulation_of()
+    of_another = Origin(ClientId("c9"), 3)
+    simulation.transmit(B1, B2, DropSubscription(C, "t"), of_another)
+    simulation.transmit(B1, B2, PutSubscription(C, "t", None, None), Origin(C, 5))
+    simulation.transmit(B1, B2, PutLocation(C, None), Origin(C, 5))
+    simulation.transmit(B1, B2, PutLocation(ClientId("c2"), None), Origin(ClientId("c2"), 5))
+    simulation.advance(None)
+    about_c = ["DropSubscription", "PutSubscription", "PutLocation"]
+    assert [what for _, _, what in log.steps] == ["PutLocation", *about_c]
+
+
+def test_control_messages_go_as_they_were_sent() -> None:
+    simulation, log = simulation_of()
+    for message, client in ((SyncBegin(), "c9"), (SyncEnd(), "c2")):
+        simulation.transmit(B1, B2, message, Origin(ClientId(client), 0))
+    simulation.advance(None)
+    assert [what for _, _, what in log.steps] == ["SyncBegin", "SyncEnd"]
 
 
 def test_fifo_keeps_the_order_of_sending() -> None:

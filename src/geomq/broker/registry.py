@@ -217,6 +217,7 @@ class Registry:
         core.clients[client_id] = client
         if core.tracer is not None:
             core.tracer.watch(client)
+            core.tracer.disconnected(client)
         if record.location is not None:
             client.location = Location(*record.location)
             core.handle(ClientMoved(client.id, client.location))

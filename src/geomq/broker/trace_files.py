@@ -44,6 +44,7 @@ class TraceFiles:
         self._bytes_max = bytes_max
         self._kept_bytes_max = kept_bytes_max
         self._number = 0
+        self._waiting: list[TraceRecord] = []
         self._batches: list[pa.RecordBatch] = []
         self.rows = 0
         self._bytes = 0
@@ -56,6 +57,13 @@ class TraceFiles:
                 raise PermissionError(13, "Permission denied")
         except OSError as error:
             raise ConfigError(f"cannot write traces to {directory}: {error.strerror}") from None
+
+    def take(self, record: TraceRecord) -> None:
+        """One record more: a sink."""
+        self._waiting.append(record)
+        if len(self._waiting) >= BATCH:
+            waiting, self._waiting = self._waiting, []
+            self.add(waiting)
 
     def add(self, records: Sequence[TraceRecord]) -> None:
         """Take records, and write a file if they fill one. Raises DataError if that fails; its records are gone."""
@@ -72,6 +80,9 @@ class TraceFiles:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self.add(waiting)
         if not self._batches:
             return
         table = pa.Table.from_batches(self._batches, self._schema)

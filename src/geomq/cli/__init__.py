@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "passwd": ("geomq.cli.passwd:passwd", "Add, change or remove a user of a password file."),
     "import-mosquitto": ("geomq.cli.import_mosquitto:import_mosquitto", "Turn a mosquitto.conf into a geomq.toml."),
     "simulate": ("geomq.cli.simulate:simulate", "Run strategies in the deterministic simulator."),
+    "why": ("geomq.cli.why:why", "Say from traces why an event did or did not reach a client."),
     "workload": ("geomq.cli.workload:workload", "Generate workload datasets."),
     "evaluate": ("geomq.cli.evaluate:evaluate", "Evaluate all strategies exactly, at scale, on Spark."),
     "report": ("geomq.cli.report:report", "Make tables and figures from results."),

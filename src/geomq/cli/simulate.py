@@ -4,11 +4,13 @@ import json
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import click
 
 from geomq.cli.simulation import Scenario, explain, simulate_one
+from geomq.errors import UsageError
 from geomq.routing.registry import strategy_class
 
 KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "total")
@@ -30,6 +32,12 @@ KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "tot
     show_default=True,
     help="With --explain: how many steps to print.",
 )
+@click.option(
+    "--trace",
+    "trace",
+    type=click.Path(path_type=Path),
+    help="Write what happened to Parquet files in this directory, for geomq why; of all, each strategy in its own.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")
 def simulate(
     strategy: str,
@@ -41,6 +49,7 @@ def simulate(
     seed: int,
     explained: bool,
     steps: int,
+    trace: Path | None,
     as_json: bool,
 ) -> None:
     """Run the real routing core in virtual time and say what each strategy costs.
@@ -52,6 +61,7 @@ def simulate(
     \b
     geomq simulate --strategy all --brokers 25 --clients 500
     geomq simulate --strategy disgb_events --brokers 3 --clients 12 --explain
+    geomq simulate --strategy dht --trace trace && geomq why --topic topic-1 trace
     """
     scenario = Scenario(brokers=brokers, clients=clients, seconds=seconds, topics=topics, preset=preset, seed=seed)
     names = scenario.strategies() if strategy == "all" else [strategy]
@@ -60,8 +70,9 @@ def simulate(
     if explained:
         explain(scenario, names[0], write=click.echo, steps_max=steps)
         return
+    traces = _traces(trace, names)
     started = time.monotonic()
-    results = _run_all(scenario, names, progress=sys.stderr.isatty())
+    results = _run_all(scenario, names, traces, progress=sys.stderr.isatty())
     wall_s = round(time.monotonic() - started, 2)
     if as_json:
         click.echo(json.dumps({"scenario": scenario.describe(), "strategies": results, "wall_s": wall_s}, indent=2))
@@ -69,13 +80,24 @@ def simulate(
         _print_table(scenario, results, wall_s)
 
 
-def _run_all(scenario: Scenario, names: list[str], *, progress: bool) -> dict[str, Any]:
+def _traces(directory: Path | None, names: list[str]) -> dict[str, Path | None]:
+    """Where the trace of each strategy goes; a directory with traces is left alone."""
+    if directory is None:
+        return dict.fromkeys(names)
+    places = {names[0]: directory} if len(names) == 1 else {name: directory / name for name in names}
+    for place in places.values():
+        if place.is_dir() and any(place.glob("*.parquet")):
+            raise UsageError(f"{place} holds Parquet files already; choose another directory")
+    return dict(places)
+
+
+def _run_all(scenario: Scenario, names: list[str], traces: dict[str, Path | None], *, progress: bool) -> dict[str, Any]:
     """One process a strategy, as many at once as there are cores."""
     if len(names) == 1:
-        return {names[0]: simulate_one(scenario, names[0])}
+        return {names[0]: simulate_one(scenario, names[0], traces[names[0]])}
     results: dict[str, Any] = {}
     with ProcessPoolExecutor() as pool:
-        futures = {name: pool.submit(simulate_one, scenario, name) for name in names}
+        futures = {name: pool.submit(simulate_one, scenario, name, traces[name]) for name in names}
         for done, (name, future) in enumerate(futures.items(), start=1):
             results[name] = future.result()
             if progress:

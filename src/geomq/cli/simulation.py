@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
+from geomq.broker.trace_files import TraceFiles
 from geomq.errors import ConfigError, UsageError
 from geomq.geo import Circle, Location
 from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
@@ -16,7 +18,7 @@ from geomq.sim.engine import Observer, Simulation
 from geomq.sim.overlay import geographic_links
 from geomq.sim.script import Step
 from geomq.sim.statistics import Statistics
-from geomq.sim.tracing import TraceHash, Transcript
+from geomq.sim.tracing import Trace, TraceHash, Transcript
 from geomq.workload.disgb import preset as workload_preset
 from geomq.workload.model import DEGREE, Kind, Workload, generate
 from geomq.workload.script import Action, actions_of
@@ -121,11 +123,17 @@ def options_of(strategy: str, scenario: Scenario) -> dict[str, Any]:
     return {}
 
 
-def simulate_one(scenario: Scenario, strategy: str) -> dict[str, Any]:
-    """Run one strategy; the result is plain data."""
+def simulate_one(scenario: Scenario, strategy: str, trace: Path | None = None) -> dict[str, Any]:
+    """Run one strategy, with its trace to this directory if given; the result is plain data."""
     tail_ms = scenario.seconds * 1000 + SETTLE_MS
     statistics, trace_hash = Statistics(tail_from_ms=tail_ms), TraceHash()
-    _play(scenario, strategy, [statistics, trace_hash])
+    observers: list[Observer] = [statistics, trace_hash]
+    if trace is None:
+        _play(scenario, strategy, observers)
+    else:
+        files = TraceFiles(trace, "simulated")
+        _play(scenario, strategy, [*observers, Trace(files.take)])
+        files.flush()
     return statistics.summary() | {"trace_hash": trace_hash.hexdigest()}
 
 

@@ -1,13 +1,14 @@
 """Evaluation on Spark: blocks of clients become packed topics, topics become tallies, tallies are added up.
 
-Owns the two stages and how many tasks each has. All arithmetic is the workload package's, so the numbers are those
-of the single process, whatever the partitions. Several evaluations (a sweep) run as one job.
+Owns the three stages and how many tasks each has: pack by topic, evaluate topics, and bring together by client the
+moves that topics told brokers of. All arithmetic is the workload package's, so the numbers are those of the single
+process, whatever the partitions. Several evaluations (a sweep) run as one job.
 """
 
 import math
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,11 +17,11 @@ from pyspark.sql import SparkSession
 
 from geomq.pipeline.progress import spark_progress
 from geomq.pipeline.session import spark_session
-from geomq.workload.evaluate import Evaluator, add_tallies, evaluate, outcome_of
+from geomq.workload import told_moves
+from geomq.workload.evaluate import Evaluator, evaluate, outcome_of
 from geomq.workload.kernel_messages import Tally
 from geomq.workload.model import Spec
 from geomq.workload.packed import RECORD, pack, pieces, records_of
-from geomq.workload.rendezvous_traffic import count_refreshes, no_firsts
 from geomq.workload.results import Outcome, Run
 from geomq.workload.world import World
 
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 
 TASK_BLOCKS = 10
 PARTITION_BYTES = 48 * 1024 * 1024
-# Not a topic: the rows under this number are tallies of moves, which concern all topics of a client.
-MOVES = -1
+RANGES_MAX = 1000
+# Not a topic and not a range of clients: rows under this number are counts.
+COUNTS = -1
 
 
 class Job(NamedTuple):
@@ -40,6 +42,9 @@ class Job(NamedTuple):
     spec: Spec
     seed: int
     paper: bool
+
+    def evaluator(self) -> Evaluator:
+        return Evaluator(self.world, self.spec, paper=self.paper)
 
 
 def evaluate_on_spark(jobs: Sequence[tuple[Run, World, Spec, int, bool]], *, master: str | None) -> list[Outcome]:
@@ -66,18 +71,16 @@ def evaluate_jobs(spark: SparkSession, jobs: Sequence[Job]) -> list[Tally]:
     packed = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
         _packer(jobs, tasks), "job int, topic int, actions binary"
     )
-    tallied = packed.repartition(_partitions(spark, jobs), "job", "topic").mapInArrow(
-        _evaluator(jobs), "job int, tally binary, firsts binary"
+    evaluated = packed.repartition(_partitions(spark, jobs), "job", "topic").mapInArrow(
+        _topic_evaluator(jobs), "job int, clients int, data binary"
     )
-    totals = [Evaluator(job.world, job.spec, paper=job.paper).tally for job in jobs]
-    firsts = [no_firsts(len(job.world)) for job in jobs]
-    for row in tallied.collect():
-        add_tallies([unpack_tally(bytes(row.tally), totals[row.job])], totals[row.job])
-        first = np.frombuffer(bytes(row.firsts), "<i8").reshape(firsts[row.job].shape)
-        np.minimum(firsts[row.job], first, out=firsts[row.job])
-    for job, total, first in zip(jobs, totals, firsts, strict=True):
-        count_refreshes(first, job.spec.end_ms, total)
-    return totals
+    added = evaluated.repartition(_ranges(spark, jobs), "job", "clients").mapInArrow(
+        _adder(jobs), "job int, counts binary"
+    )
+    totals = [job.evaluator() for job in jobs]
+    for row in added.collect():
+        add_counts(totals[row.job], [bytes(row.counts)])
+    return [total.finished() for total in totals]
 
 
 def _packer(jobs: Sequence[Job], tasks: Sequence[tuple[int, int, int]]) -> "Callable[[Batches], Batches]":
@@ -87,67 +90,76 @@ def _packer(jobs: Sequence[Job], tasks: Sequence[tuple[int, int, int]]) -> "Call
                 number, first, last = tasks[task]
                 job = jobs[number]
                 blocks = [job.spec.block(job.world, job.seed, block) for block in range(first, last)]
-                evaluator = Evaluator(job.world, job.spec, paper=job.paper)
+                evaluator = job.evaluator()
                 evaluator.add_moves(blocks)
-                rows = [(MOVES, pack_tally(evaluator.tally))]
+                rows = [(COUNTS, pack_counts(evaluator))]
                 rows += [(topic, records.tobytes()) for topic, records in pieces(pack(blocks))]
                 for start in range(0, len(rows), 256):
-                    part = rows[start : start + 256]
-                    yield pa.RecordBatch.from_arrays(
-                        [
-                            pa.array([number] * len(part), pa.int32()),
-                            pa.array([topic for topic, _ in part], pa.int32()),
-                            pa.array([actions for _, actions in part], pa.binary()),
-                        ],
-                        names=["job", "topic", "actions"],
-                    )
+                    yield _batch(number, rows[start : start + 256], ("job", "topic", "actions"))
 
     return run
 
 
-def _evaluator(jobs: Sequence[Job]) -> "Callable[[Batches], Batches]":
+def _topic_evaluator(jobs: Sequence[Job]) -> "Callable[[Batches], Batches]":
     def run(batches: "Batches") -> "Batches":
-        parts: dict[tuple[int, int], list[bytes]] = {}
-        for batch in batches:
-            columns = (batch.column(i).to_pylist() for i in range(3))
-            for number, topic, actions in zip(*columns, strict=True):
-                parts.setdefault((number, topic), []).append(actions)
-        for number, job in enumerate(jobs):
-            topics = sorted(topic for of_job, topic in parts if of_job == number)
-            if not topics:
-                continue
-            evaluator = Evaluator(job.world, job.spec, paper=job.paper)
-            for topic in topics:
-                if topic == MOVES:
-                    moves = (unpack_tally(part, evaluator.tally) for part in parts.pop((number, topic)))
-                    add_tallies(moves, evaluator.tally)
-                    continue
-                evaluator.evaluate_topic(topic, records_of(parts.pop((number, topic))))
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([number], pa.int32()),
-                    pa.array([pack_tally(evaluator.tally)], pa.binary()),
-                    pa.array([evaluator.firsts.astype("<i8").tobytes()], pa.binary()),
-                ],
-                names=["job", "tally", "firsts"],
-            )
+        for number, parts in _by_job(batches).items():
+            evaluator = jobs[number].evaluator()
+            add_counts(evaluator, parts.pop(COUNTS, []))
+            for topic in sorted(parts):
+                evaluator.evaluate_topic(topic, records_of(parts.pop(topic)))
+            for row in ((COUNTS, pack_counts(evaluator)), *told_moves.by_clients(evaluator.told_moves)):
+                yield _batch(number, [row], ("job", "clients", "data"))
 
     return run
 
 
-def pack_tally(tally: Tally) -> bytes:
-    """A tally as compressed bytes; most of it is zeros."""
-    return zlib.compress(b"".join(np.ascontiguousarray(part, "<i8").tobytes() for part in tally), 1)
+def _adder(jobs: Sequence[Job]) -> "Callable[[Batches], Batches]":
+    def run(batches: "Batches") -> "Batches":
+        for number, parts in _by_job(batches).items():
+            evaluator = jobs[number].evaluator()
+            add_counts(evaluator, parts.pop(COUNTS, []))
+            for clients in sorted(parts):
+                rows = [told_moves.rows_from(data, len(jobs[number].world)) for data in parts.pop(clients)]
+                evaluator.add_told_moves(rows)
+            counts = pa.array([pack_counts(evaluator)], pa.binary())
+            yield pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), counts], names=["job", "counts"])
+
+    return run
 
 
-def unpack_tally(data: bytes, like: Tally) -> Tally:
-    """The tally in the bytes; its shapes are those of `like`."""
-    numbers = np.frombuffer(zlib.decompress(data), "<i8")
-    parts, at = [], 0
-    for part in like:
-        parts.append(numbers[at : at + part.size].reshape(part.shape))
-        at += part.size
-    return Tally(*parts)
+def _batch(number: int, rows: Sequence[tuple[int, bytes]], names: tuple[str, str, str]) -> pa.RecordBatch:
+    """Rows of one job, each under the number it is to be brought together by."""
+    columns = [
+        pa.array([number] * len(rows), pa.int32()),
+        pa.array([part for part, _ in rows], pa.int32()),
+        pa.array([data for _, data in rows], pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+
+def _by_job(batches: "Batches") -> dict[int, dict[int, list[bytes]]]:
+    """What `_batch` made, by job and part."""
+    found: dict[int, dict[int, list[bytes]]] = {}
+    for batch in batches:
+        for number, part, data in zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True):
+            found.setdefault(number, {}).setdefault(part, []).append(data)
+    return found
+
+
+def pack_counts(evaluator: Evaluator) -> bytes:
+    """What an evaluator counted as compressed bytes; most of it is zeros."""
+    arrays = (*evaluator.tally, evaluator.firsts)
+    return zlib.compress(b"".join(np.ascontiguousarray(array, "<i8").tobytes() for array in arrays), 1)
+
+
+def add_counts(evaluator: Evaluator, packed: Iterable[bytes]) -> None:
+    """Add what other evaluators of the same job counted."""
+    for data in packed:
+        numbers, parts, at = np.frombuffer(zlib.decompress(data), "<i8"), [], 0
+        for like in (*evaluator.tally, evaluator.firsts):
+            parts.append(numbers[at : at + like.size].reshape(like.shape))
+            at += like.size
+        evaluator.add(Tally(*parts[:-1]), parts[-1])
 
 
 def _partitions(spark: SparkSession, jobs: Sequence[Job]) -> int:
@@ -160,6 +172,12 @@ def _partitions(spark: SparkSession, jobs: Sequence[Job]) -> int:
     cores = spark.sparkContext.defaultParallelism
     wanted = max(2 * cores, math.ceil(expected / PARTITION_BYTES))
     return min(wanted, sum(len(job.spec.topic_names()) for job in jobs))
+
+
+def _ranges(spark: SparkSession, jobs: Sequence[Job]) -> int:
+    """As many tasks as there are ranges of clients to bring together, within reason."""
+    clients = sum(int(job.spec.homes(job.world).sum()) for job in jobs)
+    return min(spark.sparkContext.defaultParallelism + clients // told_moves.CLIENTS_TOGETHER, RANGES_MAX)
 
 
 def warm_up(variants: set[bool]) -> threading.Thread:

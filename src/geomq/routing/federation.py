@@ -49,6 +49,10 @@ class Federation:
         position = self.areas.owner(location)
         return None if position is None else self.ids[position]
 
+    def nearest(self, location: Location) -> BrokerId:
+        """The broker that stands nearest, the first of equals."""
+        return min(self.brokers, key=lambda broker: distance_m(broker.location, location)).id
+
     def location(self, broker: BrokerId) -> Location:
         return self.brokers[self.position[broker]].location
 

@@ -1,9 +1,10 @@
 """`georendezvous`: a topic's rendezvous are places on earth that its name hashes to.
 
-A topic has `rendezvous` places; the broker whose area holds a place is responsible for it. Events go to all of them,
-subscriptions only to the `nearest` few of their home. What arrives twice tells the home which path is longer: it
-prunes that path. A rendezvous that nobody needs for a publisher's broker prunes itself, and grafts itself back when
-somebody subscribes. Homes repeat their interest now and then; who falls silent for too long is forgotten.
+A topic has `rendezvous` places; the broker whose area holds a place is responsible for it, or the nearest if no area
+does. Events go to all of them, subscriptions only to the `nearest` few of their home. What arrives twice tells the home
+which path is longer: it prunes that path. A rendezvous that nobody needs for a publisher's broker prunes itself, and
+grafts itself back when somebody subscribes. Homes repeat their interest now and then; who falls silent for too long is
+forgotten.
 
 The key is the first topic level; a filter that starts with a wildcard is held by every broker. A home always matches
 its own clients' events itself.
@@ -109,8 +110,8 @@ class GeoRendezvous(RendezvousStrategy):
             places = sorted(
                 (place_of(key, i) for i in range(self.options.rendezvous)), key=lambda p: distance_m(here, p)
             )
-            owners = (self.federation.owner(place) for place in places)
-            found = self._places[key] = tuple(dict.fromkeys(owner for owner in owners if owner is not None))
+            owners = (self.federation.owner(place) or self.federation.nearest(place) for place in places)
+            found = self._places[key] = tuple(dict.fromkeys(owners))
         return found
 
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:

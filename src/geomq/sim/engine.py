@@ -2,7 +2,8 @@
 
 It decides nothing about routing. Two orders inside one millisecond: `fifo` (as sent) and `published`, the order of
 the DisGB simulation: all brokers finish a kind of message before the next kind, and inside a kind messages go by the
-client and the tick they stem from.
+client and the tick they stem from. Of what that simulation does not have, control messages and timers go as they
+were made, and a link that speaks of the same client twice in a tick is understood in that order.
 """
 
 import math
@@ -78,6 +79,10 @@ CLIENT_PHASE: dict[type[RoutingEvent], int] = {
 ARRIVAL_PHASE = 10
 FIFO_PHASE = 0
 
+Place = tuple[int, tuple[int, str], int]
+"""Where something stands inside its tick: its phase, and there by the client and the tick it stems from."""
+AS_MADE = ((0, ""), 0)
+
 
 class Origin:
     """Where a chain of messages began: the client and the tick of its action."""
@@ -149,8 +154,11 @@ class Simulation:
         self.nodes: dict[BrokerId, NodeDoor] = {broker: self.make_node(broker) for broker in federation.ids}
         if issubclass(strategy_class(strategy), BroadcastGroups):
             self.nodes[CLOUD] = CloudNode(CLOUD)
-        self._queue: list[tuple[int, int, tuple[int, str], int, int, BrokerId | None, Any, Origin]] = []
+        self._queue: list[tuple[int, Place, int, BrokerId | None, Any, Origin]] = []
         self._count = 0
+        self._told: dict[tuple[BrokerId, BrokerId, ClientId], Place] = {}
+        """The places, at arrival, of what links said about clients in the tick `_told_ms`."""
+        self._told_ms = 0
         self._wakes: dict[BrokerId, int] = {}
         self._timers = 0
 
@@ -200,7 +208,7 @@ class Simulation:
         while queue and (until_ms is None or queue[0][0] < until_ms):
             if until_ms is None and len(queue) == self._timers:
                 return
-            t_ms, _, _, _, _, broker, what, origin = heappop(queue)
+            t_ms, _, _, broker, what, origin = heappop(queue)
             self.now_ms = t_ms
             if broker is None:
                 self._arrive(*what)
@@ -257,8 +265,23 @@ class Simulation:
         arrives = self.now_ms + self.latencies(source, target)
         for observer in self.observers:
             observer.sent(self.now_ms, source, target, message, origin, arrives)
-        phase = FIFO_PHASE if self.order == "fifo" else FORWARDED_PHASE.get(type(message), CONTROL_PHASE)
-        self._push(arrives, phase, origin, target, PeerSaid(source, message))
+        said = PeerSaid(source, message)
+        if self.order == "fifo":
+            self._push(arrives, FIFO_PHASE, origin, target, said)
+            return
+        place = self._place(FORWARDED_PHASE.get(type(message), CONTROL_PHASE), origin)
+        client: ClientId | None = getattr(message, "client", None)
+        if client is not None:
+            place = self._after_earlier(place, (source, target, client))
+        self._put(arrives, place, origin, target, said)
+
+    def _after_earlier(self, place: Place, told: tuple[BrokerId, BrokerId, ClientId]) -> Place:
+        """The place of a message about a client, but none before what its link said of the client in this tick."""
+        if self._told_ms != self.now_ms:
+            self._told.clear()
+            self._told_ms = self.now_ms
+        place = self._told[told] = max(place, self._told.get(told, place))
+        return place
 
     def _arrive(self, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
         for observer in self.observers:
@@ -274,10 +297,14 @@ class Simulation:
             self._timers += 1
             self._push(due, CONTROL_PHASE, Origin(None, self.now_ms), broker, None)
 
+    def _place(self, phase: int, origin: Origin) -> Place:
+        if self.order == "fifo" or phase == CONTROL_PHASE:
+            return phase, *AS_MADE
+        return phase, origin.rank, origin.t_ms
+
     def _push(self, t_ms: int, phase: int, origin: Origin, broker: BrokerId | None, what: Any) -> None:
+        self._put(t_ms, self._place(phase, origin), origin, broker, what)
+
+    def _put(self, t_ms: int, place: Place, origin: Origin, broker: BrokerId | None, what: Any) -> None:
         self._count += 1
-        if self.order == "fifo":
-            key: tuple[int, int, tuple[int, str], int] = (t_ms, phase, (0, ""), 0)
-        else:
-            key = (t_ms, phase, origin.rank, origin.t_ms)
-        heappush(self._queue, (*key, self._count, broker, what, origin))
+        heappush(self._queue, (t_ms, place, self._count, broker, what, origin))

@@ -4,7 +4,7 @@ Owns the walk over topics and the sum of their tallies. The Spark engine runs th
 the same tallies, so both give identical numbers. Refuses to print or to write anything.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -12,18 +12,20 @@ from numpy.typing import NDArray
 
 from geomq.mqtt.topics import first_level
 from geomq.routing.ring import HashRing
-from geomq.workload import sent
+from geomq.workload import sent, told_moves
+from geomq.workload.adaptive_kernel import run_adaptive
 from geomq.workload.kernel import Scratch, evaluate_events
 from geomq.workload.kernel_index import build_index, build_states
 from geomq.workload.kernel_messages import CLIENTS_MS, PATTERNS, STRATEGIES, Counts, Tally, count_moves, count_updates
 from geomq.workload.model import Block, Kind, Spec
 from geomq.workload.moves import moves_of
 from geomq.workload.packed import KIND_BITS, Records, in_client_order, pack, pieces
+from geomq.workload.pair_traffic import traffic_of
 from geomq.workload.rendezvous_places import Rendezvous, RendezvousMap
-from geomq.workload.rendezvous_traffic import count_refreshes, no_firsts, run_georendezvous
+from geomq.workload.rendezvous_traffic import Firsts, count_refreshes, no_firsts, run_georendezvous
 from geomq.workload.results import Outcome, Run
 from geomq.workload.summary import summarise
-from geomq.workload.topic import FOREVER, TopicData, lay_out
+from geomq.workload.topic import FOREVER, TopicData, TopicPlaces, lay_out
 from geomq.workload.views import VIEWS, histogram_size, view_table, with_near, with_topic_broker
 from geomq.workload.world import World
 
@@ -36,6 +38,7 @@ class Evaluator:
     def __init__(self, world: World, spec: Spec, *, paper: bool) -> None:
         self._world = world
         self._paper = paper
+        self._end_ms = spec.end_ms
         self._last_clients = np.cumsum(spec.homes(world))
         self._names = spec.topic_names()
         self._ring = HashRing([place.name for place in world.places])
@@ -44,6 +47,7 @@ class Evaluator:
         self.tally = empty_tally(len(world), histogram_size(self._table), len(self._table.group_leader))
         self._rendezvous = RendezvousMap(world)
         self.firsts = no_firsts(len(world))
+        self.told_moves: list[told_moves.Rows] = []
 
     def evaluate_topic(self, topic: int, records: Records) -> None:
         """Add one whole topic, its records in client order."""
@@ -62,21 +66,42 @@ class Evaluator:
         scratch = Scratch(empty_counts(len(self._world)), np.full(len(data.home), -1, np.int64))
         found = evaluate_events(data, states, fences, table, self.tally, scratch)
         if self._learns:
-            self._replay(records, data, found, rendezvous)
+            self._replay(records, data, places, found, rendezvous)
 
-    def _replay(self, records: Records, data: TopicData, found: NDArray[np.int32], rendezvous: Rendezvous) -> None:
+    def _replay(
+        self, records: Records, data: TopicData, places: TopicPlaces, found: NDArray[np.int32], rendezvous: Rendezvous
+    ) -> None:
         """Add the strategies that learn from a topic's traffic."""
         kind = records["when"] & ((1 << KIND_BITS) - 1)
         clients = np.unique(records["client"][kind == Kind.SUBSCRIPTION])
         publishers = records["client"][kind == Kind.EVENT]
         self._deliver_at_home(data, found)
+        told = np.zeros((len(data.loc_t), data.sub_held.shape[1]), np.uint64)
+        events, updates = traffic_of(data, places, found, len(self._world))
+        run_adaptive(events, updates, self._table, self.tally, told)
+        self.told_moves.append(told_moves.rows_of(data, clients, told))
         first = run_georendezvous(data, publishers, clients, found, rendezvous, self._table, self.tally)
         np.minimum(self.firsts, first, out=self.firsts)
 
     def _deliver_at_home(self, data: TopicData, found: NDArray[np.int32]) -> None:
         """A publisher's broker always serves its own clients."""
         own = found[found[:, 1] == data.event_home[found[:, 0]]]
-        self.tally.sent_delays[:, CLIENTS_MS] += own[:, 2 + PATTERNS // 2 :].sum()
+        self.tally.sent_delays[:, CLIENTS_MS] += own[:, 2 + PATTERNS // 2 : 2 + PATTERNS].sum()
+
+    def add(self, tally: Tally, firsts: Firsts) -> None:
+        """Add what another evaluator of the same workload counted."""
+        for total, part in zip(self.tally, tally, strict=True):
+            total += part
+        np.minimum(self.firsts, firsts, out=self.firsts)
+
+    def add_told_moves(self, rows: Sequence[told_moves.Rows]) -> None:
+        """Add the moves of some clients that topics told brokers of; a move's rows come together."""
+        told_moves.add_rows(rows, self.tally.sent[sent.ADAPTIVE, sent.LOCATION])
+
+    def finished(self) -> Tally:
+        """The tally, when everything is in it."""
+        count_refreshes(self.firsts, self._end_ms, self.tally)
+        return self.tally
 
     def add_moves(self, blocks: Sequence[Block]) -> None:
         """Add the location updates of some clients; they concern all topics of a client at once."""
@@ -133,8 +158,8 @@ def evaluate(world: World, spec: Spec, seed: int, *, paper: bool) -> Tally:
             parts.setdefault(topic, []).append(records)
     for topic in sorted(parts):
         evaluator.evaluate_topic(topic, in_client_order(np.concatenate(parts.pop(topic))))
-    count_refreshes(evaluator.firsts, spec.end_ms, evaluator.tally)
-    return evaluator.tally
+    evaluator.add_told_moves(evaluator.told_moves)
+    return evaluator.finished()
 
 
 def learns(world: World, spec: Spec, *, paper: bool) -> bool:
@@ -196,11 +221,3 @@ def empty_counts(brokers: int) -> Counts:
         group_hit=np.zeros(brokers, np.bool_),
         relay_used=np.zeros(brokers, np.bool_),
     )
-
-
-def add_tallies(tallies: Iterable[Tally], start: Tally) -> Tally:
-    """The sum of tallies, added into `start`."""
-    for tally in tallies:
-        for total, part in zip(start, tally, strict=True):
-            total += part
-    return start

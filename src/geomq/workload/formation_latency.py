@@ -8,12 +8,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from geomq.errors import UsageError
 from geomq.geo.sphere import EARTH_RADIUS_M, unit_vectors
 from geomq.routing.groups_greedy import MS_PER_KM
+from geomq.workload.compiled import compiled
 
 Indexes = NDArray[np.int64]
 Numbers = NDArray[np.float64]
@@ -51,7 +51,7 @@ def space_of(lats: ArrayLike, lons: ArrayLike, *, noise: float = 0.0, probes: in
     return Space(x, y, z, np.zeros(len(x)), float(noise), int(probes), int(seed))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def latency_ms(space: Space, a: int, b: int) -> float:
     """The true latency between two brokers."""
     dx, dy, dz = space.x[a] - space.x[b], space.y[a] - space.y[b], space.z[a] - space.z[b]
@@ -59,7 +59,7 @@ def latency_ms(space: Space, a: int, b: int) -> float:
     return float(2.0 * math.asin(half) * _MS_PER_RADIAN + space.access_ms[a] + space.access_ms[b])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _standard_noise(seed: int, a: int, b: int, tick: int) -> float:
     """A number of mean 0 and variance 1 that depends on its arguments alone."""
     state = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(tick)
@@ -74,7 +74,7 @@ def _standard_noise(seed: int, a: int, b: int, tick: int) -> float:
     return (total - 2.0) * math.sqrt(3.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def measured_ms(space: Space, a: int, b: int, tick: int) -> float:
     """What `a` takes the latency to `b` to be at a tick."""
     true = latency_ms(space, a, b)
@@ -87,7 +87,7 @@ def measured_ms(space: Space, a: int, b: int, tick: int) -> float:
     return true * (1.0 + space.noise * total / count)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def measured_pairs(space: Space, a: Indexes, b: Indexes, tick: int) -> Numbers:
     """`measured_ms` of many pairs."""
     found = np.empty(len(a))
@@ -96,7 +96,7 @@ def measured_pairs(space: Space, a: Indexes, b: Indexes, tick: int) -> Numbers:
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def nearest_leaders(space: Space, leaders: Indexes, join_ms: float, tick: int) -> Indexes:
     """Per leader the nearest other leader if it is below the threshold (equal: lower number), else -1."""
     plain = space.noise == 0.0 and not space.access_ms.any()

@@ -9,9 +9,9 @@ import heapq
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from geomq.workload.compiled import compiled
 from geomq.workload.kernel_messages import PATTERNS, Tally
 from geomq.workload.rendezvous_places import NEAREST, NOBODY, Rendezvous
 from geomq.workload.sent import CONTROL, DELIVERY, EVENT, GEORENDEZVOUS
@@ -80,7 +80,7 @@ def nothing_learned(events: int, brokers: int) -> Learned:
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def run_publisher(
     publisher: int,
     events: Published,
@@ -118,7 +118,7 @@ def run_publisher(
             learned.pruned[sender] = False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def push(
     queue: list[Item],
     learned: Learned,
@@ -135,7 +135,7 @@ def push(
     heapq.heappush(queue, row)  # type: ignore[misc]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def send(
     queue: list[Item],
     learned: Learned,
@@ -146,12 +146,13 @@ def send(
     sender: int,
     to: int,
 ) -> None:
-    """A message caused by what just happened; it has the same origin and concerns the same event."""
-    what = (cause[0] + table.latency[sender, to], phase, cause[2], cause[3])
+    """A message caused by what just happened; it concerns the same event, and but for control has the same origin."""
+    client, t = (0, 0) if phase == CONTROLLED else (cause[2], cause[3])
+    what = (cause[0] + table.latency[sender, to], phase, client, t)
     push(queue, learned, what, kind, to, sender, cause[8])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def needed(learned: Learned, rendezvous: int, publisher: int) -> bool:
     """Whether any home needs the publisher's events from this rendezvous."""
     for home in range(len(learned.quiet)):
@@ -160,7 +161,7 @@ def needed(learned: Learned, rendezvous: int, publisher: int) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_interest(
     queue: list[Item], learned: Learned, table: ViewTable, tally: Tally, item: Item, publisher: int
 ) -> None:
@@ -173,7 +174,7 @@ def take_interest(
         send(queue, learned, table, item, CONTROLLED, GRAFT, at, publisher)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_event(
     queue: list[Item],
     learned: Learned,
@@ -194,7 +195,7 @@ def take_event(
     tell_homes(queue, learned, events, places, table, tally, item, publisher)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_forward(
     queue: list[Item],
     learned: Learned,
@@ -215,7 +216,7 @@ def take_forward(
         send(queue, learned, table, item, CONTROLLED, PRUNE, at, publisher)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tell_homes(
     queue: list[Item],
     learned: Learned,
@@ -238,7 +239,7 @@ def tell_homes(
             send(queue, learned, table, item, DELIVERED, DELIVER, at, home)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def way_of(places: Rendezvous, home: int, via: int) -> int:
     """The bit of a broker that matches for a home, or NOBODY."""
     if via == home:
@@ -249,7 +250,7 @@ def way_of(places: Rendezvous, home: int, via: int) -> int:
     return NOBODY
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def matching(found: Ints, row: int, way: int, had: int) -> int:
     """How many subscribers match by this way and by none of those they had the event by."""
     total = 0
@@ -259,7 +260,7 @@ def matching(found: Ints, row: int, way: int, had: int) -> int:
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def serve(
     learned: Learned, events: Published, places: Rendezvous, tally: Tally, item: Item, publisher: int, via: int
 ) -> None:
@@ -280,7 +281,7 @@ def serve(
         return
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def compare_paths(
     queue: list[Item],
     learned: Learned,

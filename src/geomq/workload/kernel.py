@@ -6,15 +6,15 @@ last version sent at or before `event time + offset`, where the offset follows f
 inside a tick. Each such (broker, instant) is a *view*; `views` has the offsets. Almost always no version
 changes within the span of all offsets, all views agree, and one test settles every strategy.
 
-The only module that imports numba. Counts; decides nothing about messages, which is `kernel_messages`.
+Counts; decides nothing about messages, which is `kernel_messages`.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from geomq.workload.compiled import compiled
 from geomq.workload.kernel_index import CellIndex, StateIndex, cell_range, column_range
 from geomq.workload.kernel_messages import PATTERNS, Counts, Tally, tally_event
 from geomq.workload.topic import LIMIT, TopicData
@@ -28,7 +28,7 @@ class Scratch(NamedTuple):
     stamp: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def latest(times: NDArray[np.int32], first: int, end: int, horizon: int) -> int:
     """The last version sent at or before the horizon, or -1."""
     i = end - 1
@@ -37,19 +37,19 @@ def latest(times: NDArray[np.int32], first: int, end: int, horizon: int) -> int:
     return i if i >= first else -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def has_bit(masks: NDArray[np.uint64], row: int, bit: int) -> bool:
     return bool((masks[row, bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def chord(a: NDArray[np.float64], i: int, b: NDArray[np.float64], j: int) -> float:
     """The squared chord between two points of the unit sphere."""
     dx, dy, dz = a[i, 0] - b[j, 0], a[i, 1] - b[j, 1], a[i, 2] - b[j, 2]
     return float(dx * dx + dy * dy + dz * dz)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def subscription_open(topic: TopicData, event: int, version: int) -> bool:
     """The subscription check: no fence, or the publisher inside it."""
     limit = topic.sub_point[version, LIMIT]
@@ -58,7 +58,7 @@ def subscription_open(topic: TopicData, event: int, version: int) -> bool:
     return bool(topic.event_located[event] and chord(topic.publisher_point, event, topic.sub_point, version) <= limit)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def location_inside(topic: TopicData, event: int, version: int) -> bool:
     """The event check: no fence, or the subscriber inside it."""
     limit = topic.event_point[event, LIMIT]
@@ -67,7 +67,7 @@ def location_inside(topic: TopicData, event: int, version: int) -> bool:
     return bool(version >= 0 and chord(topic.loc_point, version, topic.event_point, event) <= limit)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def matches(topic: TopicData, event: int, client: int, at: int, t_sub: int, t_loc: int, placed: bool) -> bool:
     """Whether a broker that knows the client up to these times finds a match.
 
@@ -86,7 +86,7 @@ def matches(topic: TopicData, event: int, client: int, at: int, t_sub: int, t_lo
     return location_inside(topic, event, place)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_each_view(topic: TopicData, table: ViewTable, counts: Counts, event: int, client: int) -> None:
     """The slow way: ask every view by itself."""
     t, publisher, home = topic.event_t[event], topic.event_home[event], topic.home[client]
@@ -110,7 +110,7 @@ def count_each_view(topic: TopicData, table: ViewTable, counts: Counts, event: i
         counts.first[1, home] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def touch(counts: Counts, home: int) -> None:
     if not counts.marked[home]:
         counts.marked[home] = True
@@ -118,7 +118,7 @@ def touch(counts: Counts, home: int) -> None:
         counts.size[0] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_sure(topic: TopicData, counts: Counts, client: int) -> None:
     """All views agree that this subscriber matches."""
     home = topic.home[client]
@@ -126,7 +126,7 @@ def count_sure(topic: TopicData, counts: Counts, client: int) -> None:
     counts.sure[home] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def consider(topic: TopicData, table: ViewTable, counts: Counts, event: int, client: int) -> None:
     """Count one candidate of an event without a fence: where the subscriber is does not matter."""
     t = topic.event_t[event]
@@ -141,7 +141,7 @@ def consider(topic: TopicData, table: ViewTable, counts: Counts, event: int, cli
         count_each_view(topic, table, counts, event, client)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def near_locations(topic: TopicData, states: StateIndex, table: ViewTable, scratch: Scratch, event: int) -> None:
     """Consider every subscriber with a location inside the event's fence around the time of the event."""
     publisher, limit = topic.event_home[event], topic.event_point[event, LIMIT]
@@ -168,14 +168,14 @@ def near_locations(topic: TopicData, states: StateIndex, table: ViewTable, scrat
                     count_each_view(topic, table, scratch.counts, event, client)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def everyone(topic: TopicData, table: ViewTable, counts: Counts, event: int) -> None:
     """Consider every subscriber: the event has no fence, so locations do not matter."""
     for client in range(len(topic.home)):
         consider(topic, table, counts, event, client)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def near_subscriptions(topic: TopicData, cells: CellIndex, table: ViewTable, scratch: Scratch, event: int) -> None:
     """Consider every subscriber that ever had a fence around the publisher: for events without a fence."""
     lat, lon, reach, half = topic.publisher_circle[event]
@@ -192,7 +192,7 @@ def near_subscriptions(topic: TopicData, cells: CellIndex, table: ViewTable, scr
                     consider(topic, table, scratch.counts, event, client)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def with_room(found: NDArray[np.int32], size: int, more: int) -> NDArray[np.int32]:
     """The rows, with room for more of them."""
     if size + more <= len(found):
@@ -202,19 +202,20 @@ def with_room(found: NDArray[np.int32], size: int, more: int) -> NDArray[np.int3
     return grown
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def list_found(counts: Counts, event: int, found: NDArray[np.int32], size: int) -> int:
     """Append the event's row for each home with a match; returns the new number of rows."""
     for i in range(counts.size[0]):
         home = counts.homes[i]
         found[size, 0], found[size, 1] = event, home
-        found[size, 2:] = counts.pattern[:, home]
+        found[size, 2 : 2 + PATTERNS] = counts.pattern[:, home]
         found[size, 1 + PATTERNS] += counts.sure[home]
+        found[size, 2 + PATTERNS] = counts.sure[home] + counts.seen[PLACED, home]
         size += 1
     return size
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def evaluate_events(
     topic: TopicData, states: StateIndex, fences: CellIndex, table: ViewTable, tally: Tally, scratch: Scratch
 ) -> NDArray[np.int32]:
@@ -222,7 +223,7 @@ def evaluate_events(
 
     Returns rows of event, home, and how many match by each pattern of ways; no rows for the paper variant.
     """
-    found, size = np.empty((0 if table.paper else 1024, 2 + PATTERNS), np.int32), 0
+    found, size = np.empty((0 if table.paper else 1024, 3 + PATTERNS), np.int32), 0
     for event in range(len(topic.event_t)):
         if topic.event_point[event, LIMIT] != np.inf:
             near_locations(topic, states, table, scratch, event)

@@ -8,9 +8,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from geomq.workload.compiled import compiled
 from geomq.workload.topic import TopicData, TopicPlaces
 
 HEIGHT_MIN_DEG = 0.02
@@ -57,7 +57,7 @@ def build_states(topic: TopicData, places: TopicPlaces, typical_deg: float) -> S
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _states(topic: TopicData) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """Cut each subscriber's time wherever its location or its subscription changes."""
     most = len(topic.loc_t) + len(topic.sub_t)
@@ -99,7 +99,7 @@ def build_index(lat: NDArray[np.float64], lon: NDArray[np.float64], typical_deg:
     return CellIndex(height, columns, band_start, cell_start, entry)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill(
     lat: NDArray[np.float64],
     lon: NDArray[np.float64],
@@ -124,7 +124,7 @@ def _fill(
     return start, entry
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def cell_range(index: CellIndex, lat: float, reach: float) -> tuple[int, int]:
     """First and last band that a circle of `reach` degrees around `lat` may touch."""
     last = len(index.columns) - 1
@@ -133,7 +133,7 @@ def cell_range(index: CellIndex, lat: float, reach: float) -> tuple[int, int]:
     return min(max(low, 0), last), min(max(high, 0), last)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def column_range(index: CellIndex, band: int, lon: float, half: float) -> tuple[int, int]:
     """First column and number of columns of a band within `half` degrees of longitude, counted round the earth."""
     columns = index.columns[band]

@@ -7,9 +7,9 @@ Given is, per view and home, how many subscribers match. Compiled by numba toget
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from geomq.workload.compiled import compiled
 from geomq.workload.sent import GEORENDEZVOUS, LOCATION
 from geomq.workload.topic import TopicData
 from geomq.workload.views import AT_PUBLISHER, CLOUD, COLUMN, DIRECT, PLACED, RELAYED, ROW, TOPIC, ViewTable
@@ -92,7 +92,7 @@ class Tally(NamedTuple):
     sent_useful: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tally_event(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
     """Count what every strategy does for one event, and clear the counts for the next."""
     if not table.paper:
@@ -108,7 +108,7 @@ def tally_event(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts
     counts.group_hit[:] = False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def wake_groups(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
     """The cloud knows topics, not fences: it wakes every group that has said by then that it wants the topic."""
     publisher = topic.event_home[event]
@@ -119,7 +119,7 @@ def wake_groups(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts
             tally.relayed[publisher, group] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def clear(counts: Counts) -> None:
     for i in range(counts.size[0]):
         home = counts.homes[i]
@@ -131,7 +131,7 @@ def clear(counts: Counts) -> None:
     counts.size[0] = 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tally_sent_events(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
     """flood_events and disgb_events: each home matches for itself."""
     publisher = topic.event_home[event]
@@ -151,7 +151,7 @@ def tally_sent_events(topic: TopicData, table: ViewTable, tally: Tally, counts: 
             tally.useful[DISGB_EVENTS] += home != publisher
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tally_told_homes(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
     """flood_subscriptions and disgb_subscriptions: the publisher's home matches and tells the homes."""
     publisher = topic.event_home[event]
@@ -167,7 +167,7 @@ def tally_told_homes(topic: TopicData, table: ViewTable, tally: Tally, counts: C
                     tally.useful[strategy] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tally_topic_broker(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
     """dht: the topic's broker matches and tells the homes."""
     publisher, meeting = topic.event_home[event], table.topic_broker[0]
@@ -185,7 +185,7 @@ def tally_topic_broker(topic: TopicData, table: ViewTable, tally: Tally, counts:
     tally.useful[DHT] += served and publisher != meeting
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tally_grid(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
     """grid_quorum: own row and column match for themselves, the others are told from the row.
 
@@ -218,7 +218,7 @@ def tally_grid(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts,
     counts.relay_used[:] = False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mark_used(tally: Tally, counts: Counts, publisher: int, receiver: int) -> None:
     """The event's copy for this receiver served somebody; count it once."""
     if receiver != publisher and not counts.relay_used[receiver]:
@@ -226,7 +226,7 @@ def mark_used(tally: Tally, counts: Counts, publisher: int, receiver: int) -> No
         tally.useful[GRID_QUORUM] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tally_groups(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
     """broadcast_groups: the own group matches for itself, the cloud wakes the groups that match there."""
     publisher = topic.event_home[event]
@@ -266,7 +266,7 @@ def tally_groups(topic: TopicData, table: ViewTable, tally: Tally, counts: Count
     tally.useful[BROADCAST_GROUPS] += (leader_used or cloud_used) and leader != publisher
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_updates(topic: TopicData, table: ViewTable, tally: Tally) -> None:
     """Count what is sent whether or not anything matches: events and subscription updates."""
     meeting = table.topic_broker[0]
@@ -282,7 +282,7 @@ def count_updates(topic: TopicData, table: ViewTable, tally: Tally) -> None:
         add_pairs(tally.subscription_pairs, home, topic.sub_told, version)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_pairs(pairs: NDArray[np.int64], home: int, masks: NDArray[np.uint64], row: int) -> None:
     """One message from the home to every broker in the mask but itself."""
     for word in range(masks.shape[1]):
@@ -295,7 +295,7 @@ def add_pairs(pairs: NDArray[np.int64], home: int, masks: NDArray[np.uint64], ro
             broker += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_moves(moves: Moves, tally: Tally) -> None:
     """Where moves are told, client by client: to every broker that holds one of the client's subscriptions.
 

@@ -9,7 +9,8 @@ from geomq.mqtt.topics import first_level
 from geomq.routing.georendezvous import KEYS_MAX
 
 GEORENDEZVOUS = 0
-STRATEGIES = 1
+ADAPTIVE = 1
+STRATEGIES = 2
 
 EVENT = 0
 SUBSCRIPTION = 1
@@ -18,7 +19,7 @@ LOCATION = 3
 CONTROL = 4
 KINDS = 5
 
-NAMES = {"georendezvous": GEORENDEZVOUS}
+NAMES = {"adaptive": ADAPTIVE, "georendezvous": GEORENDEZVOUS}
 
 
 def evaluated_apart(topics: Sequence[str], brokers: int) -> bool:

@@ -160,8 +160,13 @@ def touched(world: World, records: Records, rows: NDArray[np.intp]) -> Masks:
     return masks
 
 
+def mask_words(brokers: int) -> int:
+    """How many numbers of 64 bits a mask of brokers has."""
+    return (brokers + 63) // 64
+
+
 def everyone_mask(brokers: int) -> Masks:
-    mask = np.zeros((brokers + 63) // 64, np.uint64)
+    mask = np.zeros(mask_words(brokers), np.uint64)
     for broker in range(brokers):
         mask[broker >> 6] |= np.uint64(1) << np.uint64(broker & 63)
     return mask

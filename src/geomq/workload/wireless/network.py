@@ -8,10 +8,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from geomq.errors import UsageError
+from geomq.workload.compiled import compiled
 
 NODES_MAX = 100_000
 UNREACHED = -1
@@ -79,7 +79,7 @@ def links_of(network: Network) -> Links:
     return Links(start, neighbour)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count_or_list(
     points: NDArray[np.float64],
     radius: float,
@@ -106,7 +106,7 @@ def _count_or_list(
     return counts
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _hops_from(start: NDArray[np.int64], neighbour: NDArray[np.int64], source: int) -> NDArray[np.int64]:
     hops = np.full(len(start) - 1, UNREACHED, np.int64)
     queue = np.empty(len(start) - 1, np.int64)

@@ -17,10 +17,10 @@ A message never leaves the component of its first cell; to it the cells of other
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from geomq.errors import UsageError
+from geomq.workload.compiled import compiled
 from geomq.workload.wireless.cells import DIRECTIONS, Cells
 
 _EAST = np.array([east for east, _ in DIRECTIONS], np.int64)
@@ -70,7 +70,7 @@ def _check(cells: Cells, start: int, goal: int) -> None:
         raise UsageError(f"cell {start} is empty; a message starts at a populated cell")
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def route_cells(
     near: NDArray[np.uint8], planar: NDArray[np.uint8], columns: int, start: int, goal: int, steps: NDArray[np.int64]
 ) -> tuple[int, int, int, int, int]:
@@ -102,7 +102,7 @@ def route_cells(
         walks += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def nearer(columns: int, a: int, b: int, goal: int) -> bool:
     """Whether cell a comes before cell b in the order of the goal."""
     to_a = (a // columns - goal // columns) ** 2 + (a % columns - goal % columns) ** 2
@@ -110,7 +110,7 @@ def nearer(columns: int, a: int, b: int, goal: int) -> bool:
     return bool(to_a < to_b or (to_a == to_b and a < b))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def nearest_step(near: int, columns: int, at: int, goal: int) -> int:
     """The populated cell adjacent to `at` that is nearest to the goal, or `at` itself."""
     best = at
@@ -122,7 +122,7 @@ def nearest_step(near: int, columns: int, at: int, goal: int) -> int:
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def towards(columns: int, at: int, goal: int) -> int:
     """The direction that the line to the goal points in, or the first one counter-clockwise from it."""
     east, north = goal % columns - at % columns, goal // columns - at // columns
@@ -135,7 +135,7 @@ def towards(columns: int, at: int, goal: int) -> int:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def next_edge(planar: int, turn: int) -> int:
     """The first edge at or counter-clockwise from a direction, -1 if there is none."""
     for step in range(8):
@@ -144,7 +144,7 @@ def next_edge(planar: int, turn: int) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fewest_hops(near: NDArray[np.uint8], columns: int, start: int) -> NDArray[np.int64]:
     hops, queue = np.full(len(near), -1, np.int64), np.empty(len(near), np.int64)
     hops[start], queue[0] = 0, start

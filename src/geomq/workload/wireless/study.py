@@ -11,9 +11,9 @@ of a rendezvous cell is responsible, so arriving in the cell is enough. Two node
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from geomq.workload.compiled import compiled
 from geomq.workload.wireless.cells import Cells, cells_of
 from geomq.workload.wireless.network import Network, links_of, random_network
 from geomq.workload.wireless.rendezvous import Options, Rendezvous, by_distance, places_of
@@ -166,7 +166,7 @@ def _hops(cells: Cells, start: int, goal: int) -> int:
     return hops
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _through(
     near: NDArray[np.uint8],
     planar: NDArray[np.uint8],
@@ -215,7 +215,7 @@ def _measure_trees(
     }
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _grow(
     near: NDArray[np.uint8],
     planar: NDArray[np.uint8],
@@ -256,7 +256,7 @@ def _grow(
     return lengths
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _mark(used: NDArray[np.bool_], columns: int, start: int, steps: NDArray[np.int64]) -> int:
     """Mark the links of a path; how many of them are new."""
     new, before = 0, start

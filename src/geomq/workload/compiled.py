@@ -1,0 +1,76 @@
+"""Compiling kernels: the one place that knows numba.
+
+Compiled code is kept on disk and used again by every process. A kernel takes in functions and constants of other
+modules, but numba only notices changes of the kernel's own file; so what is kept belongs to the exact sources of all
+modules a kernel may take something from, and whatever is kept of other sources is never looked at.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, TypeVar, cast
+
+from numba import config, njit
+
+SOURCES = ("geomq.workload", "geomq.routing", "geomq.geo")
+PREFIX = "kernels-"
+KEPT = 4
+KEPT = 4
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function when it is first called."""
+    directory = cache_directory()
+    settings: Any = config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(directory or "")
+    try:
+        dispatcher: Any = njit(cache=directory is not None, nogil=True)(function)
+    finally:
+        settings.CACHE_DIR = before
+    return cast(Function, dispatcher)
+
+
+@cache
+def cache_directory() -> Path | None:
+    """Where compiled code of these sources is kept: beside them or else in the user's cache; None if neither works."""
+    return next(filter(None, (_made(base) for base in (Path(__file__).parent / "__pycache__", user_cache()))), None)
+
+
+def user_cache() -> Path:
+    return Path("~/.cache/geomq").expanduser()
+
+
+def _made(base: Path) -> Path | None:
+    """The directory for these sources in `base`; when it is new, those longest there are removed."""
+    directory = base / f"{PREFIX}{source_hash()}"
+    try:
+        if not directory.is_dir():
+            directory.mkdir(parents=True, exist_ok=True)
+            for old in sorted(base.glob(f"{PREFIX}*"), key=lambda each: each.stat().st_mtime)[:-KEPT]:
+                rmtree(old, ignore_errors=True)
+    except OSError:
+        return None
+    return directory
+
+
+def source_hash() -> str:
+    """Stands for the text of every module a kernel may take something from."""
+    digest = hashlib.sha256()
+    for package in SOURCES:
+        for name, source in sorted(_modules(files(package), package)):
+            digest.update(f"{name} {len(source)}\n".encode() + source)
+    return digest.hexdigest()[:16]
+
+
+def _modules(directory: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    for entry in directory.iterdir():
+        if entry.name.endswith(".py"):
+            yield f"{name}/{entry.name}", entry.read_bytes()
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield from _modules(entry, f"{name}/{entry.name}")

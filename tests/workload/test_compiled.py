@@ -1,0 +1,43 @@
+"""Compiled kernels are kept on disk, and never taken for those of other sources."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from geomq.workload import compiled as compiling
+from geomq.workload.compiled import KEPT, PREFIX, cache_directory, compiled, source_hash
+
+
+def double(numbers: np.ndarray) -> float:
+    return float(numbers.sum() * 2)
+
+
+def test_a_kernel_computes_what_the_function_does() -> None:
+    numbers = np.arange(5.0)
+    assert compiled(double)(numbers) == double(numbers) == 20.0
+
+
+def test_what_is_kept_is_named_after_all_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = source_hash()
+    assert cache_directory() is not None
+    assert str(cache_directory()).endswith(PREFIX + before)
+    monkeypatch.setattr(compiling, "SOURCES", ("geomq.workload",))
+    assert source_hash() != before
+
+
+def test_a_cache_that_cannot_be_written_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert compiling._made(tmp_path / "file") is None
+
+
+def test_only_the_latest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(KEPT + 3):
+        monkeypatch.setattr(compiling, "source_hash", lambda number=number: f"{number:02}")
+        assert compiling._made(tmp_path) == tmp_path / f"{PREFIX}{number:02}"
+    assert len(list(tmp_path.iterdir())) == KEPT
+
+
+def test_kernels_run_without_any_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "cache_directory", lambda: None)
+    assert compiled(double)(np.ones(3)) == 6.0
