@@ -17,6 +17,7 @@ from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.properties import Properties
 from geomq.routing.model import BrokerId
 from geomq.routing.trace import TraceRecord
+from geomq.workload.verdict import Case
 
 pytestmark = pytest.mark.anyio
 KEEPS = Properties(session_expiry_interval=1000)
@@ -206,6 +207,28 @@ async def test_an_event_between_brokers_is_followed_at_both() -> None:
         (columbus, "frankfurt"),
         (columbus, paris),
     ]
+
+
+async def test_a_share_group_over_brokers_is_explained() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        ring = Ring(1000)
+        for one in brokers.values():
+            one.core.trace(ring)
+        async with (
+            Client("127.0.0.1", brokers["columbus"].port, client_id="m1") as first,
+            Client("127.0.0.1", brokers["frankfurt"].port, client_id="m2") as second,
+        ):
+            for member in (first, second):
+                await member.subscribe("$share/g/t", qos=1)
+            await until(lambda: sum(r.step == "received" and r.reason == "PutMember" for r in ring.since(0).items) == 2)
+            for _ in range(2):
+                await first.publish("t", b"x", qos=1)
+            for member in (first, second):
+                await asyncio.wait_for(anext(member.messages), 5)
+        records = ring.since(0).items
+    events = [record.event_id for record in records if record.step == "published" and record.event_id is not None]
+    answers = [[Case(event, records, brokers).answer(name).verdict for name in ("m1", "m2")] for event in events]
+    assert sorted(answers) == [["delivered", "shared"], ["shared", "delivered"]]
 
 
 async def test_an_event_for_a_peer_that_is_away_is_recorded_as_lost() -> None:

@@ -4,12 +4,13 @@ import pytest
 
 from geomq.errors import UsageError
 from geomq.geo import Circle, Location
-from geomq.routing.actions import DeliverToClients, DropEvent, SendToPeer
+from geomq.routing.actions import DeliverToClients, DeliverToOne, DropEvent, SendToPeer
 from geomq.routing.events import ClientGone, ClientMoved, ClientSubscribed, ClientUnsubscribed, PeerSaid, RoutingEvent
 from geomq.routing.messages import DeliverEvent, ForwardEvent, PutSubscription, SyncBegin
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.recorder import SESSION_ENDED, Recorder, event_of
 from geomq.routing.retained import PutRetained
+from geomq.routing.shared import PutMember
 from geomq.routing.trace import TraceRecord, record_fields
 
 PARIS, ROME = BrokerId("paris"), BrokerId("rome")
@@ -83,6 +84,19 @@ def test_a_match_is_recorded_where_it_was_made_and_nowhere_else() -> None:
     told.records.clear()
     told.recorder.decided(6, said, [deliver])
     assert told.records == []
+
+
+def test_every_member_of_a_share_group_that_may_be_served_is_recorded() -> None:
+    told = Told()
+    told.acted(ClientSubscribed(ClientId("d"), "t", None, "g"))
+    told.recorder.decided(5, None, [DeliverToOne(EVENT, "g", "t", (SHARED, ClientId("d")))])
+    told.recorder.passed(5, "sent", ROME, PutMember(ClientId("d"), "g", "t", None, None, True))
+    assert [(r.step, r.client, r.topic) for r in told.records] == [
+        ("subscribed", "d", "$share/g/t"),
+        ("matched", "c", "$share/g/t"),
+        ("matched", "d", "$share/g/t"),
+        ("sent", "d", "$share/g/t"),
+    ]
 
 
 def test_a_drop_says_why() -> None:

@@ -27,6 +27,7 @@ SESSION_KEPT = "session kept"
 SESSION_ENDED = "session ended"
 
 Sink = Callable[[TraceRecord], object]
+Named = tuple[ClientId | None, str | None]
 
 fence_words = lru_cache(maxsize=4_096)(fence_text)
 
@@ -52,10 +53,10 @@ class Recorder:
             case ClientMoved(client=client, location=location):
                 if "\0" not in client:
                     self._client(t_ms, "moved", "location", client, location)
-            case ClientSubscribed(client=client, topic_filter=topic_filter, fence=fence):
-                self._subscription(t_ms, "subscribed", client, topic_filter, fence)
-            case ClientUnsubscribed(client=client, topic_filter=topic_filter):
-                self._subscription(t_ms, "unsubscribed", client, topic_filter, None)
+            case ClientSubscribed(client=client, topic_filter=topic_filter, fence=fence, share=share):
+                self._subscription(t_ms, "subscribed", _named(client, topic_filter, share), fence)
+            case ClientUnsubscribed(client=client, topic_filter=topic_filter, share=share):
+                self._subscription(t_ms, "unsubscribed", _named(client, topic_filter, share), None)
             case ClientGone(client=client):
                 if "\0" not in client:
                     self._client(t_ms, "disconnected", "client", client, None, SESSION_ENDED)
@@ -91,8 +92,9 @@ class Recorder:
                 case DeliverToClients(event=event, matches=matches):
                     if not (isinstance(cause, PeerSaid) and isinstance(cause.message, DeliverEvent)):
                         self._matched(t_ms, event, matches, None)
-                case DeliverToOne(event=event, topic_filter=topic_filter, members=members):
-                    self._matched(t_ms, event, (Match(members[0], topic_filter),), None)
+                case DeliverToOne(event=event, share=share, topic_filter=topic_filter, members=members):
+                    matches = tuple(Match(member, topic_filter) for member in members)
+                    self._matched(t_ms, event, matches, None, share)
                 case DropEvent(event_id=event_id, reason=reason):
                     self.sink(TraceRecord(t_ms, self.me, "dropped", "event", event_id, reason=reason))
 
@@ -119,15 +121,17 @@ class Recorder:
                 len(event.payload),
             )
         else:
-            client, topic = _named(getattr(message, "client", None), getattr(message, "topic_filter", None))
+            client, topic = _named(*(getattr(message, name, None) for name in ("client", "topic_filter", "share")))
             where = _place(getattr(message, "location", None))
             fence = _fence(getattr(message, "fence", None))
             record = TraceRecord(t_ms, self.me, step, message.kind, None, peer, client, topic, reason, *where, fence)
         self.sink(record)
 
-    def _matched(self, t_ms: float, event: Event, matches: tuple[Match, ...], home: BrokerId | None) -> None:
+    def _matched(
+        self, t_ms: float, event: Event, matches: tuple[Match, ...], home: BrokerId | None, share: str | None = None
+    ) -> None:
         for match in matches:
-            client, topic_filter = _named(*match)
+            client, topic_filter = _named(*match, share)
             record = TraceRecord(t_ms, self.me, "matched", "event", event.id, home, client, topic_filter)
             self.sink(record)
 
@@ -136,14 +140,13 @@ class Recorder:
     ) -> None:
         self.sink(TraceRecord(t_ms, self.me, step, kind, None, None, client, None, reason, *_place(at)))
 
-    def _subscription(self, t_ms: float, step: Step, client: ClientId, topic_filter: str, fence: Fence | None) -> None:
-        name, whole = _named(client, topic_filter)
-        assert name is not None
-        assert whole is not None
-        where = _place(self.place_of(name))
-        qos = self.qos_of(name, whole)
-        text = _fence(fence)
-        self.sink(TraceRecord(t_ms, self.me, step, "subscription", None, None, name, whole, None, *where, text, qos))
+    def _subscription(self, t_ms: float, step: Step, named: Named, fence: Fence | None) -> None:
+        client, topic_filter = named
+        if not client or topic_filter is None:
+            return  # the broker's own
+        where, qos = _place(self.place_of(client)), self.qos_of(client, topic_filter)
+        record = TraceRecord(t_ms, self.me, step, "subscription", None, None, client, topic_filter, None, *where)
+        self.sink(record._replace(fence=_fence(fence), qos=qos))
 
 
 def event_of(message: Message) -> EventId | None:
@@ -152,11 +155,13 @@ def event_of(message: Message) -> EventId | None:
     return event.id if isinstance(event, Event) and not isinstance(message, PutRetained) else None
 
 
-def _named(client: str | None, topic_filter: str | None) -> tuple[ClientId | None, str | None]:
-    """The client behind a voice, and its filter with the voice's prefix before it."""
-    if client is None or "\0" not in client:
-        return None if client is None else ClientId(client), topic_filter
+def _named(client: str | None, topic_filter: str | None, share: str | None = None) -> Named:
+    """The client behind a voice, and its filter with the voice's prefix, or the share group, before it."""
+    if client is None:
+        return None, topic_filter
     name, _, prefix = client.partition("\0")
+    if share is not None and not prefix:
+        prefix = f"$share/{share}/"
     return ClientId(name), None if topic_filter is None else prefix + topic_filter
 
 

@@ -119,16 +119,17 @@ class Case:
         if ended:
             return Answer("dropped", f"{where}, but {home} dropped it: {ended[0].reason}")
         for record in matched:
-            group = _share_group(record.topic)
-            taker = group and self._taker(group, client)
-            if taker:
+            taker = self._taker(_share_group(record.topic), client)
+            if taker is not None:
                 return Answer("shared", f"{where}, and {taker} of the same share group got it")
         state = next((at for at in clients_at(self.records, client, match.t_ms) if at.home == home), None)
         if state is not None and not state.online:
             return Answer("waiting", f"{where}; the client was offline, so it waits in its session at {home}")
         return Answer("waiting", f"{where}; it waits at {home} behind others, or the trace ends too early")
 
-    def _taker(self, group: str, client: str) -> str | None:
+    def _taker(self, group: str | None, client: str) -> str | None:
+        if group is None:
+            return None
         members = {r.client for r in self.steps if r.step == "matched" and _share_group(r.topic) == group}
         return next((other for other in self.reached if other in members and other != client), None)
 
@@ -143,18 +144,19 @@ class Case:
             text = f"none of its subscriptions matches {event.topic!r} ({held}){_since(at, event)}"
             return Answer("no such topic", text)
         place = None if event.lat is None or event.lon is None else Location(event.lat, event.lon)
-        outside = [
-            f"{topic_filter!r}: the publisher {why}"
-            for topic_filter, record in fitting
-            if (why := _outside(record.fence, place)) is not None
-        ]
-        if len(outside) == len(fitting):
-            return Answer("outside the subscription's fence", "; ".join(outside))
+        misses = {topic_filter: _outside(record.fence, place) for topic_filter, record in fitting}
+        if all(misses.values()):
+            text = "; ".join(f"{topic_filter!r}: the publisher {why}" for topic_filter, why in misses.items())
+            return Answer("outside the subscription's fence", text)
         why = _outside(event.fence, at.location)
         if why is not None:
             return Answer("outside the event's fence", f"the client {why}")
         if not at.online and not event.qos:
             return Answer("dropped", f"it was offline, and nobody keeps an event of QoS 0 ({at.home})")
+        for topic_filter, miss in misses.items():
+            taker = None if miss else self._taker(_share_group(topic_filter), client)
+            if taker is not None:
+                return Answer("shared", f"{taker} of the same share group got it")
         return self._late(at, client)
 
     def _late(self, at: ClientAt, client: str) -> Answer:
