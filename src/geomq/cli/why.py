@@ -9,7 +9,7 @@ import click
 
 from geomq.errors import UsageError
 from geomq.routing.model import EventId
-from geomq.routing.trace import TraceRecord, record_fields
+from geomq.routing.trace import record_fields
 
 if TYPE_CHECKING:
     from geomq.workload.verdict import Answer, Case
@@ -123,6 +123,8 @@ def _print_row(row: dict[str, Any]) -> None:
 
 
 def _print_case(case: "Case", answers: "dict[str, Answer]") -> None:
+    from geomq.workload.verdict import step_text
+
     event, start_ms = case.published, (case.published or case.steps[0]).t_ms
     if event is None:
         click.echo(f"event {case.event_id}; the trace does not hold its publication")
@@ -133,7 +135,7 @@ def _print_case(case: "Case", answers: "dict[str, Answer]") -> None:
         click.echo(f"published by {event.client}{place} at {event.broker}, {_time(start_ms)}")
     width = max(len(record.broker) for record in case.steps)
     for record in case.steps:
-        click.echo(f"{record.t_ms - start_ms:>+12.1f} ms  {record.broker:<{width}}  {_step(record)}")
+        click.echo(f"{record.t_ms - start_ms:>+12.1f} ms  {record.broker:<{width}}  {step_text(record)}")
     reached = case.reached
     click.echo(
         f"reached {len(reached)} client{'' if len(reached) == 1 else 's'}: {_several(reached)}"
@@ -144,23 +146,6 @@ def _print_case(case: "Case", answers: "dict[str, Answer]") -> None:
         click.echo(f"no trace was given of {_several(case.unread)}")
     for client, answer in answers.items():
         click.echo(f"{client}: {answer.verdict}: {answer.text}")
-
-
-def _step(record: TraceRecord) -> str:
-    match record.step:
-        case "sent":
-            return f"sent to {record.peer} ({record.reason})"
-        case "received":
-            return f"received from {record.peer} ({record.reason})"
-        case "matched":
-            home = "" if record.peer is None else f" at {record.peer}"
-            return f"matched {record.topic} of {record.client}{home}"
-        case "delivered":
-            return f"delivered to {record.client}"
-        case "dropped":
-            whom = f" for {record.client or record.peer}" if record.client or record.peer else ""
-            return f"dropped{whom}: {record.reason}"
-    return f"{record.step} by {record.client}"
 
 
 def _as_data(case: "Case", answers: "dict[str, Answer]") -> dict[str, Any]:

@@ -22,10 +22,12 @@ from geomq.dashboard.hub import Listener
 from geomq.dashboard.live import Live
 from geomq.dashboard.recorded import View
 from geomq.errors import GeomqError, UsageError
+from geomq.routing.model import EventId
 
 PAGE = Path(__file__).parent / "page"
 BODY_S = 10.0
 SEND_S = 30.0
+WHY_CLIENTS_MAX = 20
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -54,6 +56,7 @@ def make_app(shown: Shown, access: Access, *, page: Path = PAGE, secure: bool = 
         WebSocketRoute("/api/live", handlers.live),
         Route("/api/clients/{client_id:path}/move", handlers.move, methods=["POST"]),
         Route("/api/clients/{client_id:path}", handlers.client),
+        Route("/api/why/{event_id:path}", handlers.why),
         Route("/api/publish", handlers.publish, methods=["POST"]),
         Route("/api/subscribe", handlers.subscribe, methods=["POST"]),
         Route("/api/unsubscribe", handlers.unsubscribe, methods=["POST"]),
@@ -112,6 +115,13 @@ class _Handlers:
         await live.refresh_if_stale()
         found = live.state.client(request.path_params["client_id"])
         return error(404, "no such client is connected") if found is None else _json(found)
+
+    async def why(self, request: Request) -> Response:
+        clients = list(dict.fromkeys(request.query_params.getlist("client")))
+        if len(clients) > WHY_CLIENTS_MAX:
+            raise UsageError(f"ask about {WHY_CLIENTS_MAX} clients at most")
+        found = await self._need_live().why(EventId.parse(request.path_params["event_id"]), clients)
+        return error(404, "no broker remembers this event") if found is None else _json(found)
 
     async def publish(self, request: Request) -> Response:
         return _json({"id": await self._need_commands().publish(await read(request, Publish))})

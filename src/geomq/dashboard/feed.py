@@ -6,6 +6,7 @@ import msgspec
 
 from geomq.geo import Fence, Location
 from geomq.routing.federation import Federation
+from geomq.routing.model import EventId
 from geomq.routing.trace import TraceRecord
 
 CLIENTS_MAX = 20_000
@@ -48,6 +49,11 @@ class Look(msgspec.Struct, frozen=True):
     missed: int = 0
 
 
+def is_about(record: TraceRecord, event_id: EventId, clients: frozenset[str]) -> bool:
+    """Whether a record tells of the event, or of what one of the clients did besides events."""
+    return record.event_id == event_id if record.event_id is not None else record.client in clients
+
+
 class Feed(Protocol):
     """One broker. Every call may raise `FeedError` when it does not answer."""
 
@@ -68,8 +74,8 @@ class Feed(Protocol):
         """What happened since; without a cursor nothing of the past is told."""
         ...
 
-    async def why(self, event_id: str) -> list[TraceRecord]:
-        """The records of one event that this broker still has."""
+    async def about(self, event_id: EventId, clients: frozenset[str]) -> list[TraceRecord]:
+        """What this broker still remembers of an event and of what some clients did."""
         ...
 
     async def change_strategy(self, strategy: str) -> None: ...

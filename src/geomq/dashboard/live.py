@@ -12,8 +12,11 @@ from geomq.dashboard.feed import Feed, Place
 from geomq.dashboard.hub import Hub, Listener
 from geomq.dashboard.shapes import Json, areas_kind, brokers_json
 from geomq.dashboard.state import State
+from geomq.dashboard.why import case_json
 from geomq.errors import GeomqError
+from geomq.routing.model import EventId
 from geomq.routing.registry import STRATEGIES
+from geomq.workload.verdict import Case
 
 log = logging.getLogger("geomq.dashboard")
 
@@ -64,6 +67,17 @@ class Live:
 
     def leave(self, listener: Listener) -> None:
         self.hub.leave(listener)
+
+    async def why(self, event_id: EventId, clients: Sequence[str]) -> Json | None:
+        """The way of an event through the brokers, and what became of it for some clients."""
+        await self.refresh_if_stale()
+        wanted, records, brokers = frozenset(clients), self.state.held_by(clients), []
+        for feed in self.feeds.values():
+            with contextlib.suppress(GeomqError):
+                records += await feed.about(event_id, wanted)
+                brokers.append(feed.name)
+        case = Case(event_id, sorted(records, key=lambda record: record.t_ms), brokers)
+        return case_json(case, clients) if case.steps else None
 
     async def _tick(self) -> None:
         if time.monotonic() - self._ticked_s > STALE_S:

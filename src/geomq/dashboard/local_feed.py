@@ -4,8 +4,9 @@ from itertools import islice
 
 from geomq.broker.server import Broker
 from geomq.broker.tracer import RING_RECORDS
-from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, Look, Place, Subscribed
+from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, Look, Place, Subscribed, is_about
 from geomq.geo import Location, parse_fence
+from geomq.routing.model import EventId
 from geomq.routing.trace import TraceRecord
 
 
@@ -53,9 +54,10 @@ class LocalFeed:
             missed=page.missed,
         )
 
-    async def why(self, event_id: str) -> list[TraceRecord]:
-        records = self._broker.view.trace(0, RING_RECORDS).items
-        return [record for record in records if record.event_id is not None and str(record.event_id) == event_id]
+    async def about(self, event_id: EventId, clients: frozenset[str]) -> list[TraceRecord]:
+        return [
+            record for record in self._broker.view.trace(0, RING_RECORDS).items if is_about(record, event_id, clients)
+        ]
 
     async def change_strategy(self, strategy: str) -> None:
         raise NotImplementedError

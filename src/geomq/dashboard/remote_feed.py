@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 
 from geomq.dashboard.admin_client import AdminClient, FeedError
-from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, Look, Place, Subscribed
+from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, Look, Place, Subscribed, is_about
 from geomq.errors import GeomqError
 from geomq.geo import Areas, GridAreas, Location, NearestAreas, PolygonAreas, make_location, parse_fence
 from geomq.routing.federation import Broker, Federation
@@ -157,9 +157,8 @@ class RemoteFeed:
             missed=missed,
         )
 
-    async def why(self, event_id: str) -> list[TraceRecord]:
-        records, _, _ = await self._trace(0)
-        return [record for record in records if record.event_id is not None and str(record.event_id) == event_id]
+    async def about(self, event_id: EventId, clients: frozenset[str]) -> list[TraceRecord]:
+        return [record for record in (await self._trace(0))[0] if is_about(record, event_id, clients)]
 
     async def change_strategy(self, strategy: str) -> None:
         body = {"strategy": strategy, "options": {}}

@@ -11,8 +11,10 @@ from statistics import median
 from typing import Any, Generic, TypeVar
 
 from geomq.dashboard.feed import ClientNow, Look
-from geomq.dashboard.shapes import Json, fence_json, fence_text_json
-from geomq.routing.trace import TraceRecord
+from geomq.dashboard.shapes import Json, fence_json, fence_text_json, read_fence
+from geomq.geo import fence_text
+from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.trace import Step, TraceRecord
 
 CHANGES_MAX = 5_000
 EVENTS_MAX = 200
@@ -229,6 +231,20 @@ class State:
             "connected": True,
         }
 
+    def held_by(self, clients: Iterable[str]) -> list[TraceRecord]:
+        """What these clients have now, as records from before everything: a trace may begin after they subscribed."""
+        records = []
+        for client in clients:
+            if client not in self._clients:
+                continue
+            home, lat, lon = self._clients[client]
+            records.append(_from_before("connected", home, client, lat=lat, lon=lon))
+            for topic_filter, fence in self._subscriptions.get(client, {}).items():
+                held = read_fence(fence)
+                text = None if held is None else fence_text(held)
+                records.append(_from_before("subscribed", home, client, topic=topic_filter, fence=text))
+        return records
+
     def latest_event(self, client: str, *, since_ms: float) -> str | None:
         """The id of the last event a client published, if it did."""
         for event_id, event in islice(reversed(self._events.items()), REMEMBERED_MAX):
@@ -293,3 +309,7 @@ class State:
 
     def _has(self, key: tuple[str, str]) -> bool:
         return key[1] in self._subscriptions.get(key[0], {})
+
+
+def _from_before(step: Step, home: str, client: str, **fields: Any) -> TraceRecord:
+    return TraceRecord(0.0, BrokerId(home), step, "client", client=ClientId(client), **fields)

@@ -226,6 +226,24 @@ def clients_at(records: Iterable[TraceRecord], client: str, t_ms: float) -> list
     return list(homes.values())
 
 
+def step_text(record: TraceRecord) -> str:
+    """A step of an event in words."""
+    match record.step:
+        case "sent":
+            return f"sent to {record.peer} ({record.reason})"
+        case "received":
+            return f"received from {record.peer} ({record.reason})"
+        case "matched":
+            home = "" if record.peer is None else f" at {record.peer}"
+            return f"matched {record.topic} of {record.client}{home}"
+        case "delivered":
+            return f"delivered to {record.client}"
+        case "dropped":
+            whom = f" for {record.client or record.peer}" if record.client or record.peer else ""
+            return f"dropped{whom}: {record.reason}"
+    return f"{record.step} by {record.client}"
+
+
 def _tells(record: TraceRecord, at: ClientAt) -> bool:
     """Whether a peer hears in this message what the client had."""
     if record.kind == "location":
