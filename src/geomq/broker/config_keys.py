@@ -37,11 +37,11 @@ class SectionKeys(NamedTuple):
 
 
 @cache
-def sections() -> dict[str, SectionKeys]:
+def sections(root: type[Section] = Config) -> dict[str, SectionKeys]:
     """All sections by name, in the order of the file."""
     found = {}
-    hints = get_type_hints(Config)
-    for entry in msgspec.structs.fields(Config):
+    hints = get_type_hints(root)
+    for entry in msgspec.structs.fields(root):
         hint = hints[entry.name]
         many = not isinstance(hint, type) or not issubclass(hint, Section)
         struct = get_args(hint)[0] if many else hint

@@ -1,44 +1,27 @@
 """From a TOML file to a checked Config, or to one line that says which file, section and key is wrong.
 
-Checks everything once, here: types and bounds, unknown keys (with a suggestion), rules between keys, files
-that must exist, geometry and topic filters. Relative paths are taken from the folder of the file.
+Reading tables is `toml_tables`' business; this owns the rules between keys, geometry and topic filters. Everything is
+checked once, here. Relative paths are taken from the folder of the file.
 """
 
 import os
-import re
-import tomllib
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, get_args, get_type_hints
+from typing import NoReturn
 
 import msgspec
 
-from geomq.broker.config import Cloud, Config, Federation, Listener, Peer, Section, is_loopback
-from geomq.broker.config_keys import Key, SectionKeys, sections
+from geomq.broker.config import Cloud, Config, Federation, Listener, Peer, is_loopback
+from geomq.broker.toml_tables import TableReader, read_text
 from geomq.errors import ConfigError, GeomqError
 from geomq.mqtt.topics import check_filter
 
-FILE_BYTES_MAX = 1_048_576
 OPTIONS_DEPTH_MAX = 8
-TABLES_MAX = 1_000
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
     """Read and check the config file at `path`."""
     source = Path(path)
-    try:
-        with source.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ConfigError(f"{source}: cannot read it: {error.strerror}") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise ConfigError(f"{source}: larger than {FILE_BYTES_MAX} bytes; that is no config file")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise ConfigError(f"{source}: not UTF-8 text") from None
-    return parse_config(text, name=str(source), base=source.absolute().parent)
+    return parse_config(read_text(source), name=str(source), base=source.absolute().parent)
 
 
 def default_config() -> Config:
@@ -51,13 +34,9 @@ def parse_config(text: str, *, name: str, base: Path, files: bool = True) -> Con
 
     Files it names must be readable unless `files` is false.
     """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name}: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{name}: nested too deeply") from None
-    return _Reader(name, base, files=files).config(document)
+    config = TableReader(Config, name, base, files=files).read(text)
+    _Checker(name).check(config)
+    return config
 
 
 def with_port(config: Config, port: int) -> Config:
@@ -72,72 +51,14 @@ def with_port(config: Config, port: int) -> Config:
     return msgspec.structs.replace(config, listeners=tuple(listeners))
 
 
-class _Reader:
-    def __init__(self, name: str, base: Path, *, files: bool) -> None:
+class _Checker:
+    """The rules between keys."""
+
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.base = base
-        self.files = files
 
     def fail(self, where: str, what: str) -> NoReturn:
         raise ConfigError(f"{self.name}: {where}: {what}")
-
-    def config(self, document: dict[str, Any]) -> Config:
-        known = sections()
-        for name, value in document.items():
-            if name not in known:
-                what = "section" if isinstance(value, dict | list) else "key outside any section"
-                raise ConfigError(f"{self.name}: unknown {what} {name!r}{_suggest(name, known)}")
-        hints = get_type_hints(Config)
-        values: dict[str, Any] = {}
-        for name, section in known.items():
-            hint = hints[name]
-            if section.many:
-                if name in document:
-                    values[name] = self.tables(section, get_args(hint)[0], document[name])
-            else:
-                values[name] = self.table(section, hint, document.get(name, {}), section.title)
-        config = Config(**values)
-        self.check(config)
-        return config
-
-    def tables(self, section: SectionKeys, struct: type[Section], value: Any) -> tuple[Section, ...]:
-        if not isinstance(value, list):
-            self.fail(section.title, f"write {section.title} for each, not [{section.name}]")
-        if len(value) > TABLES_MAX:
-            self.fail(section.title, f"more than {TABLES_MAX} of them")
-        return tuple(
-            self.table(section, struct, entry, f"{section.title} #{number}") for number, entry in enumerate(value, 1)
-        )
-
-    def table(self, section: SectionKeys, struct: type[Section], value: Any, where: str) -> Section:
-        if not isinstance(value, dict):
-            self.fail(where, f"expected a table {section.title}")
-        keys = {key.name: key for key in section.keys}
-        for name in value:
-            if name not in keys:
-                self.fail(where, f"unknown key {name!r}{_suggest(name, keys) or _elsewhere(name)}")
-        for key in section.keys:
-            if key.required and key.name not in value:
-                self.fail(where, f"{key.name} is missing")
-        try:
-            made = msgspec.convert(value, struct)
-        except msgspec.ValidationError as error:
-            reason, _, place = str(error).partition(" - at `$.")
-            self.fail(where, f"{place.rstrip('`')}: {_plain(reason)}")
-        return self.resolve(section.keys, made, where)
-
-    def resolve(self, keys: Iterable[Key], made: Section, where: str) -> Section:
-        absolute: dict[str, str] = {}
-        for key in keys:
-            value = getattr(made, key.name)
-            if not key.path or value is None:
-                continue
-            if "\0" in value:
-                self.fail(where, f"{key.name}: a path cannot contain NUL")
-            absolute[key.name] = os.path.normpath(self.base / value)
-            if self.files and key.path == "read" and not os.access(absolute[key.name], os.R_OK):
-                self.fail(where, f"{key.name}: cannot read {absolute[key.name]}")
-        return msgspec.structs.replace(made, **absolute) if absolute else made
 
     def check(self, config: Config) -> None:
         self.check_listeners(config.listeners)
@@ -225,26 +146,6 @@ class _Reader:
                 parse_location(text) if key == "location" else parse_fence(text)
             except GeomqError as error:
                 self.fail(where, f"{key}: {error}")
-
-
-def _suggest(name: str, known: Mapping[str, object]) -> str:
-    close = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _elsewhere(name: str) -> str:
-    for section in sections().values():
-        if any(key.name == name for key in section.keys):
-            return f"; it belongs in {section.title}"
-    return ""
-
-
-def _plain(reason: str) -> str:
-    """msgspec's wording without its backquotes and type jargon."""
-    reason = reason.replace("`", "")
-    for jargon, word in (("str", "a text"), ("int", "a whole number"), ("bool", "true or false")):
-        reason = re.sub(rf"\b{jargon}\b", word, reason)
-    return reason.replace("array", "a list").replace("object", "a table").replace("null", "nothing")
 
 
 def _plain_data(value: object, depth: int) -> bool:

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("geomq.cli.simulate:simulate", "Run strategies in the deterministic simulator."),
     "why": ("geomq.cli.why:why", "Say from traces why an event did or did not reach a client."),
     "workload": ("geomq.cli.workload:workload", "Generate workload datasets."),
+    "replay": ("geomq.cli.replay:replay", "Act out a workload against live brokers."),
     "evaluate": ("geomq.cli.evaluate:evaluate", "Evaluate all strategies exactly, at scale, on Spark."),
     "report": ("geomq.cli.report:report", "Make tables and figures from results."),
     "reproduce": ("geomq.cli.reproduce:reproduce", "Reproduce a paper's published numbers."),

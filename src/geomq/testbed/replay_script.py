@@ -1,0 +1,122 @@
+"""What the clients of one replayer process say and when, as bytes made beforehand: nothing is computed in a hurry.
+
+Owns the way from actions to MQTT packets and the form of a payload: sixteen bytes of client, number and time of
+sending, then zeros up to the size the workload asks for. In plain mode there are no places and no fences.
+"""
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geomq.broker.geotopics import FENCE_PROPERTY, LOCATION_PROPERTY, LOCATION_TOPIC
+from geomq.mqtt.encode import encode, publish_parts
+from geomq.mqtt.packets import Publish, Subscribe, SubscribeRequest
+from geomq.mqtt.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.types import V5, V311
+from geomq.workload.model import DEGREE, NO_FENCE, Kind, Workload
+
+STAMP = struct.Struct(">IId")
+"""Client, its event's number, and when it was sent in milliseconds since 1970."""
+_ID = struct.Struct(">II")
+_TIME = struct.Struct(">d")
+RETAINED_NEVER = 2
+
+
+class Step(NamedTuple):
+    """One thing to say: when (milliseconds of the workload), who, what; an event's time goes between head and tail."""
+
+    due_ms: float
+    action: int
+    client: int
+    kind: int
+    number: int
+    head: bytes
+    tail: bytes | None
+
+
+def stamped(step: Step, sent_ms: float) -> bytes:
+    """The packet of a step that is said now."""
+    return step.head if step.tail is None else step.head + _TIME.pack(sent_ms) + step.tail
+
+
+def read_stamp(payload: bytes) -> tuple[int, int, float] | None:
+    """Who sent a payload, its number and when; None if it is not of a replayer."""
+    return STAMP.unpack_from(payload) if len(payload) >= STAMP.size else None
+
+
+def script_of(workload: Workload, mine: NDArray[np.bool_], plain: NDArray[np.bool_], qos: int) -> list[Step]:
+    """The steps of the clients that are `mine`, in order; `plain` are those who speak ordinary MQTT."""
+    actions = workload.actions
+    rows = np.flatnonzero(mine[actions.client])
+    writer = _Writer(workload.topic_names, qos)
+    columns = (rows, actions.t_ms[rows], actions.client[rows], actions.kind[rows], actions.topic[rows])
+    geo = (actions.lat_e7[rows], actions.lon_e7[rows], actions.radius_cm[rows], actions.payload_bytes[rows])
+    steps = []
+    for row, t_ms, client, kind, topic, lat, lon, radius, size in zip(
+        *(column.tolist() for column in (*columns, *geo)), strict=True
+    ):
+        step = writer.step(client, kind, topic, (lat, lon), radius, size, plain=bool(plain[client]))
+        if step is not None:
+            number, head, tail = step
+            steps.append(Step(float(t_ms), row, client, kind, number, head, tail))
+    return steps
+
+
+class _Writer:
+    """Remembers of each client what the next packet depends on."""
+
+    def __init__(self, topic_names: list[str], qos: int) -> None:
+        self._names = topic_names
+        self._qos = qos
+        self._numbers: dict[int, int] = {}
+        self._packet_ids: dict[int, int] = {}
+        self._places: dict[int, tuple[int, int]] = {}
+        self._zeros: dict[int, bytes] = {}
+
+    def step(
+        self, client: int, kind: int, topic: int, place: tuple[int, int], radius: int, size: int, *, plain: bool
+    ) -> tuple[int, bytes, bytes | None] | None:
+        """Number, head and tail; None for what ordinary MQTT has no word for."""
+        if kind == Kind.LOCATION:
+            self._places[client] = place
+            text = place_text(place).encode()
+            return None if plain else (-1, encode(Publish(LOCATION_TOPIC, text), V5), None)
+        properties = self._geo_context(client, kind, place, radius) if not plain else NO_PROPERTIES
+        version = V311 if plain else V5
+        if kind == Kind.SUBSCRIPTION:
+            request = SubscribeRequest(self._names[topic], self._qos, retain_handling=RETAINED_NEVER)
+            return -1, encode(Subscribe(self._packet_id(client), (request,), properties), version), None
+        return self._event(client, Publish(self._names[topic], b"", self._qos, properties=properties), size, version)
+
+    def _event(self, client: int, publish: Publish, size: int, version: int) -> tuple[int, bytes, bytes]:
+        number = self._numbers.get(client, 0)
+        self._numbers[client] = number + 1
+        padding = max(0, size - STAMP.size)
+        zeros = self._zeros.setdefault(padding, bytes(padding))
+        whole = Publish(publish.topic, bytes(STAMP.size) + zeros, publish.qos, properties=publish.properties)
+        head, tail = publish_parts(whole, version)
+        if publish.qos:
+            head += self._packet_id(client).to_bytes(2, "big")
+        before = tail[: len(tail) - len(whole.payload)]
+        return number, head + before + _ID.pack(client, number), zeros
+
+    def _geo_context(self, client: int, kind: int, place: tuple[int, int], radius: int) -> Properties:
+        pairs = []
+        if radius != NO_FENCE:
+            pairs.append((FENCE_PROPERTY, f"geo:{place_text(place)};u={radius / 100:.2f}"))
+        if kind == Kind.EVENT and self._places.get(client) != place:
+            self._places[client] = place
+            pairs.append((LOCATION_PROPERTY, place_text(place)))
+        return Properties(user_properties=tuple(pairs)) if pairs else NO_PROPERTIES
+
+    def _packet_id(self, client: int) -> int:
+        number = self._packet_ids.get(client, 0) % 65_535 + 1
+        self._packet_ids[client] = number
+        return number
+
+
+def place_text(place: tuple[int, int]) -> str:
+    """A place in 1e-7 degrees as text that reads back to the same numbers."""
+    return f"{place[0] / DEGREE:.7f},{place[1] / DEGREE:.7f}"
