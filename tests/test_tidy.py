@@ -43,6 +43,7 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/broker/sys_topics.py": "broker/test_server_operations.py",
     "geomq/broker/toml_tables.py": "broker/test_config_load.py",
     "geomq/broker/view.py": "broker/test_server_operations.py",
+    "geomq/cli/replay.py": "testbed/test_replay.py",
     "geomq/cli/reproduce.py": "cli/test_report.py",
     "geomq/cli/workload.py": "cli/test_report.py",
     "geomq/mqtt/decode_connect.py": "mqtt/test_codec.py",
