@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 TEST ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench soak docs clean system-packages
+.PHONY: help run test check format bench soak docs web clean system-packages
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -51,6 +51,9 @@ bench: $(VENV)/.dev ## Measure against other brokers
 docs: $(VENV)/.dev ## Build the documentation into site/, failing on broken links
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/mkdocs build --strict --quiet
+
+web: ## Check, test and build the dashboard's page from web/ into the package; needs Node 20 or newer
+	cd web && npm install --no-save --silent --no-audit --no-fund && npm run --silent check && npm run --silent test && npm run --silent build
 
 # The tests talk to a real Mosquitto and to mqtt.js; without the means to install them they are skipped, and say so.
 system-packages:

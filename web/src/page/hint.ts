@@ -1,0 +1,40 @@
+/** What a first visitor reads: three sentences, once. */
+import { h } from './dom'
+
+const KEY = 'geomq-hint-seen'
+
+export class Hint {
+  readonly element: HTMLElement
+  private readonly gotIt = h('button', { type: 'button', class: 'primary', onclick: () => this.show(false) }, 'Got it')
+
+  constructor() {
+    this.element = h(
+      'section',
+      { class: 'hint', 'aria-labelledby': 'hint-title', hidden: true },
+      h('h2', { id: 'hint-title' }, 'Events that know where they matter'),
+      h(
+        'p',
+        {},
+        'Clients publish events and subscribe to topics; a ',
+        h('strong', {}, 'fence'),
+        ' on either says where it matters, so an event reaches only subscribers inside its fence, and a subscription hears only publishers inside its own. Each broker serves an ',
+        h('strong', {}, 'area'),
+        '; the ',
+        h('strong', {}, 'strategy'),
+        ' decides which brokers an event or a subscription visits so that they meet, and every strategy delivers the same, at a different cost in messages. Pick anything to see why it went where it went, drag a client, draw a fence, or switch the strategy and watch the counts change.',
+      ),
+      this.gotIt,
+    )
+    if (!localStorage.getItem(KEY)) this.show(true)
+  }
+
+  toggle(): void {
+    this.show(Boolean(this.element.hidden))
+    if (!this.element.hidden) this.gotIt.focus()
+  }
+
+  private show(shown: boolean): void {
+    this.element.hidden = !shown
+    if (!shown) localStorage.setItem(KEY, '1')
+  }
+}

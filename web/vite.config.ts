@@ -1,0 +1,17 @@
+import { defineConfig } from 'vite'
+import { fingerprint } from './fingerprint.ts'
+
+const outDir = '../src/geomq/dashboard/page'
+
+export default defineConfig({
+  base: './',
+  build: {
+    outDir,
+    emptyOutDir: true,
+    target: 'es2022',
+    assetsInlineLimit: 0,
+    modulePreload: false,
+    chunkSizeWarningLimit: 1000,
+  },
+  plugins: [fingerprint(outDir)],
+})
