@@ -42,6 +42,12 @@ SAMPLES: dict[str, object] = {
     "user": "u",
     "share": "s",
     "ready": True,
+    "address": "paris.example:1883",
+    "clean": True,
+    "live": False,
+    "refused": True,
+    "data": b"\x00\x01",
+    "clients": (ClientId("c"), ClientId("d")),
 }
 
 
@@ -81,13 +87,13 @@ def assert_frame_or_refusal(data: bytes) -> None:
     assert isinstance(frame, Frame | Ping | Pong)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_a_frame_or_a_protocol_error(data: bytes) -> None:
     assert_frame_or_refusal(data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_damaged_frames_are_frames_or_protocol_errors(data: st.DataObject) -> None:
     raw = bytearray(encode_frame(Data(1, 2, ForwardEvent(EVENT))))

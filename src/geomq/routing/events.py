@@ -9,7 +9,7 @@ import msgspec
 from geomq.geo import Fence, Location
 from geomq.routing.federation import Federation
 from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.model import BrokerId, ClientId, EventId
 
 
 class RoutingEvent(msgspec.Struct, frozen=True):
@@ -66,6 +66,20 @@ class ClientPublished(RoutingEvent, frozen=True):
     retain: bool = False
     properties: bytes = b""
     at_ms: int = 0
+
+
+class ClientDeparted(RoutingEvent, frozen=True):
+    """A client's session was given to another broker."""
+
+    client: ClientId
+    to: BrokerId
+
+
+class ClientArrived(RoutingEvent, frozen=True):
+    """A client's session came from another broker, where it had these events; its subscriptions follow."""
+
+    client: ClientId
+    had: tuple[EventId, ...] = ()
 
 
 class PeerSaid(RoutingEvent, frozen=True):

@@ -50,9 +50,9 @@ class Ack(Frame, frozen=True):
 
 
 def is_promised(message: Message) -> bool:
-    """Whether the message carries an event that was acknowledged to its publisher: no crash may lose it."""
+    """Whether no crash may lose the message: it carries a session, or an event acknowledged to its publisher."""
     event = getattr(message, "event", None)
-    return isinstance(event, Event) and event.qos > 0
+    return message.durable or (isinstance(event, Event) and event.qos > 0)
 
 
 class LinkOutput(NamedTuple):

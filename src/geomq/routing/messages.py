@@ -18,6 +18,8 @@ class Message(msgspec.Struct, frozen=True):
     """Anything one broker says to another."""
 
     kind: ClassVar[Kind] = "control"
+    durable: ClassVar[bool] = False
+    """Whether it has to survive until the peer has it, as events of QoS 1 and 2 do."""
 
 
 class ForwardEvent(Message, frozen=True):

@@ -10,12 +10,14 @@ Topics under `$SYS/` are about one broker: no strategy hears of them, and their 
 strategies hear of share groups, which are the same under all of them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from geomq.errors import GeomqError
 from geomq.routing.actions import Action, DeliverToClients
 from geomq.routing.events import (
+    ClientArrived,
+    ClientDeparted,
     ClientGone,
     ClientMoved,
     ClientPublished,
@@ -32,7 +34,8 @@ from geomq.routing.events import (
 from geomq.routing.federation import Federation
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Subscriber
 from geomq.routing.registry import strategy_class
-from geomq.routing.shared import Group, SharedGroups
+from geomq.routing.roaming import HAD_MAX, DeliverMoved, Travellers
+from geomq.routing.shared import Group, ServeShared, SharedGroups
 from geomq.routing.strategy import ClientState, Dice, Strategy
 from geomq.routing.table import SubscriptionTable
 
@@ -79,6 +82,9 @@ class Node:
         """Subscriptions to what is about this broker."""
         self.shared = SharedGroups(me, self.strategy.act, federation)
         self._own_shared = SharedGroups(me, self.strategy.act)
+        self.travellers = Travellers(me, federation, self.strategy.act)
+        self._hops = 0
+        """How many brokers that a client left the event in hand has passed."""
         self._handlers: dict[type[RoutingEvent], Callable[[Any, float], None]] = {
             ClientPublished: self._published,
             ClientMoved: self._moved,
@@ -86,6 +92,8 @@ class Node:
             ClientUnsubscribed: self._unsubscribed,
             ClientGone: self._gone,
             ClientReady: self._ready,
+            ClientDeparted: lambda e, now: self.travellers.departed(e.client, e.to, now=now),
+            ClientArrived: self._arrived,
             PeerSaid: self._peer_said,
             PeerUp: self._peer_up,
             PeerDown: self._peer_down,
@@ -95,21 +103,33 @@ class Node:
 
     def handle(self, event: RoutingEvent, *, now: float) -> list[Action]:
         """Take in what happened; return what is to be done."""
+        self._hops = 0
         self._handlers[type(event)](event, now)
-        return self._take_actions(now)
+        return self._take_actions()
 
     def next_deadline(self) -> float | None:
-        return self.strategy.next_deadline()
+        deadline, other = self.strategy.next_deadline(), self.travellers.next_deadline()
+        if deadline is None or other is None:
+            return other if deadline is None else deadline
+        return min(deadline, other)
 
     def on_deadline(self, *, now: float) -> list[Action]:
-        self.strategy.on_deadline(now=now)
-        return self._take_actions(now)
+        self._hops = 0
+        wanted = self.strategy.next_deadline()
+        if wanted is not None and wanted <= now:
+            self.strategy.on_deadline(now=now)
+        wanted = self.travellers.next_deadline()
+        if wanted is not None and wanted <= now:
+            self.travellers.on_deadline(now=now)
+        return self._take_actions()
 
-    def _take_actions(self, now: float) -> list[Action]:
+    def _take_actions(self) -> list[Action]:
         actions = self.strategy.take_actions()
-        if not self.strategy.hears_outsiders:
-            return actions
-        return self._decided(actions)
+        if self.strategy.hears_outsiders:
+            actions = self._decided(actions)
+        if len(self.travellers):
+            actions = self.travellers.sort_out(actions, hops=self._hops)
+        return actions
 
     def _decided(self, actions: list[Action]) -> list[Action]:
         """Let share groups decide on events from outside that were matched for them."""
@@ -164,6 +184,7 @@ class Node:
             self.shared.published(event)
 
     def _moved(self, happened: ClientMoved, now: float) -> None:
+        self._come_back(happened.client, now)
         state = self.clients.setdefault(happened.client, ClientState())
         if state.location != happened.location:
             state.location = happened.location
@@ -173,6 +194,7 @@ class Node:
             self.strategy.moved(happened.client, happened.location, now=now)
 
     def _subscribed(self, happened: ClientSubscribed, now: float) -> None:
+        self._come_back(happened.client, now)
         state = self.clients.setdefault(happened.client, ClientState())
         if happened.share is not None:
             group = Group(happened.share, happened.topic_filter)
@@ -201,7 +223,23 @@ class Node:
             del state.subscriptions[happened.topic_filter]
             self.strategy.unsubscribed(happened.client, happened.topic_filter, now=now)
 
+    def had_by(self, clients: Iterable[ClientId]) -> tuple[EventId, ...]:
+        """The latest events that any of these had, here or at a former home."""
+        wanted = frozenset(clients)
+        had = dict.fromkeys((*self.travellers.had_by(wanted), *self.strategy.seen.had_by(wanted)))
+        return tuple(had)[-HAD_MAX:]
+
+    def _arrived(self, happened: ClientArrived, now: float) -> None:
+        self._come_back(happened.client, now)
+        self.travellers.arrived(happened.client, happened.had, now=now)
+
+    def _come_back(self, client: ClientId, now: float) -> None:
+        """A client that acts here is here: what was kept since it left is void."""
+        for each in self.travellers.left(client):
+            self._gone(ClientGone(each), now)
+
     def _gone(self, happened: ClientGone, now: float) -> None:
+        self.travellers.forget(happened.client)
         self._own.drop_subscriber(Subscriber(self.me, happened.client))
         for shared in (self.shared, self._own_shared):
             shared.gone(happened.client)
@@ -215,19 +253,45 @@ class Node:
             shared.ready(happened.client, happened.ready)
 
     def _peer_said(self, happened: PeerSaid, now: float) -> None:
-        if happened.peer in self.strategy.federation.position and self.shared.said(happened.peer, happened.message):
+        peer, message = happened.peer, happened.message
+        if peer not in self.strategy.federation.position:
+            self.strategy.said(peer, message, now=now)
+        elif isinstance(message, DeliverMoved):
+            self._deliver_moved(message)
+        elif (forgotten := self.travellers.said(peer, message, now=now)) is not None:
+            for client in forgotten:
+                self._gone(ClientGone(client), now)
+        elif isinstance(message, ServeShared):
+            self._hops = message.hops
+            self.shared.said(peer, message)
+        elif self.shared.said(peer, message):
             self._watch(now)
         else:
-            self.strategy.said(happened.peer, happened.message, now=now)
+            self.strategy.said(peer, message, now=now)
+
+    def _deliver_moved(self, message: DeliverMoved) -> None:
+        """A former home of some clients matched an event for them."""
+        self._hops = max(1, message.hops)
+        live = tuple(
+            match
+            for match in message.matches
+            if match.client in self.clients and match.topic_filter in self.clients[match.client].subscriptions
+        )
+        if live:
+            self.strategy.deliver(message.event, live)
+        else:
+            self.strategy.drop(message.event.id, "no longer subscribed")
 
     def _peer_up(self, happened: PeerUp, now: float) -> None:
         self.strategy.peer_up(happened.peer, now=now)
         self.shared.peer_up(happened.peer)
+        self.travellers.peer_up(happened.peer, now=now)
         self._watch(now)
 
     def _peer_down(self, happened: PeerDown, now: float) -> None:
         self.strategy.peer_down(happened.peer, now=now)
         self.shared.peer_down(happened.peer)
+        self.travellers.peer_down(happened.peer)
         self._watch(now)
 
     def inherit(self, before: Self, *, now: float) -> None:
@@ -240,10 +304,13 @@ class Node:
                 self.handle(ClientSubscribed(client, topic_filter, fence), now=now)
         for member, (share, topic_filter), fence in before.shared.own():
             self.handle(ClientSubscribed(member.client, topic_filter, fence, share), now=now)
+        self.travellers.inherit(before.travellers)
 
     def _federation_changed(self, happened: FederationChanged, now: float) -> None:
         type(self.strategy).check(happened.federation)
         before, self.strategy.federation = self.strategy.federation, happened.federation
         self.strategy.federation_changed(before, now=now)
         self.shared.federation_changed(happened.federation)
+        for client in self.travellers.federation_changed(happened.federation, now=now):
+            self._gone(ClientGone(client), now)
         self._watch(now)

@@ -37,6 +37,10 @@ class SeenEvents:
         clients.update(match.client for match in matches)
         return matches
 
+    def had_by(self, clients: frozenset[ClientId]) -> list[EventId]:
+        """The events any of these clients had."""
+        return [event_id for event_id, who in self._seen.items() if not clients.isdisjoint(who)]
+
     def _note(self, event_id: EventId) -> set[ClientId]:
         if len(self._seen) >= self._events_max:
             self._seen.popitem(last=False)

@@ -13,7 +13,17 @@ import msgspec
 
 from geomq.errors import GeomqError, ProtocolError
 from geomq.geo import Circle, Location, MultiPolygon, Polygon, fence_text, make_location, parse_fence
-from geomq.routing import adaptive, coverage, georendezvous, groups_messages, mesh_messages, messages, retained, shared
+from geomq.routing import (
+    adaptive,
+    coverage,
+    georendezvous,
+    groups_messages,
+    mesh_messages,
+    messages,
+    retained,
+    roaming,
+    shared,
+)
 from geomq.routing.link import Ack, Data, Frame, Hello
 from geomq.routing.messages import Message
 from geomq.routing.model import Event
@@ -66,6 +76,13 @@ MESSAGES: tuple[type[Message], ...] = (
     shared.MembersEnd,
     shared.MembersWanted,
     shared.ServeShared,
+    roaming.ClientAddress,
+    roaming.SessionWanted,
+    roaming.NoSession,
+    roaming.HandOver,
+    roaming.DeliverMoved,
+    roaming.AskSettled,
+    roaming.Settled,
 )
 """A message's number on the wire is its place here; new ones go to the end."""
 
