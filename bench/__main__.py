@@ -10,11 +10,13 @@ from rich.console import Console
 from bench.acked import durable, qos1
 from bench.brokers import versions
 from bench.geo import geo
+from bench.linked import link
 from bench.loads import ping_pong, qos0
 from bench.measure import BenchError, cores, pin
 from bench.report import as_json, conditions, show
 from bench.results import Row
 from bench.stage import KINDS, Stage
+from bench.traced import trace
 from bench.upkeep import idle, stalled, start
 
 Section = Callable[[Stage, str | None], Iterator[Row]]
@@ -28,6 +30,8 @@ SECTIONS: dict[str, Section] = {
     "durable": durable,
     "idle": idle,
     "stalled": stalled,
+    "link": link,
+    "trace": trace,
 }
 
 

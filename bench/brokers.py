@@ -32,8 +32,6 @@ topic readwrite #
 """
 
 _GEOMQ = """\
-[broker]
-data_dir = "{folder}/data"
 [[listeners]]
 host = "127.0.0.1"
 port = {port}
@@ -146,13 +144,22 @@ class Broker(ABC):
 
 
 class GeoMQ(Broker):
-    """With an ACL file, the geo index, metrics, and a store that syncs."""
+    """With an ACL file, the geo index, metrics, and a store that syncs.
+
+    `more` goes before its settings, so that it may be dotted keys as well as tables.
+    """
 
     name = "geomq"
 
+    def __init__(self, core: int | None, more: str = "") -> None:
+        super().__init__(core)
+        self._more = more
+
     def command(self) -> list[str]:
         (self.folder / "acl").write_text(_ACL)
-        (self.folder / "geomq.toml").write_text(_GEOMQ.format(folder=self.folder, port=self.port))
+        settings = f'broker.data_dir = "{self.folder}/data"\n{self._more}\n'
+        settings += _GEOMQ.format(folder=self.folder, port=self.port)
+        (self.folder / "geomq.toml").write_text(settings)
         return [geomq_command(), "broker", "-c", str(self.folder / "geomq.toml")]
 
 

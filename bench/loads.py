@@ -66,14 +66,15 @@ MIXED = Shape("1-to-1 mixed", 1, 1, 1, 100, mixed=True)
 
 
 class Flow:
-    """One load on one broker: rounds of writes, and how many bytes each brings."""
+    """One load on one broker, or published at another: rounds of writes, and how many bytes each brings."""
 
-    def __init__(self, port: int, shape: Shape, payload: int, *, batch: int) -> None:
+    def __init__(self, port: int, shape: Shape, payload: int, *, batch: int, published_at: int | None = None) -> None:
         self._swarm = swarm = Swarm(port)
+        self._others = others = swarm if published_at is None else Swarm(published_at)
         name = f"{shape.name}-{payload}-{batch}"
         subscribers = swarm.join([connect(f"{name}-s{i}") for i in range(shape.subscribers)])
         swarm.ask(subscribers, [subscribe(shape.topic_filter(i)) for i in range(shape.subscribers)], 0x90)
-        publishers = swarm.join([connect(f"{name}-p{i}") for i in range(shape.publishers)])
+        publishers = others.join([connect(f"{name}-p{i}") for i in range(shape.publishers)])
         swarm.watch(subscribers)
         batches = [shape.batch_of(i, payload, batch) for i in range(shape.publishers)]
         senders = shape.senders if batch > 1 else shape.publishers
@@ -107,6 +108,8 @@ class Flow:
 
     def close(self) -> None:
         self._swarm.close()
+        if self._others is not self._swarm:
+            self._others.close()
 
 
 def packets_in(data: bytes) -> Iterator[bytes]:

@@ -19,6 +19,8 @@ TITLES = {
     "durable": "Durable QoS 1",
     "idle": "Idle clients",
     "stalled": "A subscriber that never reads",
+    "link": "Events that cross the link between two brokers",
+    "trace": "A broker that writes its trace",
     "start": "Start and end",
 }
 

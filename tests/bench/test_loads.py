@@ -1,11 +1,13 @@
 """Small loads against a real GeoMQ: everything sent is accounted for."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from bench.acked import make_pairs
 from bench.brokers import Broker, GeoMQ, Relay, c_compiler
 from bench.geo import Course, fenced
+from bench.linked import pair
 from bench.loads import MIXED, SHAPES, Flow, Shape
 from bench.measure import BenchError, cpu_s
 from bench.places import make_world
@@ -63,3 +65,19 @@ def test_a_missing_delivery_is_not_taken_for_a_fast_one(broker: Broker, monkeypa
         monkeypatch.setattr("bench.swarm.TIMEOUT_S", 0.05)
         with pytest.raises(BenchError, match="have not arrived"):
             swarm.take(10)
+
+
+def test_what_crosses_a_link_is_counted_at_the_other_end() -> None:
+    with pair(None, "disgb_subscriptions") as (here, there):
+        flow = Flow(there.port, SHAPES[0], 20, batch=10, published_at=here.port)
+        assert flow.run(0.05) % 10 == 0
+        flow.close()
+
+
+def test_the_trace_of_a_load_is_written(tmp_path: Path) -> None:
+    with GeoMQ(None, f'[trace]\ndirectory = "{tmp_path}"\n') as broker:
+        flow = Flow(broker.port, SHAPES[0], 20, batch=10)
+        flow.run(0.05)
+        flow.close()
+        assert broker.stop() == 0
+    assert [path.name.split(".")[:2] for path in tmp_path.iterdir()] == [["trace", "geomq"]]

@@ -19,12 +19,13 @@ from geomq.broker.local_federation import free_ports
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
 from geomq.broker.trace_writer import RECORD_BYTES, TraceWriter
-from geomq.mqtt.packets import Connect, Puback, SubscribeRequest
+from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.properties import Properties
 from geomq.routing.model import BrokerId
 from geomq.routing.trace import TraceRecord
 
 pytestmark = pytest.mark.anyio
+KEEPS = Properties(session_expiry_interval=1000)
 RECORD = TraceRecord(1.0, BrokerId("geomq"), "moved", "location")
 
 
@@ -88,15 +89,21 @@ async def test_a_file_is_finished_after_its_time_and_only_the_steps_asked_for_ar
 async def test_sessions_that_were_stored_are_in_the_trace_of_the_next_run(tmp_path: Path) -> None:
     stored = msgspec.structs.replace(config(tmp_path), persistence=Persistence())
     async with Broker(stored) as broker:
-        probe, _ = await Probe.connect(broker.port, Connect("s", properties=Properties(session_expiry_interval=100)))
+        probe, _ = await Probe.connect(broker.port, Connect("s", properties=KEEPS))
         await probe.subscribe(SubscribeRequest("t", 1))
         await probe.disconnect()
+        await publish(broker.port, 1)
+    (event_id,) = {row["event_id"] for row in rows(tmp_path) if row["step"] == "published"}
     shutil.rmtree(tmp_path / "trace")
-    async with Broker(stored):
-        pass
-    assert [(row["step"], row["client"], row["topic"]) for row in rows(tmp_path)] == [
-        ("disconnected", "s", None),
-        ("subscribed", "s", "t"),
+    async with Broker(stored) as broker:
+        probe, _ = await Probe.connect(broker.port, Connect("s", clean_start=False, properties=KEEPS))
+        await probe.expect(Publish)
+        await probe.drop()
+    assert [(row["step"], row["client"], row["topic"], row["event_id"]) for row in rows(tmp_path)][:4] == [
+        ("disconnected", "s", None, None),
+        ("subscribed", "s", "t", None),
+        ("connected", "s", None, None),
+        ("delivered", "s", "t", event_id),
     ]
 
 

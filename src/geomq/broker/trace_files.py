@@ -131,6 +131,7 @@ def _schema() -> "pa.Schema":
         import pyarrow.parquet
     except ImportError:
         raise ConfigError("trace files need pyarrow; install it with: pip install 'geomq[trace]'") from None
+    pa.array([""])  # the first array is slow, because it looks for pandas: better now than under load
     return pa.schema([(name, pa.type_for_alias(kind)) for name, kind, _ in COLUMNS])
 
 

@@ -128,7 +128,9 @@ class Tracer(Recorder):
             self._outcome(client, message, qos, "dropped", trouble)
 
     def _outcome(self, client: ClientId, message: Message, qos: int, step: Step, reason: str | None) -> None:
-        event_id = None if message.event_id is None else EventId.parse(message.event_id)
+        event_id = message.event_id
+        if event_id is not None and not isinstance(event_id, EventId):
+            event_id = EventId(BrokerId(event_id[0]), *event_id[1:])  # it was on disk
         lat, lon = self.place_of(client) or (None, None)
         t_ms, size = self._wall_s() * 1000.0, len(message.payload)
         self.sink(
@@ -147,7 +149,7 @@ def named(message: Message, event: Event) -> Message:
         message.retain,
         message.properties,
         message.expires_at,
-        str(event.id),
+        event.id,
     )
 
 

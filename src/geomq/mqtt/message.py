@@ -27,7 +27,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     retain: bool = False
     properties: Properties = NO_PROPERTIES
     expires_at: float | None = None
-    event_id: str | None = None
+    event_id: tuple[str, int, int] | None = None
 
     def expired(self, now: float) -> bool:
         return self.expires_at is not None and now >= self.expires_at

@@ -1,0 +1,126 @@
+"""What an event costs that crosses the link between two brokers, beside one delivered where it was published.
+
+The CPU of both brokers is counted, per delivered message. The local delivery is made by a broker of the same
+federation, under the same strategy.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+
+from bench.brokers import GeoMQ, free_port
+from bench.loads import MIXED, SHAPES, Flow, Shape
+from bench.measure import BenchError, cpu_s
+from bench.results import Row, Target
+from bench.stage import Stage, interleaved
+from bench.swarm import Swarm, connect, publish, subscribe
+
+STRATEGIES = ("disgb_subscriptions", "adaptive", "disgb_events", "flood_events", "dht")
+TIMES_LOCAL_MAX = 2.0
+LINKED_S_MAX = 20.0
+PAYLOAD = 20
+
+_MEMBER = """
+broker.name = "{me}"
+broker.location = "{place}"
+routing.strategy = "{strategy}"
+federation.host = "127.0.0.1"
+federation.port = {port}
+[[peers]]
+name = "{other}"
+address = "127.0.0.1:{other_port}"
+location = "{other_place}"
+"""
+_PLACES = {"paris": "48.88,2.36", "columbus": "39.96,-83.0"}
+
+
+def link(stage: Stage, _only: str | None = None) -> Iterator[Row]:
+    """Batched and unbatched, over one link and locally, under several strategies."""
+    for strategy in STRATEGIES[: 1 if stage.quick else None]:
+        with pair(stage.core, strategy) as brokers:
+            one_to_one = SHAPES[0]
+            for shape, batch in ((one_to_one, one_to_one.batch), (MIXED, MIXED.batch), (one_to_one, 1)):
+                load = f"{strategy}, {shape.name} {'batched' if batch > 1 else 'unbatched'} {PAYLOAD} B"
+                stage.say(f"link {load}")
+                yield _row(stage, brokers, shape, load, batch)
+
+
+class Pair:
+    """Two linked brokers; use it as a context."""
+
+    def __init__(self, core: int | None, strategy: str) -> None:
+        ports = {name: free_port() for name in _PLACES}
+        self._stack = ExitStack()
+        self._made = []
+        for me, other in (("paris", "columbus"), ("columbus", "paris")):
+            more = _MEMBER.format(
+                me=me,
+                place=_PLACES[me],
+                strategy=strategy,
+                port=ports[me],
+                other=other,
+                other_port=ports[other],
+                other_place=_PLACES[other],
+            )
+            self._made.append(GeoMQ(core, more))
+
+    def __enter__(self) -> tuple[GeoMQ, GeoMQ]:
+        with ExitStack() as stack:
+            here, there = (stack.enter_context(each) for each in self._made)
+            _await_link(here, there)
+            self._stack = stack.pop_all()
+        return here, there
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+def pair(core: int | None, strategy: str) -> Pair:
+    return Pair(core, strategy)
+
+
+def _await_link(here: GeoMQ, there: GeoMQ) -> None:
+    """Publish until something gets through."""
+    with Swarm(there.port) as far, Swarm(here.port) as near:
+        listening = far.join([connect("await-s")])
+        far.ask(listening, [subscribe("bench/await")], 0x90)
+        (speaking,) = near.join([connect("await-p")])
+        listening[0].setblocking(False)
+        until = time.monotonic() + LINKED_S_MAX
+        while time.monotonic() < until:
+            speaking.sendall(publish("bench/await", b"x"))
+            time.sleep(0.05)
+            try:
+                if listening[0].recv(1 << 16):
+                    time.sleep(0.5)
+                    return
+            except BlockingIOError:
+                continue
+    raise BenchError("the two brokers never linked")
+
+
+def _row(stage: Stage, brokers: tuple[GeoMQ, GeoMQ], shape: Shape, load: str, batch: int) -> Row:
+    here, there = brokers
+    with ExitStack() as stack:
+        local = Flow(here.port, shape, PAYLOAD, batch=batch)
+        stack.callback(local.close)
+        time.sleep(0.2)
+        elsewhere = replace(shape, name=f"far {shape.name}")  # or what is local would cross as well
+        crossing = Flow(there.port, elsewhere, PAYLOAD, batch=batch, published_at=here.port)
+        stack.callback(crossing.close)
+        runs: dict[str, Callable[[], float]] = {
+            "local": partial(_cpu_us_each, brokers, partial(local.run, stage.seconds)),
+            "over a link": partial(_cpu_us_each, brokers, partial(crossing.run, stage.seconds)),
+        }
+        figures = interleaved(runs, stage.repeats)
+    times = figures["over a link"].median / figures["local"].median
+    target = Target("times the local cost", TIMES_LOCAL_MAX, at_least=False).judge(times)
+    return Row("link", load, "us CPU per delivery", figures, (target,) if batch > 1 else ())
+
+
+def _cpu_us_each(brokers: tuple[GeoMQ, GeoMQ], work: Callable[[], int]) -> float:
+    before = sum(cpu_s(broker.pid) for broker in brokers)
+    done = work()
+    return (sum(cpu_s(broker.pid) for broker in brokers) - before) * 1e6 / done
