@@ -45,6 +45,7 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/broker/view.py": "broker/test_server_operations.py",
     "geomq/cli/replay.py": "testbed/test_replay.py",
     "geomq/cli/reproduce.py": "cli/test_report.py",
+    "geomq/cli/testbed.py": "testbed/test_runner.py",
     "geomq/cli/workload.py": "cli/test_report.py",
     "geomq/mqtt/decode_connect.py": "mqtt/test_codec.py",
     "geomq/mqtt/inbound.py": "mqtt/test_session_model.py",

@@ -31,9 +31,9 @@ def everybody(workload: Workload, value: bool) -> "np.ndarray[tuple[int], np.dty
 def test_every_action_becomes_one_packet_that_says_the_same(hiking: Workload) -> None:
     steps = script_of(hiking, everybody(hiking, True), everybody(hiking, False), 0)
     actions = hiking.actions
-    assert [step.action for step in steps] == list(range(len(actions)))
+    assert [step.row for step in steps] == list(range(len(actions)))
     for step, packet in zip(steps, packets(steps, 5), strict=True):
-        place = Location(actions.lat_e7[step.action] / 1e7, actions.lon_e7[step.action] / 1e7)
+        place = Location(actions.lat_e7[step.row] / 1e7, actions.lon_e7[step.row] / 1e7)
         if step.kind == Kind.LOCATION:
             assert isinstance(packet, Publish)
             assert packet.topic == "$geo/location"
@@ -41,9 +41,9 @@ def test_every_action_becomes_one_packet_that_says_the_same(hiking: Workload) ->
         else:
             assert isinstance(packet, Publish | Subscribe)
             fence = parse_fence(packet.properties.user("geo-fence") or "")
-            assert fence == Circle(place, actions.radius_cm[step.action] / 100)
+            assert fence == Circle(place, actions.radius_cm[step.row] / 100)
             name = packet.topic if isinstance(packet, Publish) else packet.requests[0].topic_filter
-            assert name == hiking.topic_names[actions.topic[step.action]]
+            assert name == hiking.topic_names[actions.topic[step.row]]
 
 
 def test_a_payload_has_the_size_asked_for_and_names_its_sender(hiking: Workload) -> None:
@@ -53,7 +53,7 @@ def test_a_payload_has_the_size_asked_for_and_names_its_sender(hiking: Workload)
         if step.kind == Kind.EVENT:
             assert isinstance(packet, Publish)
             assert packet.qos == 1
-            assert len(packet.payload) == max(STAMP.size, hiking.actions.payload_bytes[step.action])
+            assert len(packet.payload) == max(STAMP.size, hiking.actions.payload_bytes[step.row])
             assert read_stamp(packet.payload) == (step.client, step.number, 1234.5)
             seen.add((step.client, step.number))
     assert len(seen) == int((hiking.actions.kind == Kind.EVENT).sum())

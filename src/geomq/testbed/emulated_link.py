@@ -13,6 +13,7 @@ Each connection is a link of its own, with the whole bandwidth in each direction
 """
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import deque
@@ -286,7 +287,8 @@ class _Pipe:
                 self._under_way -= len(data)
             elif data is _News.END:
                 self.ended = True
-                self.drain.write_eof()
+                with contextlib.suppress(OSError):  # the other side may have gone a moment ago
+                    self.drain.write_eof()
                 self._connection.ended()
             else:
                 self._connection.abort()

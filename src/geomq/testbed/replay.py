@@ -54,7 +54,10 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What a replay did. Times in milliseconds; `lateness` is the replayer's own: sent minus due."""
+    """What a replay did. Times in milliseconds; `lateness` is the replayer's own: sent minus due.
+
+    At `ended_ms` all was quiet; what brokers do afterwards is because clients leave.
+    """
 
     clients: int
     locations: int
@@ -66,6 +69,7 @@ class ReplayReport:
     connections_lost: int
     lateness: dict[str, float]
     latency: dict[str, float]
+    ended_ms: float
     wall_s: float
     cpu_s: float
     complaints: list[str] = field(default_factory=list)
@@ -81,14 +85,17 @@ def replay(workload: Path, brokers: Sequence[BrokerAddress], settings: ReplaySet
         raise UsageError(f"the workload has {len(names)} brokers ({', '.join(names)}), {len(brokers)} are given")
     with new_directory(out, overwrite=False) as partial:
         began = time.monotonic()
-        reports = _run(workload, tuple(brokers), settings, partial)
-        report = _report(reports, partial, settings, time.monotonic() - began)
+        ended_ms, reports = _run(workload, tuple(brokers), settings, partial)
+        report = _report(ended_ms, reports, partial, settings, time.monotonic() - began)
         facts = {"workload": workload.name, "speed": settings.speed, "qos": settings.qos, "report": report.as_json()}
         write_manifest(partial, {"kind": "replay", "parts": settings.processes, "brokers": names, **facts})
     return report
 
 
-def _run(workload: Path, brokers: tuple[BrokerAddress, ...], settings: ReplaySettings, out: Path) -> list[WorkerReport]:
+def _run(
+    workload: Path, brokers: tuple[BrokerAddress, ...], settings: ReplaySettings, out: Path
+) -> tuple[float, list[WorkerReport]]:
+    """When all was quiet, and what each worker found."""
     clock_ms = time.time() * 1000.0 - time.monotonic() * 1000.0
     until_ms = float("inf") if settings.seconds is None else settings.seconds * 1000.0
     tasks = [
@@ -101,7 +108,12 @@ def _run(workload: Path, brokers: tuple[BrokerAddress, ...], settings: ReplaySet
         start_s = time.monotonic() + START_DELAY_S
         for _, connection in workers:
             connection.send(start_s)
-        return [_answer(process, connection) for process, connection in workers]
+        for process, connection in workers:
+            _answer(process, connection)
+        ended_ms = time.monotonic() * 1000.0 + clock_ms
+        for _, connection in workers:
+            connection.send("leave")
+        return ended_ms, [_answer(process, connection) for process, connection in workers]
 
 
 @contextmanager
@@ -133,12 +145,14 @@ def _answer(process: BaseProcess, connection: Connection) -> Any:
         said = connection.recv()
     except EOFError:
         raise UsageError(f"a replayer process ended with code {process.exitcode} before its work was done") from None
-    if isinstance(said, str) and said != "ready":
+    if isinstance(said, str) and said not in ("ready", "quiet"):
         raise UsageError(said)
     return said
 
 
-def _report(reports: list[WorkerReport], out: Path, settings: ReplaySettings, wall_s: float) -> ReplayReport:
+def _report(
+    ended_ms: float, reports: list[WorkerReport], out: Path, settings: ReplaySettings, wall_s: float
+) -> ReplayReport:
     lateness, latency = [], []
     for part in range(settings.processes):
         sent = read_table(out / part_name("sent", part), "sent")
@@ -157,6 +171,7 @@ def _report(reports: list[WorkerReport], out: Path, settings: ReplaySettings, wa
         connections_lost=sum(report.lost for report in reports),
         lateness=spread(np.concatenate(lateness)),
         latency=spread(np.concatenate(latency)),
+        ended_ms=ended_ms,
         wall_s=round(wall_s, 1),
         cpu_s=round(sum(report.cpu_s for report in reports), 1),
         complaints=[text for report in reports for text in report.complaints],

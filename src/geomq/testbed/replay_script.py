@@ -25,10 +25,10 @@ RETAINED_NEVER = 2
 
 
 class Step(NamedTuple):
-    """One thing to say: when (milliseconds of the workload), who, what; an event's time goes between head and tail."""
+    """One thing to say: when, which row of the actions, who, what; an event's time goes between head and tail."""
 
     due_ms: float
-    action: int
+    row: int
     client: int
     kind: int
     number: int

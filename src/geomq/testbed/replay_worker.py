@@ -93,6 +93,7 @@ class Worker:
         self._task = task
         spec = DatasetSpec(task.workload)
         workload = generate(spec.world, spec, 0)
+        self._actions = workload.actions
         count = len(workload.clients)
         mine = np.arange(count) % task.parts == task.part
         self._homes = workload.clients.home
@@ -130,7 +131,7 @@ class Worker:
                 raise UsageError(f"a broker is not reached: {error.strerror or error}") from None
 
     async def act(self, start_s: float) -> None:
-        """Every step at its time, then wait until all is quiet, then leave."""
+        """Every step at its time, then wait until all is quiet."""
         loop = asyncio.get_running_loop()
         self._start_s, self._alarm = start_s, Alarm(loop)
         self._done = loop.create_future()
@@ -140,6 +141,9 @@ class Worker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S_MAX):
                 await self._drain()
+
+    async def leave(self) -> None:
+        """Everybody says goodbye."""
         for client in self._clients.values():
             client.leave()
         await asyncio.sleep(0.05)
@@ -218,9 +222,10 @@ class Worker:
             "client": clients,
             "home": self._homes[clients],
             "kind": np.array([step.kind for step in steps], np.uint8),
-            "action": np.array([step.action for step in steps], np.int64),
             "number": np.array([step.number for step in steps], np.int32),
         }
+        rows = np.array([step.row for step in steps], np.intp)
+        sent |= {name: getattr(self._actions, name)[rows] for name in ("topic", "lat_e7", "lon_e7", "radius_cm")}
         heard = np.asarray(records.heard, np.int32).reshape(-1, 5)
         received = {
             "t_ms": np.asarray(records.heard_ms),
@@ -247,7 +252,7 @@ def _write_columns(columns: dict[str, NDArray[Any]], dataset: str, task: Task) -
 
 
 def work(task: Task, parent: Connection) -> None:
-    """The life of a worker process: `ready`, then the start time from the parent, then a report or an error."""
+    """The life of a worker process: it says `ready`, is told when to start, says `quiet`, is told to leave, reports."""
     try:
         worker = Worker(task)
         with asyncio.Runner(loop_factory=_loop_factory) as runner:
@@ -267,6 +272,9 @@ async def _run(worker: Worker, parent: Connection) -> None:
     gc.disable()  # nothing here makes cycles, and a collection would be lateness
     parent.send("ready")
     await worker.act(await asyncio.to_thread(parent.recv))
+    parent.send("quiet")
+    await asyncio.to_thread(parent.recv)
+    await worker.leave()
 
 
 def _loop_factory() -> asyncio.AbstractEventLoop:

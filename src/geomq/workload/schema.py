@@ -59,8 +59,11 @@ DATASETS: dict[str, tuple[Column, ...]] = {
         Column("client", "int32", "number of the client; brokers know it as r and this number"),
         Column("home", "int32", "number of the broker it is connected to"),
         Column("kind", "uint8", "0 location update, 1 subscription update, 2 event"),
-        Column("action", "int64", "row of the workload's actions, in order of time and client"),
         Column("number", "int32", "of an event: how many this client sent before; -1 otherwise"),
+        Column("topic", "int32", "the topic, -1 for location updates"),
+        Column("lat_e7", "int32", "latitude of the place or of the fence's centre in 1e-7 degrees"),
+        Column("lon_e7", "int32", "longitude of the same in 1e-7 degrees"),
+        Column("radius_cm", "int32", "radius of the fence in centimetres, -1 for none"),
     ),
     "received": (
         Column("t_ms", "float64", "when an event reached a replayed client, in milliseconds since 1970"),
