@@ -14,8 +14,8 @@ pytestmark = pytest.mark.anyio
 
 ABOUT = {"name": "a", "counts": {}, "gauges": {}, "listeners": [["tls", "*", 8883], ["tcp", "0.0.0.0", 1883]]}
 BROKERS = [
-    {"name": "a", "location": [10.0, 20.0], "area": "geo:10,20;u=1000", "connected": True},
-    {"name": "b", "location": [-10.0, -20.0], "area": "geo:-10,-20;u=1000", "connected": True, "latency_ms": 3.5},
+    {"name": "a", "location": [10.0, 20.0], "connected": True},
+    {"name": "b", "location": [-10.0, -20.0], "connected": True, "latency_ms": 3.5},
 ]
 
 
@@ -32,7 +32,9 @@ def answers(*contents: Any) -> list[bytes]:
     ],
 )
 async def test_the_federation_is_what_the_broker_says(areas: dict[str, Any], kind: type) -> None:
-    told = {"strategy": "dht", "areas": areas, "brokers": BROKERS}
+    given = ("geo:10,20;u=1000", "geo:-10,-20;u=1000") if kind is PolygonAreas else (None, None)
+    brokers = [{**broker, "area": area} for broker, area in zip(BROKERS, given, strict=True)]
+    told = {"strategy": "dht", "areas": areas, "brokers": brokers}
     async with answering(*answers(ABOUT, told)) as url:
         feed = await RemoteFeed.connect(url)
         place = await feed.place()

@@ -40,6 +40,7 @@ from geomq.routing.events import PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
 from geomq.routing.node import Node
+from geomq.routing.outline import outline_of
 
 if TYPE_CHECKING:
     from geomq.broker.trace_writer import TraceWriter
@@ -129,7 +130,8 @@ class Broker:
         from geomq.broker.trace_writer import TraceWriter
 
         start_ms = int(core.wall_s() * 1000)
-        self._trace = TraceWriter(section, core.node.me, core.counts, start_ms=start_ms)
+        outline = outline_of(core.node.strategy.federation, self._config.routing.strategy)
+        self._trace = TraceWriter(section, core.node.me, core.counts, outline=outline, start_ms=start_ms)
         self._trace.start(core.loop)
         core.trace(self._trace, steps=section.steps)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from geomq.errors import ConfigError, DataError
+from geomq.routing.outline import OUTLINE_KEY, Outline, outline_bytes
 from geomq.routing.trace import COLUMNS, TraceRecord
 
 if TYPE_CHECKING:
@@ -24,19 +25,23 @@ _EVENT_ID = TraceRecord._fields.index("event_id")
 
 
 class TraceFiles:
-    """The files of one broker (or one simulation) named `name`; `start_ms` tells its runs apart."""
+    """The files of one broker (or one simulation) named `name`; `start_ms` tells its runs apart.
+
+    Each file carries the outline of the federation, so that it can be drawn on a map.
+    """
 
     def __init__(
         self,
         directory: Path,
         name: str,
         *,
+        outline: Outline | None = None,
         start_ms: int = 0,
         rows_max: int = 200_000,
         bytes_max: int = 67_108_864,
         kept_bytes_max: int | None = None,
     ) -> None:
-        self._schema = _schema()
+        self._schema = _schema(outline)
         self._directory = directory
         self._start = f"trace.{name}.{start_ms:013d}."
         self._mine = re.compile(rf"trace\.{re.escape(name)}\.\d{{13,}}\.\d{{6,}}\.parquet")
@@ -125,14 +130,15 @@ class TraceFiles:
             total -= size
 
 
-def _schema() -> "pa.Schema":
+def _schema(outline: Outline | None) -> "pa.Schema":
     try:
         import pyarrow as pa
         import pyarrow.parquet
     except ImportError:
         raise ConfigError("trace files need pyarrow; install it with: pip install 'geomq[trace]'") from None
     pa.array([""])  # the first array is slow, because it looks for pandas: better now than under load
-    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind, _ in COLUMNS])
+    metadata = None if outline is None else {OUTLINE_KEY: outline_bytes(outline)}
+    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind, _ in COLUMNS], metadata)
 
 
 def _clean(value: object) -> object:

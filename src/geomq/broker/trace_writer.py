@@ -15,6 +15,7 @@ from geomq.broker.config import Trace
 from geomq.broker.counts import Counts
 from geomq.broker.trace_files import BATCH, TraceFiles
 from geomq.errors import DataError
+from geomq.routing.outline import Outline
 from geomq.routing.trace import TraceRecord
 
 log = logging.getLogger("geomq.broker")
@@ -27,11 +28,14 @@ HAND_OVER_S = 0.5
 class TraceWriter:
     """A sink. `close` returns when everything it was told is on disk."""
 
-    def __init__(self, config: Trace, name: str, counts: Counts, *, start_ms: int) -> None:
+    def __init__(
+        self, config: Trace, name: str, counts: Counts, *, start_ms: int, outline: Outline | None = None
+    ) -> None:
         assert config.directory is not None
         self._files = TraceFiles(
             Path(config.directory),
             name,
+            outline=outline,
             start_ms=start_ms,
             rows_max=config.file_rows_max,
             bytes_max=config.file_bytes_max,

@@ -13,6 +13,7 @@ from geomq.geo import Circle, Location
 from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
 from geomq.routing.federation import Federation
 from geomq.routing.model import ClientId
+from geomq.routing.outline import outline_of
 from geomq.routing.registry import STRATEGIES, strategy_class
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.overlay import geographic_links
@@ -131,7 +132,7 @@ def simulate_one(scenario: Scenario, strategy: str, trace: Path | None = None) -
     if trace is None:
         _play(scenario, strategy, observers)
     else:
-        files = TraceFiles(trace, "simulated")
+        files = TraceFiles(trace, "simulated", outline=outline_of(scenario.federation(), strategy))
         _play(scenario, strategy, [*observers, Trace(files.take)])
         files.flush()
     return statistics.summary() | {"trace_hash": trace_hash.hexdigest()}

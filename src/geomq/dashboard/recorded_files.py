@@ -1,4 +1,4 @@
-"""Views from directories that geomq wrote: workloads as set-ups and evaluation results beside their map.
+"""Views from directories that geomq wrote: workloads as set-ups, results beside their map, traces as replays.
 
 Whatever is missing or damaged comes out as one DataError that names it.
 """
@@ -11,6 +11,7 @@ from typing import Any
 from geomq.dashboard.feed import ClientNow, Subscribed
 from geomq.dashboard.layers import Layer, Line, Mark, Setup
 from geomq.dashboard.recorded import View, make_view, setup_view
+from geomq.dashboard.replay import replay_view
 from geomq.dashboard.shapes import Json
 from geomq.errors import DataError
 from geomq.geo import Circle, Location, NearestAreas
@@ -30,7 +31,9 @@ Rows = list[dict[str, Any]]
 
 
 def read_views(directory: Path) -> list[View]:
-    """What a directory holds, as views: one for a workload, one for each run of results."""
+    """What a directory holds, as views: one for a workload or a trace, one for each run of results."""
+    if not (directory / MANIFEST).exists() and any(directory.glob("trace.*.parquet")):
+        return [replay_view(directory)]
     readers = {"workload": _workload, "results": _results}
     for kind, reader in readers.items():
         try:

@@ -9,9 +9,10 @@ import msgspec
 from geomq.dashboard.admin_client import AdminClient, FeedError
 from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, Look, Place, Subscribed, is_about
 from geomq.errors import GeomqError
-from geomq.geo import Areas, GridAreas, Location, NearestAreas, PolygonAreas, make_location, parse_fence
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId, EventId
+from geomq.geo import make_location, parse_fence
+from geomq.routing.federation import Federation
+from geomq.routing.model import EventId
+from geomq.routing.outline import Outline, OutlinedBroker, federation_of
 from geomq.routing.trace import Step, TraceRecord
 
 PAGE = 1_000
@@ -198,17 +199,5 @@ class RemoteFeed:
 
 
 def _federation(told: _Federation) -> Federation:
-    placed = [(BrokerId(one.name), one) for one in told.brokers]
-    if len(placed) == 1:
-        location = placed[0][1].location
-        return Federation.alone(placed[0][0], None if location is None else make_location(*location))
-    brokers = [Broker(name, make_location(*(one.location or (0.0, 0.0)))) for name, one in placed]
-    return Federation(brokers, _areas(told, [broker.location for broker in brokers]))
-
-
-def _areas(told: _Federation, places: list[Location]) -> Areas:
-    if told.areas.kind == "grid" and told.areas.grid_deg is not None:
-        return GridAreas(places, told.areas.grid_deg)
-    if told.areas.kind == "given":
-        return PolygonAreas([parse_fence(one.area or "") for one in told.brokers])
-    return NearestAreas(places)
+    brokers = tuple(OutlinedBroker(one.name, one.location, one.area) for one in told.brokers)
+    return federation_of(Outline(brokers, told.strategy, told.areas.grid_deg))

@@ -231,6 +231,10 @@ class State:
             "connected": True,
         }
 
+    def clients_by_home(self) -> Counter[str]:
+        """How many clients each broker has."""
+        return Counter(row[0] for row in self._clients.values())
+
     def held_by(self, clients: Iterable[str]) -> list[TraceRecord]:
         """What these clients have now, as records from before everything: a trace may begin after they subscribed."""
         records = []

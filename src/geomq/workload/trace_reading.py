@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from geomq.errors import DataError, UsageError
+from geomq.errors import ConfigError, DataError, UsageError
 from geomq.mqtt.topics import topic_matches
 from geomq.routing.model import EventId
+from geomq.routing.outline import OUTLINE_KEY, Outline, read_outline
 from geomq.routing.trace import TraceRecord
 from geomq.workload.files import need_pyarrow, read_table
 
@@ -39,6 +40,40 @@ def trace_paths(given: Sequence[Path]) -> list[tuple[Path, bool]]:
         else:
             found.append((path, True))
     return found
+
+
+def trace_rows(given: Sequence[Path]) -> int:
+    """How many records there are."""
+    need_pyarrow()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = 0
+    for path, _ in trace_paths(given):
+        try:
+            rows += pq.read_metadata(path).num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{path} is no readable trace file: {str(error).splitlines()[0]}") from None
+    return rows
+
+
+def read_trace_outline(given: Sequence[Path]) -> Outline | None:
+    """The federation as the latest file that knows it says."""
+    need_pyarrow()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for path, _ in reversed(trace_paths(given)):
+        try:
+            metadata = pq.read_schema(path).metadata or {}
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{path} is no readable trace file: {str(error).splitlines()[0]}") from None
+        if OUTLINE_KEY in metadata:
+            try:
+                return read_outline(metadata[OUTLINE_KEY])
+            except ConfigError as error:
+                raise DataError(f"{path} is no readable trace file: {error}") from None
+    return None
 
 
 def read_trace(given: Sequence[Path], pick: "Callable[[pa.Table], pa.Array]") -> Picked:
@@ -110,6 +145,13 @@ def of_events(event_ids: Iterable[EventId]) -> "Callable[[pa.Table], pa.Array]":
 
     wanted = pa.array([str(event_id) for event_id in event_ids], pa.string())
     return lambda table: pc.is_in(table.column("event_id"), wanted)
+
+
+def everything(table: "pa.Table") -> "pa.Array":
+    """Every record there is."""
+    import pyarrow as pa
+
+    return pa.repeat(True, table.num_rows)
 
 
 def _of_clients(table: "pa.Table", names: list[str]) -> "pa.Array":
