@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from geomq.errors import ProtocolError
 from geomq.geo import Circle, Location, Polygon
-from geomq.routing.link import Ack, Data, Frame, Hello
+from geomq.routing.edition_messages import OfEdition, unwrapped
+from geomq.routing.link import Ack, Data, Frame, Hello, is_promised
 from geomq.routing.mesh_messages import Announcement, LostRoute, Membership, Stamp
 from geomq.routing.messages import ForwardEvent, Message, PutLocation
-from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId, Match
 from geomq.routing.wire import MESSAGES, Ping, Pong, decode_frame, encode_frame
 
 SQUARE = Polygon(
@@ -48,6 +49,10 @@ SAMPLES: dict[str, object] = {
     "refused": True,
     "data": b"\x00\x01",
     "clients": (ClientId("c"), ClientId("d")),
+    "edition": Edition(3, "paris"),
+    "description": b"\x01",
+    "problem": "no cloud",
+    "asks": True,
 }
 
 
@@ -59,6 +64,21 @@ def sample(kind: type[Message]) -> Message:
 def test_every_message_survives_the_wire(kind: type[Message]) -> None:
     frame = Data(1, 2, sample(kind))
     assert decode_frame(encode_frame(frame)) == frame
+
+
+def test_a_message_of_an_edition_survives_the_wire_and_is_as_promised_as_what_it_holds() -> None:
+    inside = ForwardEvent(EVENT)
+    frame = Data(1, 2, OfEdition(Edition(3, "paris"), inside))
+    assert decode_frame(encode_frame(frame)) == frame
+    assert unwrapped(frame.message) == (inside, Edition(3, "paris"))
+    assert is_promised(frame.message)
+    assert not is_promised(OfEdition(Edition(3, "paris"), PutLocation(ClientId("c"), None)))
+
+
+def test_an_edition_inside_an_edition_is_refused() -> None:
+    nested = OfEdition(Edition(1, "a"), OfEdition(Edition(1, "a"), ForwardEvent(EVENT)))
+    with pytest.raises(KeyError):
+        encode_frame(Data(1, 2, nested))
 
 
 def test_mesh_items_survive_the_wire() -> None:

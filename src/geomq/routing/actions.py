@@ -3,7 +3,7 @@
 import msgspec
 
 from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId, Match
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -11,10 +11,11 @@ class Action(msgspec.Struct, frozen=True):
 
 
 class SendToPeer(Action, frozen=True):
-    """Send a message over the link to a peer, in order, at least once."""
+    """Send a message over the link to a peer, in order, at least once; `edition` is whose routing it belongs to."""
 
     peer: BrokerId
     message: Message
+    edition: Edition | None = None
 
 
 class DeliverToClients(Action, frozen=True):

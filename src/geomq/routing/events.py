@@ -9,7 +9,7 @@ import msgspec
 from geomq.geo import Fence, Location
 from geomq.routing.federation import Federation
 from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId, EventId
+from geomq.routing.model import BrokerId, ClientId, Edition, EventId
 
 
 class RoutingEvent(msgspec.Struct, frozen=True):
@@ -83,8 +83,11 @@ class ClientArrived(RoutingEvent, frozen=True):
 
 
 class PeerSaid(RoutingEvent, frozen=True):
+    """A message came over a link; `edition` is the one that the sender gave it."""
+
     peer: BrokerId
     message: Message
+    edition: Edition | None = None
 
 
 class PeerUp(RoutingEvent, frozen=True):

@@ -77,6 +77,7 @@ class BroadcastGroups(GroupMerging):
 
     Options = GroupOptions
     hears_outsiders = True
+    takes_changes = True
 
     def __init__(self, **context: object) -> None:
         super().__init__(**context)

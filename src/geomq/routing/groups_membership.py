@@ -7,6 +7,8 @@ serves one that left until what the cloud had on the way for it is through, and 
 serving the members it still has. So no event is missed that passed the cloud while groups change.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from geomq.errors import TopicError
@@ -27,7 +29,7 @@ from geomq.routing.groups_messages import (
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId, ClientId, Event
 from geomq.routing.rendezvous import RendezvousStrategy
-from geomq.routing.strategy import ClientState
+from geomq.routing.strategy import ClientState, Strategy
 
 FILTERS_MAX = 65_536
 """Filters one member may bring; a broker with more has to talk to the cloud itself."""
@@ -76,6 +78,32 @@ class GroupMembership(RendezvousStrategy):
         self.interest = GroupInterest(lambda message: self.send(self.cloud, message))
         self._own: dict[str, int] = {}
         self._term = 0
+        self._ready_mark: int | None = None
+        self._drained_mark: int | None = None
+
+    @property
+    def outside(self) -> tuple[BrokerId, ...]:
+        return (self.cloud,)
+
+    def begin_beside(self, before: Sequence[Strategy]) -> None:
+        for other in before:
+            if isinstance(other, GroupMembership) and other.cloud == self.cloud:
+                self.interest.share_cloud(other.interest)
+
+    def retire(self) -> None:
+        self.interest.drop_all()
+
+    def is_ready(self, *, now: float) -> bool:
+        """Once the cloud has acted on the own filters: until groups have formed, everything goes through it."""
+        if self._ready_mark is None:
+            self._ready_mark = self.interest.mark()
+        return self.interest.passed(self._ready_mark)
+
+    def is_drained(self, *, now: float) -> bool:
+        """Once the cloud has everything that was for it."""
+        if self._drained_mark is None:
+            self._drained_mark = self.interest.mark()
+        return self.interest.passed(self._drained_mark)
 
     @property
     def leading(self) -> bool:

@@ -86,6 +86,7 @@ class Mesh(Strategy):
         self._now = 0.0
         self._tick_ms = 0.0
         self._patient_until_ms = inf
+        self._ready_ms: float | None = None
         self._overflowed = False
         """Some group is not kept track of: every event has to come here and is passed on to everyone."""
 
@@ -308,6 +309,12 @@ class Mesh(Strategy):
             for new in (n for n in self.station.up if n not in neighbours):
                 group.neighbour_up(new)
             self._tidy(group.name)
+
+    def is_ready(self, *, now: float) -> bool:
+        """Two announcements of every core after all brokers have begun, the meshes have formed."""
+        if self._ready_ms is None:
+            self._ready_ms = now + 2 * self.options.announce_ms
+        return now >= self._ready_ms
 
     def next_deadline(self) -> float | None:
         return min(self._tick_ms, self.station.wake_ms) if self.neighbours else None

@@ -48,6 +48,20 @@ class Event(msgspec.Struct, frozen=True):
     at_ms: int = 0
 
 
+class Edition(NamedTuple):
+    """Which federation description; editions compare by number, then by the broker that made them."""
+
+    number: int
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.origin}" if self.number else "as configured"
+
+
+CONFIGURED = Edition(0, "")
+"""What the brokers' own config files say, before anything was changed at run time."""
+
+
 class Subscriber(NamedTuple):
     """A client at its home; the same client at two brokers is two subscribers."""
 

@@ -77,6 +77,8 @@ class Node:
         )
         self.latest: Event | None = None
         """The event that an own client published last."""
+        self.strategies: list[Strategy] = [self.strategy]
+        """All that hear of the clients; `strategy` is the one that gets their events."""
         self._sequence = 0
         self._own = SubscriptionTable()
         """Subscriptions to what is about this broker."""
@@ -97,7 +99,7 @@ class Node:
             PeerSaid: self._peer_said,
             PeerUp: self._peer_up,
             PeerDown: self._peer_down,
-            LatencyMeasured: lambda e, now: self.strategy.latency_measured(e.peer, e.latency_ms, now=now),
+            LatencyMeasured: self._measured,
             FederationChanged: self._federation_changed,
         }
 
@@ -125,11 +127,15 @@ class Node:
 
     def _take_actions(self) -> list[Action]:
         actions = self.strategy.take_actions()
-        if self.strategy.hears_outsiders:
+        if self._hears_outsiders:
             actions = self._decided(actions)
         if len(self.travellers):
             actions = self.travellers.sort_out(actions, hops=self._hops)
         return actions
+
+    @property
+    def _hears_outsiders(self) -> bool:
+        return any(strategy.hears_outsiders for strategy in self.strategies)
 
     def _decided(self, actions: list[Action]) -> list[Action]:
         """Let share groups decide on events from outside that were matched for them."""
@@ -149,7 +155,7 @@ class Node:
 
     def _watch(self, now: float) -> None:
         """Hear of events from outside for exactly those share groups that this broker decides for."""
-        if not self.strategy.hears_outsiders:
+        if not self._hears_outsiders:
             return
         held, wanted = self.clients.get(WATCHER, ClientState()).subscriptions, self.shared.watched()
         for topic_filter in wanted:
@@ -191,7 +197,8 @@ class Node:
             self._own.move(Subscriber(self.me, happened.client), happened.location)
             for shared in (self.shared, self._own_shared):
                 shared.moved(happened.client, happened.location)
-            self.strategy.moved(happened.client, happened.location, now=now)
+            for strategy in self.strategies:
+                strategy.moved(happened.client, happened.location, now=now)
 
     def _subscribed(self, happened: ClientSubscribed, now: float) -> None:
         self._come_back(happened.client, now)
@@ -206,7 +213,8 @@ class Node:
             self._own.put(subscriber, happened.topic_filter, happened.fence, state.location)
             return
         state.subscriptions[happened.topic_filter] = happened.fence
-        self.strategy.subscribed(happened.client, happened.topic_filter, happened.fence, now=now)
+        for strategy in self.strategies:
+            strategy.subscribed(happened.client, happened.topic_filter, happened.fence, now=now)
 
     def _shared_of(self, group: Group) -> SharedGroups:
         return self._own_shared if is_own(group.topic_filter) else self.shared
@@ -221,7 +229,8 @@ class Node:
         state = self.clients.get(happened.client)
         if state is not None and happened.topic_filter in state.subscriptions:
             del state.subscriptions[happened.topic_filter]
-            self.strategy.unsubscribed(happened.client, happened.topic_filter, now=now)
+            for strategy in self.strategies:
+                strategy.unsubscribed(happened.client, happened.topic_filter, now=now)
 
     def had_by(self, clients: Iterable[ClientId]) -> tuple[EventId, ...]:
         """The latest events that any of these had, here or at a former home."""
@@ -246,7 +255,12 @@ class Node:
         self._watch(now)
         state = self.clients.pop(happened.client, None)
         if state is not None:
-            self.strategy.gone(happened.client, state, now=now)
+            for strategy in self.strategies:
+                strategy.gone(happened.client, state, now=now)
+
+    def _measured(self, happened: LatencyMeasured, now: float) -> None:
+        for strategy in self.strategies:
+            strategy.latency_measured(happened.peer, happened.latency_ms, now=now)
 
     def _ready(self, happened: ClientReady, now: float) -> None:
         for shared in (self.shared, self._own_shared):
@@ -254,8 +268,8 @@ class Node:
 
     def _peer_said(self, happened: PeerSaid, now: float) -> None:
         peer, message = happened.peer, happened.message
-        if peer not in self.strategy.federation.position:
-            self.strategy.said(peer, message, now=now)
+        if happened.edition is not None or not self._is_broker(peer):
+            self._pass_on(happened, now)
         elif isinstance(message, DeliverMoved):
             self._deliver_moved(message)
         elif (forgotten := self.travellers.said(peer, message, now=now)) is not None:
@@ -267,7 +281,14 @@ class Node:
         elif self.shared.said(peer, message):
             self._watch(now)
         else:
-            self.strategy.said(peer, message, now=now)
+            self._pass_on(happened, now)
+
+    def _is_broker(self, peer: BrokerId) -> bool:
+        return peer in self.strategy.federation.position
+
+    def _pass_on(self, happened: PeerSaid, now: float) -> None:
+        """A message for the strategy."""
+        self.strategy.said(happened.peer, happened.message, now=now)
 
     def _deliver_moved(self, message: DeliverMoved) -> None:
         """A former home of some clients matched an event for them."""
@@ -310,7 +331,11 @@ class Node:
         type(self.strategy).check(happened.federation)
         before, self.strategy.federation = self.strategy.federation, happened.federation
         self.strategy.federation_changed(before, now=now)
-        self.shared.federation_changed(happened.federation)
-        for client in self.travellers.federation_changed(happened.federation, now=now):
+        self._brokers_changed(happened.federation.ids, now)
+
+    def _brokers_changed(self, brokers: tuple[BrokerId, ...], now: float) -> None:
+        """What all strategies have in common hears who the brokers are."""
+        self.shared.federation_changed(brokers)
+        for client in self.travellers.federation_changed(brokers, now=now):
             self._gone(ClientGone(client), now)
         self._watch(now)

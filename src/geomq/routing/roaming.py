@@ -102,7 +102,7 @@ class Travellers:
 
     def __init__(self, me: BrokerId, federation: Federation, act: Callable[[Action], None]) -> None:
         self._me = me
-        self._federation = federation
+        self._brokers = federation.ids
         self._act = act
         self._departed: dict[ClientId, _Departure] = {}
         self._arrived: dict[ClientId, _Arrival] = {}
@@ -221,19 +221,19 @@ class Travellers:
             self._whole_since = now
 
     def peer_down(self, peer: BrokerId) -> None:
-        if peer in self._federation.position:
+        if peer in self._brokers:
             self._down[peer] = None
 
-    def federation_changed(self, federation: Federation, *, now: float) -> tuple[ClientId, ...]:
-        """Clients to forget because the broker they went to left."""
-        before, self._federation = self._federation, federation
-        for peer in federation.ids:
-            if peer not in before.position:
+    def federation_changed(self, brokers: tuple[BrokerId, ...], *, now: float) -> tuple[ClientId, ...]:
+        """These are all brokers now; clients to forget because the broker they went to left."""
+        before, self._brokers = self._brokers, brokers
+        for peer in brokers:
+            if peer not in before:
                 self._down[peer] = None
-        for peer in before.ids:
-            if peer not in federation.position:
+        for peer in before:
+            if peer not in brokers:
                 self.peer_up(peer, now=now)
-        return tuple(c for c, departure in self._departed.items() if departure.to not in federation.position)
+        return tuple(c for c, departure in self._departed.items() if departure.to not in brokers)
 
     # The clock.
 

@@ -89,7 +89,7 @@ class SharedGroups:
         """Without a federation the groups are this broker's own affair."""
         self._me = me
         self._act = act
-        self._federation = federation
+        self._brokers = None if federation is None else federation.ids
         self._table = SubscriptionTable()
         self._members: dict[Subscriber, dict[Group, Fence | None]] = {}
         self._locations: dict[Subscriber, Location | None] = {}
@@ -246,7 +246,7 @@ class SharedGroups:
         return True
 
     def peer_up(self, peer: BrokerId) -> None:
-        if self._federation is None or peer not in self._federation.position:
+        if self._brokers is None or peer not in self._brokers:
             return
         self._up[peer] = None
         self._told.pop(peer, None)
@@ -258,13 +258,14 @@ class SharedGroups:
     def peer_down(self, peer: BrokerId) -> None:
         self._up.pop(peer, None)
 
-    def federation_changed(self, federation: Federation) -> None:
-        self._federation = federation
+    def federation_changed(self, brokers: tuple[BrokerId, ...]) -> None:
+        """These are all brokers now."""
+        self._brokers = brokers
         for member, group in tuple(self._held()):
-            if member.home not in federation.position:
+            if member.home not in brokers:
                 self._drop(member, group)
         for peer in tuple(self._up):
-            if peer not in federation.position:
+            if peer not in brokers:
                 del self._up[peer]
 
     def inherit(self, before: Self) -> None:
@@ -281,7 +282,7 @@ class SharedGroups:
             self._act(SendToPeer(peer, message))
 
     def _tell(self, message: Message) -> None:
-        for peer in () if self._federation is None else self._federation.ids:
+        for peer in self._brokers or ():
             if peer != self._me:
                 self._act(SendToPeer(peer, message))
 

@@ -8,7 +8,7 @@ iterates a bare set into its output, and every table it keeps has a maximum.
 The node has updated `clients` before it calls a hook.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 import msgspec
@@ -47,6 +47,8 @@ class Strategy:
     Options: ClassVar[type[StrategyOptions]] = StrategyOptions
     hears_outsiders: ClassVar[bool] = False
     """Whether events of publishers outside the federation come in by this strategy."""
+    takes_changes: ClassVar[bool] = False
+    """Whether brokers may come and areas change while it runs and no event is missed; else it begins anew."""
 
     def __init__(
         self,
@@ -98,6 +100,25 @@ class Strategy:
 
     def federation_changed(self, before: Federation, *, now: float) -> None:
         """Brokers or areas changed; `self.federation` is the new one."""
+
+    def begin_beside(self, before: Sequence["Strategy"]) -> None:
+        """Other routings of this broker go on for a while; what is shared with them is taken over."""
+
+    def retire(self) -> None:
+        """Another routing has taken over everything."""
+
+    def is_ready(self, *, now: float) -> bool:
+        """Whether every event would be delivered, given that all peers have heard what this broker told them."""
+        return True
+
+    def is_drained(self, *, now: float) -> bool:
+        """Whether nothing of its own that left this broker before waits outside the links."""
+        return True
+
+    @property
+    def outside(self) -> tuple[BrokerId, ...]:
+        """Peers that are no brokers of the federation."""
+        return ()
 
     def next_deadline(self) -> float | None:
         """When `on_deadline` wants to be called, or None."""

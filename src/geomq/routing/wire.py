@@ -16,6 +16,7 @@ from geomq.geo import Circle, Location, MultiPolygon, Polygon, fence_text, make_
 from geomq.routing import (
     adaptive,
     coverage,
+    edition_messages,
     georendezvous,
     groups_messages,
     mesh_messages,
@@ -24,9 +25,10 @@ from geomq.routing import (
     roaming,
     shared,
 )
+from geomq.routing.edition_messages import OfEdition
 from geomq.routing.link import Ack, Data, Frame, Hello
 from geomq.routing.messages import Message
-from geomq.routing.model import Event
+from geomq.routing.model import Edition, Event
 
 PROTOCOL_VERSION = 1
 
@@ -83,6 +85,10 @@ MESSAGES: tuple[type[Message], ...] = (
     roaming.DeliverMoved,
     roaming.AskSettled,
     roaming.Settled,
+    edition_messages.OfferDescription,
+    edition_messages.WantDescription,
+    edition_messages.PutDescription,
+    edition_messages.EditionReached,
 )
 """A message's number on the wire is its place here; new ones go to the end."""
 
@@ -172,6 +178,13 @@ _PLAIN = {form.wire: form for form in _FORMS.values()}
 _AnyMessage: Any = Union[tuple(form.wire for form in _FORMS.values())]  # noqa: UP007
 
 
+class WireOfEdition(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=1000):
+    """A message of the routing of one edition."""
+
+    edition: Edition
+    message: _AnyMessage
+
+
 class WireHello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=0):
     epoch: int
     starts_at: int
@@ -183,7 +196,7 @@ class WireHello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fie
 class WireData(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=1):
     epoch: int
     number: int
-    message: _AnyMessage
+    message: _AnyMessage | WireOfEdition
 
 
 class WireAck(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=2):
@@ -201,34 +214,58 @@ class Pong(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=T
     token: int
 
 
+class AskToJoin(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=5):
+    """The sender wants to be a broker of the federation; its entry of the description, encoded."""
+
+    entry: bytes
+
+
+class Described(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=6):
+    """The federation as the sender knows it: the answer to one who joins, or who does not know that it left."""
+
+    description: bytes
+
+
+class NotJoined(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=7):
+    reason: str
+
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireAck | Ping | Pong)
+Aside = Ping | Pong | AskToJoin | Described | NotJoined
+"""What is said beside the link protocol."""
+_decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireAck | Aside)
 
 
-def encode_frame(frame: Frame | Ping | Pong) -> bytes:
+def encode_frame(frame: Frame | Aside) -> bytes:
     """The bytes of a frame."""
     match frame:
+        case Data(epoch=epoch, number=number, message=OfEdition(edition=edition, message=message)):
+            return _encoder.encode(
+                WireData(epoch, number, WireOfEdition(edition, _FORMS[type(message)].to_wire(message)))
+            )
         case Data(epoch=epoch, number=number, message=message):
             return _encoder.encode(WireData(epoch, number, _FORMS[type(message)].to_wire(message)))
         case Ack(epoch=epoch, next_number=next_number):
             return _encoder.encode(WireAck(epoch, next_number))
         case Hello():
             return _encoder.encode(WireHello(*msgspec.structs.astuple(frame)))
-        case Ping() | Pong():
+        case Ping() | Pong() | AskToJoin() | Described() | NotJoined():
             return _encoder.encode(frame)
     raise ProtocolError(f"a {type(frame).__name__} has no wire form")
 
 
-def decode_frame(data: bytes) -> Frame | Ping | Pong:
+def decode_frame(data: bytes) -> Frame | Aside:
     """The frame that the bytes stand for, or ProtocolError."""
     try:
         wire = _decoder.decode(data)
         match wire:
+            case WireData(epoch=epoch, number=number, message=WireOfEdition(edition=edition, message=message)):
+                return Data(epoch, number, OfEdition(edition, _PLAIN[type(message)].from_wire(message)))
             case WireData(epoch=epoch, number=number, message=message):
                 return Data(epoch, number, _PLAIN[type(message)].from_wire(message))
             case WireAck(epoch=epoch, next_number=next_number):
                 return Ack(epoch, next_number)
-            case Ping() | Pong():
+            case Ping() | Pong() | AskToJoin() | Described() | NotJoined():
                 return wire
         return Hello(*msgspec.structs.astuple(wire))
     except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:

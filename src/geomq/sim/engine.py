@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, DropEvent, SendToPeer
 from geomq.routing.cloud import CloudNode
+from geomq.routing.edition_messages import unwrapped, wrapped
 from geomq.routing.events import (
     ClientGone,
     ClientMoved,
@@ -246,8 +247,8 @@ class Simulation:
             observer.handled(self.now_ms, broker, event, actions)
         for action in actions:
             match action:
-                case SendToPeer(peer=peer, message=message):
-                    self.transmit(broker, peer, message, origin)
+                case SendToPeer(peer=peer, message=message, edition=edition):
+                    self.transmit(broker, peer, wrapped(message, edition), origin)
                 case DeliverToClients(event=delivered, matches=matches):
                     for client in dict.fromkeys(match.client for match in matches):
                         arrival = (broker, client, delivered, origin.t_ms)
@@ -264,8 +265,8 @@ class Simulation:
         """Put a message on a perfect link."""
         arrives = self.now_ms + self.latencies(source, target)
         for observer in self.observers:
-            observer.sent(self.now_ms, source, target, message, origin, arrives)
-        said = PeerSaid(source, message)
+            observer.sent(self.now_ms, source, target, unwrapped(message)[0], origin, arrives)
+        said = PeerSaid(source, *unwrapped(message))
         if self.order == "fifo":
             self._push(arrives, FIFO_PHASE, origin, target, said)
             return

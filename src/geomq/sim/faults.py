@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from geomq.routing.edition_messages import unwrapped
 from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.link import Data, Frame, Link, LinkOutput
 from geomq.routing.messages import Message
@@ -129,7 +130,7 @@ class FaultySimulation(Simulation):
         if output.came_up:
             super().feed(me, PeerUp(peer), Origin(None, self.now_ms))
         for message in output.messages:
-            super().feed(me, PeerSaid(peer, message), origin)
+            super().feed(me, PeerSaid(peer, *unwrapped(message)), origin)
         self._schedule_link(pair)
 
     def _put_on_wire(self, me: BrokerId, peer: BrokerId, frame: Frame, origin: Origin) -> None:
@@ -139,7 +140,7 @@ class FaultySimulation(Simulation):
                 self._origins[key] = origin
                 arrives = self.now_ms + self.latencies(me, peer)
                 for observer in self.observers:
-                    observer.sent(self.now_ms, me, peer, frame.message, origin, arrives)
+                    observer.sent(self.now_ms, me, peer, unwrapped(frame.message)[0], origin, arrives)
             origin = self._origins[key]
         if self._dice.random() < self.disturbance.loss:
             return
@@ -199,10 +200,9 @@ class FaultySimulation(Simulation):
         if broker in self._crashed:
             return
         self._crashed[broker] = None
-        for peer in self.nodes:
-            if peer != broker:
-                self._disconnect(broker, peer)
-                self._disconnect(peer, broker)
+        for peer in self._linked(broker):
+            self._disconnect(broker, peer)
+            self._disconnect(peer, broker)
 
     def _return(self, broker: BrokerId) -> None:
         if broker not in self._crashed:
@@ -210,18 +210,19 @@ class FaultySimulation(Simulation):
         del self._crashed[broker]
         self._epochs[broker] += 1
         self.nodes[broker] = self._restored(broker)
-        for peer in self.nodes:
-            if peer != broker:
-                unsent = self._links[broker, peer].durable()
-                self._links[broker, peer] = Link(epoch=self._epochs[broker], unsent=unsent)
+        for peer in self._linked(broker):
+            unsent = self._links[broker, peer].durable()
+            self._links[broker, peer] = Link(epoch=self._epochs[broker], unsent=unsent)
         self._schedule_wake(broker)
-        for peer in self.nodes:
-            if peer != broker:
-                self._connect((broker, peer))
-                self._connect((peer, broker))
+        for peer in self._linked(broker):
+            self._connect((broker, peer))
+            self._connect((peer, broker))
         waiting, self._waiting[broker] = self._waiting[broker], []
         for event, origin in waiting:
             super().feed(broker, event, origin)
+
+    def _linked(self, broker: BrokerId) -> list[BrokerId]:
+        return [peer for me, peer in self._links if me == broker]
 
     def _restored(self, broker: BrokerId) -> Any:
         """A new node with what its predecessor had on disk."""
