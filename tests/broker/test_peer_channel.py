@@ -9,7 +9,7 @@ from tests.broker.federated import until
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.routing.link import Ack, Frame
-from geomq.routing.wire import Ping, Pong
+from geomq.routing.wire import Aside, Ping
 
 pytestmark = pytest.mark.anyio
 KEY = b"a shared key of enough bytes"
@@ -25,7 +25,7 @@ class Side:
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.peers: list[str | None] = []
-        self.frames: list[Frame | Ping | Pong] = []
+        self.frames: list[Frame | Aside] = []
         self.reasons: list[str] = []
         self.channel: PeerChannel | None = None
         self._wanted = wanted
@@ -35,7 +35,7 @@ class Side:
         self.channel = channel
         return self._wanted
 
-    def heard(self, channel: PeerChannel, frame: Frame | Ping | Pong) -> None:
+    def heard(self, channel: PeerChannel, frame: Frame | Aside) -> None:
         self.frames.append(frame)
 
     def closed(self, channel: PeerChannel, reason: str) -> None:

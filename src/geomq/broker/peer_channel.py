@@ -17,7 +17,7 @@ import msgspec
 
 from geomq.errors import ProtocolError
 from geomq.routing.link import Ack, Frame
-from geomq.routing.wire import PROTOCOL_VERSION, Ping, Pong, decode_frame, encode_frame
+from geomq.routing.wire import PROTOCOL_VERSION, Aside, decode_frame, encode_frame
 
 GREETING_BYTES_MAX = 1024
 GREETING_S_MAX = 5.0
@@ -61,7 +61,7 @@ class Listener(Protocol):
     def opened(self, channel: "PeerChannel") -> bool:
         """The peer proved its name; whether it is wanted."""
 
-    def heard(self, channel: "PeerChannel", frame: Frame | Ping | Pong) -> None: ...
+    def heard(self, channel: "PeerChannel", frame: Frame | Aside) -> None: ...
 
     def closed(self, channel: "PeerChannel", reason: str) -> None: ...
 
@@ -117,7 +117,7 @@ class PeerChannel(asyncio.Protocol):
         self._deadline.cancel()
         self._listener.closed(self, self._reason)
 
-    def send(self, frame: Frame | Ping | Pong) -> None:
+    def send(self, frame: Frame | Aside) -> None:
         """Queue a frame for this turn of the loop; a newer acknowledgement replaces an older one."""
         if isinstance(frame, Ack):
             if self._ack_at is not None:

@@ -20,7 +20,7 @@ from geomq.routing.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, Ro
 from geomq.routing.link import Frame, Link, LinkOutput, is_promised
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
-from geomq.routing.wire import Ping, Pong
+from geomq.routing.wire import Aside, Ping, Pong
 
 log = logging.getLogger("geomq.peers")
 
@@ -201,7 +201,7 @@ class Peering:
         self._carry_out(peer, peer.link.connected(now=self._now_ms()))
         return True
 
-    def heard(self, channel: PeerChannel, frame: Frame | Ping | Pong) -> None:
+    def heard(self, channel: PeerChannel, frame: Frame | Aside) -> None:
         peer = self._peers.get(BrokerId(channel.peer or ""))
         if peer is None or peer.channel is not channel:
             return
@@ -212,7 +212,7 @@ class Peering:
             round_trip_ms = (time.perf_counter_ns() - frame.token) / 1e6
             if 0 <= round_trip_ms < 600_000:
                 self._handle(LatencyMeasured(peer.name, round_trip_ms / 2))
-        else:
+        elif isinstance(frame, Frame):
             self._carry_out(peer, peer.link.receive(frame, now=self._now_ms()))
 
     def closed(self, channel: PeerChannel, reason: str) -> None:
