@@ -1,15 +1,19 @@
 """The live view: what a page is told of a running federation."""
 
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from tests.broker.federated import until
 from tests.dashboard.pages import dashboard, message
 from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import InvalidStatus
 
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
-from geomq.client import Client
+from geomq.client import Client, ClientError
+from geomq.dashboard.feed import Look
+from geomq.dashboard.live import PAGES_MAX
 from geomq.dashboard.local_feed import LocalFeed
 
 pytestmark = pytest.mark.anyio
@@ -50,3 +54,66 @@ async def test_a_page_is_told_the_world_then_everything_then_changes() -> None:
                 await anna.unsubscribe("news/#")
                 tick = await ticks_until(socket, lambda tick: bool(tick["subscriptions"]["drop"]))
                 assert tick["subscriptions"]["drop"] == [["anna", "news/#"]]
+
+
+async def test_so_many_pages_may_look_on_and_one_that_does_not_read_hinders_nobody() -> None:
+    async with LocalFederation(local_configs(THREE_REGIONS[:1], "single")) as running, AsyncExitStack() as stack:
+        feeds = [LocalFeed(broker) for broker in running.brokers.values()]
+        page = await stack.enter_async_context(dashboard(feeds))
+        sockets = [await stack.enter_async_context(page.live()) for _ in range(PAGES_MAX)]
+        with pytest.raises(InvalidStatus):
+            await stack.enter_async_context(page.live())
+        for _ in range(10):
+            assert (await message(sockets[-1]))["type"] in ("world", "tick")
+        await sockets[0].close()
+        await stack.enter_async_context(page.live())
+
+
+async def test_a_broker_that_went_away_is_shown_as_such_and_comes_back() -> None:
+    class Flaky(LocalFeed):
+        gone = False
+
+        async def look(self, cursor: int | None) -> Look:
+            if self.gone:
+                raise ClientError("it does not answer")
+            return await super().look(cursor)
+
+    async with LocalFederation(local_configs(THREE_REGIONS[:1], "single")) as running:
+        feed = Flaky(running.brokers["paris"])
+        port = running.brokers["paris"].port
+        async with dashboard([feed]) as page, Client("127.0.0.1", port, client_id="anna"), page.live() as socket:
+            await ticks_until(socket, lambda tick: tick["brokers"]["paris"]["up"])
+            feed.gone = True
+            tick = await ticks_until(socket, lambda tick: not tick["brokers"]["paris"]["up"])
+            assert tick["clients"]["drop"] == ["anna"]
+            feed.gone = False
+            tick = await ticks_until(socket, lambda tick: tick["brokers"]["paris"]["up"])
+            assert [row[0] for row in tick["clients"]["put"]] == ["anna"]
+
+
+async def test_events_flows_and_latency_of_a_delivery_between_brokers_are_told() -> None:
+    async with LocalFederation(local_configs(THREE_REGIONS, "flood_events")) as running:
+        await until(lambda: running.linked)
+        ports = {name: broker.port for name, broker in running.brokers.items()}
+        feeds = [LocalFeed(broker) for broker in running.brokers.values()]
+        async with (
+            dashboard(feeds) as page,
+            page.live() as socket,
+            Client("127.0.0.1", ports["columbus"], client_id="bob", at=(40.0, -83.0)) as bob,
+            Client("127.0.0.1", ports["paris"], client_id="anna") as anna,
+        ):
+            await anna.subscribe("news")
+            await bob.publish("news", "x", qos=1)
+            flows: set[tuple[str, str, str]] = set()
+            seen: list[dict[str, Any]] = []
+
+            def complete(tick: dict[str, Any]) -> bool:
+                flows.update((one, other, kind) for one, other, kind, _ in tick["flows"])
+                seen.extend(tick["events"])
+                return tick["brokers"]["paris"]["latency_ms"] is not None
+
+            await ticks_until(socket, complete)
+            assert flows >= {("columbus", "paris", "event"), ("columbus", "frankfurt", "event")}
+            event = seen[-1]
+            assert (event["topic"], event["client"], event["home"]) == ("news", "bob", "columbus")
+            assert (event["at"], event["delivered"]) == ([40.0, -83.0], 1)

@@ -114,3 +114,13 @@ def test_brokers_that_left_are_forgotten_with_their_clients() -> None:
     tick = state.tick(1)
     assert list(tick["brokers"]) == ["a"]
     assert tick["clients"]["drop"] == ["x"]
+
+
+def test_a_delivery_may_be_told_before_its_event() -> None:
+    state = State(["a", "b"])
+    state.looked("b", 0.0, look(record(107, "delivered", broker="b", client="y", event_id=FIRST, topic="t")))
+    assert state.tick(0)["events"] == []
+    state.looked("a", 0.0, look(record(100, "published", client="x", event_id=FIRST, topic="t")))
+    tick = state.tick(1)
+    assert [event["delivered"] for event in tick["events"]] == [1]
+    assert tick["brokers"]["b"]["latency_ms"] == 7.0

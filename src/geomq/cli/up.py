@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from geomq.cli.dashboard import read_all_views
-from geomq.errors import UsageError
+from geomq.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from geomq.broker.local_federation import Site
@@ -57,8 +57,13 @@ def up(port: int, views: tuple[Path, ...], **wishes: Any) -> None:
         raise UsageError(f"port must be between 0 and {65_535 - plan.brokers}, not {port}")
     if not 0 <= plan.page_port <= 65_535:
         raise UsageError(f"page-port must be between 0 and 65535, not {plan.page_port}")
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         asyncio.run(_run(plan))
+    except ConfigError as error:
+        hint = "; --port 0 and --page-port 0 take free ones" if "cannot listen" in str(error) else ""
+        raise ConfigError(f"{error}{hint}") from None
+    except KeyboardInterrupt:
+        pass
 
 
 async def _run(plan: Plan) -> None:

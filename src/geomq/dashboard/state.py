@@ -92,6 +92,7 @@ class State:
         self._subscribed = _Pending[tuple[str, str]]()
         self._flows = Counter[tuple[str, str, str]]()
         self._events: OrderedDict[str, Json] = OrderedDict()
+        self._early: OrderedDict[str, list[tuple[_BrokerState, float]]] = OrderedDict()
         self._told = _Pending[str]()
         self._done: dict[str, Counter[str]] = {}
 
@@ -168,17 +169,30 @@ class State:
             "delivered": 0,
         }
         self._told.add(event_id)
+        for broker, t_ms in self._early.pop(event_id, ()):
+            self._reached(self._events[event_id], broker, t_ms)
         if len(self._events) > REMEMBERED_MAX:
             self._events.popitem(last=False)
 
     def _delivered(self, broker: _BrokerState, record: TraceRecord) -> None:
         self._count(record)
-        event = self._events.get(str(record.event_id))
+        if record.event_id is None:
+            return
+        event_id = str(record.event_id)
+        event = self._events.get(event_id)
         if event is not None:
-            event["delivered"] += 1
-            self._told.add(event["id"])
-            if len(broker.latencies_ms) < REMEMBERED_MAX:
-                broker.latencies_ms.append(max(0.0, record.t_ms - event["t"]))
+            self._reached(event, broker, record.t_ms)
+        elif record.event_id.origin in self._brokers:
+            # The home was asked a moment earlier or later than this broker: its record comes with the next look.
+            self._early.setdefault(event_id, []).append((broker, record.t_ms))
+            if len(self._early) > REMEMBERED_MAX:
+                self._early.popitem(last=False)
+
+    def _reached(self, event: Json, broker: _BrokerState, t_ms: float) -> None:
+        event["delivered"] += 1
+        self._told.add(event["id"])
+        if len(broker.latencies_ms) < REMEMBERED_MAX:
+            broker.latencies_ms.append(max(0.0, t_ms - event["t"]))
 
     def _count(self, record: TraceRecord) -> None:
         if record.client in self._clients:
