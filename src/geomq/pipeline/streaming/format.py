@@ -1,0 +1,35 @@
+"""The `geomq` format of Spark: source and sink under one name.
+
+Spark finds it by itself where GeoMQ is installed, through the package `pyspark_geomq`; elsewhere register it with
+`spark.dataSource.register(GeomqFormat)`.
+"""
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from geomq.pipeline.streaming.decode import DDL
+from geomq.pipeline.streaming.options import sink_options, source_options
+from geomq.pipeline.streaming.sink import EventStreamWriter, EventWriter, check_columns
+from geomq.pipeline.streaming.source import EventStreamReader
+
+
+class GeomqFormat(DataSource):
+    """Checks options as early as Spark lets it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "geomq"
+
+    def schema(self) -> str:
+        return DDL
+
+    def streamReader(self, schema: StructType) -> EventStreamReader:  # noqa: N802
+        return EventStreamReader(source_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> EventWriter:
+        check_columns(schema)
+        return EventWriter(sink_options(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> EventStreamWriter:  # noqa: N802
+        check_columns(schema)
+        return EventStreamWriter(sink_options(self.options))
