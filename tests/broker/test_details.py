@@ -45,10 +45,11 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
         yield running
 
 
-async def asking(broker: Broker, name: str = "asking") -> Probe:
+async def asking(broker: Broker, name: str = "asking", *, waiting: int = 0) -> Probe:
     properties = Properties(session_expiry_interval=1000, user_properties=ASKING)
     probe, connack = await Probe.connect(broker.port, Connect(name, clean_start=False, properties=properties))
     assert connack.properties.user("geo-details") is not None or not broker.core.config.geo.details
+    assert connack.properties.user("geo-waiting") in (str(waiting), None)
     return probe
 
 
@@ -107,7 +108,7 @@ async def test_what_waits_for_an_absent_client_keeps_its_details_over_a_restart(
         await publish(broker)
     async with Broker(config(tmp_path)) as broker:
         await publish(broker)
-        async with await asking(broker) as probe:
+        async with await asking(broker, waiting=2) as probe:
             first, second = await probe.expect(Publish), await probe.expect(Publish)
             ids = [each.properties.user("geo-event") for each in (first, second)]
             assert None not in ids

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
-from geomq.broker.details import ASK_PROPERTY
+from geomq.broker.details import ASK_PROPERTY, WAITING_PROPERTY
 from geomq.broker.geocontext import GeoContext
 from geomq.broker.geotopics import LOCATION_PROPERTY
 from geomq.broker.identity import anonymous_allowed, certificate_user, client_id_refusal
@@ -138,7 +138,8 @@ class Admission:
         client, present, resumed = self._registry.open(connection, connect, agreement, user)
         connack = welcome(connect, agreement, core.policy, session_present=present)
         if client.asks:
-            granted = ((ASK_PROPERTY, " ".join(core.config.geo.details)),)
+            waiting = (WAITING_PROPERTY, str(client.session.pending))
+            granted = ((ASK_PROPERTY, " ".join(core.config.geo.details)), waiting)
             connack = structs.replace(connack, properties=structs.replace(connack.properties, user_properties=granted))
         connection.admitted(client, agreement)
         connection.send(client.session.reply(connack))

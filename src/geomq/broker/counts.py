@@ -14,6 +14,7 @@ class Counts:
         "events_dropped",
         "events_received",
         "events_refused",
+        "events_repeated",
         "expired_sessions",
         "geo_errors",
         "location_updates",
@@ -39,6 +40,7 @@ class Counts:
     events_dropped: int
     events_received: int
     events_refused: int
+    events_repeated: int
     expired_sessions: int
     geo_errors: int
     location_updates: int

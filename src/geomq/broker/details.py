@@ -15,6 +15,8 @@ from geomq.mqtt.message import Message
 from geomq.routing.model import Event
 
 ASK_PROPERTY: Final = "geo-details"
+WAITING_PROPERTY: Final = "geo-waiting"
+"""In the answer: how many messages of QoS 1 and 2 wait for the client or are to be repeated."""
 
 PROPERTIES: Final[dict[str, str]] = {
     "event": "geo-event",

@@ -27,6 +27,7 @@ HELP = {
     "events_dropped": "Events dropped because a queue was full.",
     "events_received": "Events published by clients.",
     "events_refused": "Events refused by access control, limits or the disk.",
+    "events_repeated": "Events acknowledged but dropped because their writer had sent them before.",
     "geo_errors": "Locations and fences that were none.",
     "location_updates": "Location updates taken.",
     "locations_dropped": "Location updates dropped by the rate limit.",

@@ -22,6 +22,7 @@ from geomq.broker.geotopics import (
     parse_location_payload,
     payload_text,
 )
+from geomq.broker.once import ONCE_PROPERTY, Writers
 from geomq.broker.retention import About, Retention
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Fence, parse_location
@@ -57,6 +58,7 @@ class Publishing:
         self._geo = geo
         self._retention = retention
         self._owntracks: dict[str, bool] = {}
+        self.writers = Writers(core.store)
 
     def receive(self, client: Client, packet: Publish) -> None:
         """A connected client published."""
@@ -91,6 +93,7 @@ class Publishing:
     def publish(self, client: Client, message: Message) -> int:
         """Let an event of this client go its way; how many deliveries it made. Raises Refused."""
         fence: Fence | None = None
+        once: str | None = None
         try:
             if message.topic.startswith("$"):
                 rewritten = self._special(client, message)
@@ -98,6 +101,10 @@ class Publishing:
                     return 1
                 message, fence = rewritten
             if message.properties is not NO_PROPERTIES and message.properties.user_properties:
+                once = message.properties.user(ONCE_PROPERTY)
+                if once is not None and self.writers.repeats(client.user, once):
+                    self._core.counts.events_repeated += 1
+                    return 1
                 fence = self._read_properties(client, message, fence)
             elif self._core.config.geo.owntracks_topics and self._is_owntracks(message.topic):
                 self._follow(client, message.payload)
@@ -106,7 +113,10 @@ class Publishing:
         except TopicError as error:
             raise Refused(ReasonCode.TOPIC_NAME_INVALID, str(error)) from None
         self._check(client, message, fence)
-        return self.route(client.id, message, fence, About(fence, client.location, client.id, client.user))
+        delivered = self.route(client.id, message, fence, About(fence, client.location, client.id, client.user))
+        if once is not None:
+            self.writers.note(client.user, once)
+        return delivered
 
     def route(self, publisher: ClientId, message: Message, fence: Fence | None, about: About) -> int:
         """Keep it if it is retained, then hand it to the routing core."""

@@ -24,6 +24,7 @@ from geomq.broker.desk import Desk
 from geomq.broker.federating import credentials_of, federation_of, peers_of, tls_of
 from geomq.broker.listeners import Listeners
 from geomq.broker.logs import setup_logging
+from geomq.broker.once import NOTE
 from geomq.broker.outbox import Outbox
 from geomq.broker.passwords import load_passwords
 from geomq.broker.peer_store import Notes, PeerStore
@@ -108,6 +109,7 @@ class Broker:
             self._start_trace()
             self.desk.retention.load(state.retained)
             self.desk.registry.load(state.sessions)
+            self.desk.publishing.writers.load(state.notes.get(NOTE, {}))
             await self._start_peering(epoch, state.notes)
             self.cloud = start_cloud(self.core, self._linked, peers=self._kept, notes=state.notes, epoch=epoch)
             for listener in config.listeners:

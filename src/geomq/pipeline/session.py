@@ -68,7 +68,7 @@ def spark_errors() -> Iterator[None]:
 
 def explain(text: str) -> UsageError:
     """The line of a Spark failure that says what was wrong."""
-    ours = re.findall(r"geomq\.errors\.(\w+): (.+)", text)
+    ours = re.findall(r"\bgeomq\.(?:\w+\.)+(\w+): (.+)", text)
     if ours:
         return DataError(ours[-1][1].strip())
     if "No space left on device" in text:

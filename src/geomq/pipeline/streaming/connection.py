@@ -25,6 +25,7 @@ PACKET_SIZE_MAX = 64 << 20
 ASK = ("geo-details", "1")
 
 P = TypeVar("P", bound=Packet)
+Socket = socket.socket
 
 
 class Refused(GeomqError):  # noqa: N818
@@ -106,12 +107,18 @@ class Connection:
         return tuple((self.connack.properties.user(ASK[0]) or "").split())
 
     @property
-    def socket(self) -> socket.socket:
+    def waiting(self) -> int | None:
+        """How many messages the broker had for the session at the handshake, if it says so."""
+        said = self.connack.properties.user("geo-waiting") or ""
+        return int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None
+
+    @property
+    def socket(self) -> "Socket":
         """What to wait for when several connections are waited for."""
         assert self._socket is not None
         return self._socket
 
-    def watch(self, file: "socket.socket") -> None:
+    def watch(self, file: "Socket") -> None:
         """Let this wake up `receive` too."""
         self._selector.register(file, selectors.EVENT_READ)
 

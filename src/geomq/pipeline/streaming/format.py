@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from geomq.pipeline.streaming.decode import DDL
-from geomq.pipeline.streaming.options import sink_options, source_options
+from geomq.pipeline.streaming.options import archive_options, sink_options, source_options
 from geomq.pipeline.streaming.sink import EventStreamWriter, EventWriter, check_columns
 from geomq.pipeline.streaming.source import EventStreamReader
 
@@ -21,6 +21,11 @@ class GeomqFormat(DataSource):
         return "geomq"
 
     def schema(self) -> str:
+        # The first thing Spark asks, in `load()`: the place to refuse what makes no sense.
+        if "path" in self.options:
+            archive_options(self.options)
+        else:
+            source_options(self.options)
         return DDL
 
     def streamReader(self, schema: StructType) -> EventStreamReader:  # noqa: N802

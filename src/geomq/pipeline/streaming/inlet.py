@@ -29,6 +29,7 @@ from geomq.pipeline.streaming.spool import Spool
 
 WINDOW = 65_535
 KEEP_ALIVE_S = 30
+QUIET_S = 1.0
 GATHER_BYTES = 4 << 20
 RETRY_S_MAX = 10.0
 _PINGREQ = b"\xc0\0"
@@ -54,6 +55,8 @@ class Inlet(threading.Thread):
         self.connected = threading.Event()
         self.arrived_at = time.monotonic()
         self.lost = False
+        self._waiting: int | None = None
+        self._received = 0
         self._options = options
         self._spool: Spool | None = None
         self._held: deque[tuple[int, bytes]] = deque()
@@ -74,8 +77,15 @@ class Inlet(threading.Thread):
         return self._spool
 
     @property
+    def settled(self) -> bool:
+        """Whether all that waited at the broker when we came is here; a broker that does not tell falls silent."""
+        if self._waiting is None:
+            return time.monotonic() - self.arrived_at > QUIET_S
+        return self._received >= self._waiting
+
+    @property
     def window_full(self) -> bool:
-        """Whether the broker may be waiting for acknowledgements that wait for Spark."""
+        """Whether the broker waits for acknowledgements that wait for Spark."""
         return self._holds and self._unacknowledged >= WINDOW
 
     def commit(self, number: int) -> None:
@@ -143,7 +153,8 @@ class Inlet(threading.Thread):
         try:
             # What was held back for an earlier connection comes again on this one.
             self._held.clear()
-            self._unacknowledged = 0
+            self._unacknowledged = self._received = 0
+            self._waiting = connection.waiting
             self._holds = (options.acknowledge or ("commit" if connection.details else "spool")) == "commit"
             if not connection.connack.session_present:
                 self._subscribe(connection)
@@ -214,6 +225,7 @@ class Inlet(threading.Thread):
         taken = sorter.take(data)
         if taken.appended:
             self.spool.sync()
+        self._received += taken.events
         if taken.acks:
             if self._holds:
                 self._held.extend(taken.acks)
@@ -256,9 +268,10 @@ def inlet_directory(options: SourceOptions, address: Address, member: int) -> Pa
 
 
 class Taken(NamedTuple):
-    """What became of some bytes: how many were used, whether any were spooled, and the acknowledgements by number."""
+    """What became of some bytes: how many were used, the events in them, if any were spooled, and what to answer."""
 
     end: int
+    events: int
     appended: bool
     acks: list[tuple[int, bytes]]
 
@@ -275,7 +288,7 @@ class Sorter:
     def take(self, data: bytes) -> Taken:
         """Everything whole; runs of new packets become one chunk."""
         pos = run = 0
-        size, count, appended = len(data), 0, False
+        size, count, total, appended = len(data), 0, 0, False
         acks: list[bytes] = []
         result: list[tuple[int, bytes]] = []
 
@@ -308,6 +321,7 @@ class Sorter:
             mark = body + 2 + (data[body] << 8 | data[body + 1]) if end - body >= 2 else end + 1
             if mark + (2 if first & 6 else 0) > end or first & 4:
                 raise ProtocolError("the broker sent a PUBLISH that is none")
+            total += 1
             if first & 8:
                 finish(pos)
                 appended |= self._repeated(data[pos:end], mark - pos, result)
@@ -318,7 +332,7 @@ class Sorter:
                 acks.append(b"\x40\x02" + data[mark : mark + 2])
             pos = end
         finish(pos)
-        return Taken(pos, appended, result)
+        return Taken(pos, total, appended, result)
 
     def _other(self, first: int, body: bytes) -> None:
         """PINGRESP and late answers mean nothing here; DISCONNECT says why."""

@@ -161,7 +161,7 @@ def _publish(outlet: Outlet, rows: pa.RecordBatch, writer: str, batch: int, firs
             retain=bool(retains[i]),
             properties=Properties(user_properties=tuple(pairs)) if pairs else NO_PROPERTIES,
         )
-    return first + rows.num_rows
+    return first + int(rows.num_rows)
 
 
 def _check_topic(topic: str | None) -> None:
@@ -177,4 +177,7 @@ def _place(place: object) -> str:
     if isinstance(place, str):
         return place
     assert isinstance(place, dict)
-    return location_text(make_location(place.get("lat"), place.get("lon")))
+    lat, lon = place.get("lat"), place.get("lon")
+    if lat is None or lon is None:
+        raise DataError("a row's location needs both lat and lon")
+    return location_text(make_location(lat, lon))

@@ -22,8 +22,7 @@ from geomq.pipeline.streaming.options import SourceOptions
 from geomq.pipeline.streaming.spool import Piece, read_chunk
 
 BATCH_ROWS = 10_000
-QUIET_S = 0.5
-QUIET_PATIENCE_S = 30.0
+SETTLE_PATIENCE_S = 120.0
 
 Offset = dict[str, int]
 
@@ -59,19 +58,19 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the next batch may go. Spark is done with everything before `start`, or it would not ask."""
         self.commit(start)
         self._start()
-        if self._until is not None and any(inlet.window_full for inlet in self._inlets):
-            self._until = self._quiet()
+        if self._until is not None and not all(inlet.settled for inlet in self._inlets):
+            self._until = self._settle()
         ends = {inlet.key: inlet.spool.end for inlet in self._inlets} if self._until is None else self._until
-        begins = {inlet.key: start.get(inlet.key, inlet.spool.begin) for inlet in self._inlets}
+        begins = {inlet.key: max(start.get(inlet.key, 0), inlet.spool.begin) for inlet in self._inlets}
         return start | _limited(begins, ends, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         return {inlet.key: inlet.spool.end for inlet in self._inlets} or None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is available now: what the brokers hold for our sessions, which is here when they fall silent."""
+        """What is available now: what the brokers held for our sessions when we came."""
         self._start()
-        self._until = self._quiet()
+        self._until = self._settle()
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         found: list[InputPartition] = []
@@ -126,17 +125,20 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     " set option failOnDataLoss to false to go on"
                 )
 
-    def _quiet(self) -> Offset:
-        """The ends once nothing has arrived for a moment."""
-        deadline = time.monotonic() + QUIET_PATIENCE_S
+    def _settle(self) -> Offset:
+        """The ends once everything is here, or as much as there can be before Spark commits some of it."""
+        deadline = time.monotonic() + SETTLE_PATIENCE_S
         while time.monotonic() < deadline:
-            if all(time.monotonic() - inlet.arrived_at > QUIET_S for inlet in self._inlets):
+            if all(inlet.settled or inlet.window_full for inlet in self._inlets):
                 break
-            time.sleep(0.05)
+            time.sleep(0.02)
         return {inlet.key: inlet.spool.end for inlet in self._inlets}
 
     def _check_there(self, inlet: Inlet, start: int | None, end: int, pieces: list[Piece]) -> None:
-        """All numbers of a planned batch must be in the spool, unless the user takes what there is."""
+        """All numbers of a planned batch must be in the spool, unless the user takes what there is.
+
+        A spool that was begun anew starts with a higher number, so a batch over the gap is noticed here too.
+        """
         if not self._options.fail_on_data_loss or start is None or start >= end:
             return
         if sum(piece.take for piece in pieces) != end - start:

@@ -2,6 +2,7 @@
 
     <directory>/lock            held by the one reader
     <directory>/session.json    what the session is subscribed to
+    <directory>/born            the number it began with
     <directory>/committed       the number before which Spark is done
     <directory>/<number>.spool  packets from that number on, in chunks
 
@@ -70,19 +71,24 @@ class Spool:
         self._file: IO[bytes] | None = None
         self._file_size = 0
         self._changing = threading.Lock()
-        self._end = 0
+        self._end = self._safe_end = 0
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(directory / "lock")
-            self.committed = self._read_committed()
-            self._load()
+            try:
+                self.born = self._number("born") or self._give_birth()
+                self.committed = self._number("committed")
+                self._load()
+            except BaseException:
+                self._lock.close()
+                raise
         except OSError as error:
             raise DataError(f"spool {directory}: {error.strerror or error}") from None
 
     @property
     def end(self) -> int:
-        """The number the next packet gets."""
-        return self._end
+        """The number after the last packet that is safe."""
+        return self._safe_end
 
     @property
     def begin(self) -> int:
@@ -118,6 +124,7 @@ class Spool:
         if self._file is not None:
             self._file.flush()
             os.fdatasync(self._file.fileno())
+            self._safe_end = self._end
 
     def pieces(self, start: int, end: int) -> list[Piece]:
         """The packets from `start` to before `end`, as far as they are here."""
@@ -181,14 +188,19 @@ class Spool:
         finally:
             os.close(folder)
 
-    def _read_committed(self) -> int:
+    def _number(self, name: str) -> int:
         with contextlib.suppress(FileNotFoundError, ValueError):
-            return int((self.directory / "committed").read_text())
+            return int((self.directory / name).read_text())
         return 0
+
+    def _give_birth(self) -> int:
+        now_us = time.time_ns() // 1000
+        (self.directory / "born").write_text(str(now_us))
+        return now_us
 
     def _load(self) -> None:
         segments = sorted(self.directory.glob("*.spool"))
-        self._end = time.time_ns() // 1000 if not segments else _first_of(segments[-1].name)
+        self._end = self.born if not segments else _first_of(segments[-1].name)
         for segment in segments:
             size = segment.stat().st_size
             good = 0
@@ -202,6 +214,7 @@ class Spool:
             if good < size:
                 # The reader died while writing; what it had not written whole it had not acknowledged.
                 os.truncate(segment, good)
+        self._safe_end = self._end
 
 
 def read_chunk(directory: Path, chunk: Chunk) -> bytes:

@@ -1,0 +1,117 @@
+"""Real brokers as processes, and a publisher that knows what was acknowledged."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from geomq.mqtt.properties import NO_PROPERTIES, Properties
+from geomq.pipeline.streaming.options import Login, parse_addresses
+from geomq.pipeline.streaming.outlet import Outlet
+
+GEOMQ = """\
+[broker]
+name = "{name}"
+data_dir = "{folder}/data"
+[[listeners]]
+host = "127.0.0.1"
+port = {port}
+[limits]
+queue_messages_max = 1000000
+[geo]
+details = ["event", "time", "broker", "publisher", "location", "fence"]
+[log]
+level = "warning"
+"""
+MOSQUITTO = "listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\nlog_type error\n"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def geomq_broker(folder: Path, *, port: int | None = None, name: str = "home") -> Iterator[int]:
+    """A GeoMQ broker; its port."""
+    port = free_port() if port is None else port
+    folder.mkdir(exist_ok=True)
+    config = folder / "geomq.toml"
+    config.write_text(GEOMQ.format(folder=folder, port=port, name=name))
+    with _process([sys.executable, "-m", "geomq", "broker", "-c", str(config)], folder, port):
+        yield port
+
+
+@contextmanager
+def mosquitto_broker(folder: Path) -> Iterator[int]:
+    """Debian's Mosquitto; its port."""
+    binary = shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/sbin")
+    if binary is None:
+        pytest.skip("mosquitto is not installed: the source is not tested against it")
+    folder.mkdir(exist_ok=True)
+    port = free_port()
+    (folder / "conf").write_text(MOSQUITTO.format(port=port))
+    with _process([binary, "-c", str(folder / "conf")], folder, port):
+        yield port
+
+
+@contextmanager
+def _process(command: list[str], folder: Path, port: int) -> Iterator[None]:
+    with open(folder / "log", "ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ)
+    try:
+        await_port(port, process)
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def await_port(port: int, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError(f"nothing listens on {port}")
+
+
+def publish(port: int, events: list[tuple[str, bytes]], *, properties: Properties = NO_PROPERTIES) -> None:
+    """Publish with QoS 1 over a few connections; all is acknowledged on return."""
+    with outlet(port) as out:
+        for topic, payload in events:
+            out.publish(topic, payload, 1, retain=False, properties=properties)
+        out.flush()
+
+
+def outlet(port: int, *, connections: int = 4) -> Outlet:
+    (address,) = parse_addresses(f"127.0.0.1:{port}")
+    return Outlet(address, Login(), f"publisher-{os.urandom(4).hex()}", connections=connections, timeout_s=60)
+
+
+def wait_until(condition: object, *, seconds: float = 60.0) -> bool:
+    """Whether a function came to return something true in time."""
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
