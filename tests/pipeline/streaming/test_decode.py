@@ -1,0 +1,88 @@
+"""Spooled packets to columns: everything a PUBLISH can say, and bytes that say nothing."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geomq.errors import ProtocolError
+from geomq.mqtt.encode import encode
+from geomq.mqtt.packets import Publish
+from geomq.mqtt.properties import Properties
+from geomq.mqtt.types import V5, V311
+from geomq.pipeline.streaming.decode import DDL, SCHEMA, Columns, Origin, packets_of, topic_end
+from geomq.pipeline.streaming.format import GeomqFormat
+
+
+def decoded(packets: bytes, version: int = V5) -> list[dict[str, Any]]:
+    columns = Columns(Origin("host:1883", "session", version))
+    columns.add(packets, packets_of(packets), 100, 1_000_000)
+    rows: list[dict[str, Any]] = columns.batch().to_pylist()
+    return rows
+
+
+def test_the_columns_are_those_the_format_promises() -> None:
+    assert GeomqFormat({"brokers": "a", "topic": "t"}).schema() == DDL
+    assert [
+        part.split()[0] for part in DDL.replace("lat: double, ", "").split(", ") if "string>" not in part
+    ] == SCHEMA.names
+
+
+def test_everything_a_broker_tells_has_a_column() -> None:
+    told = Properties(
+        content_type="text/plain",
+        correlation_data=b"\x01\xff",
+        user_properties=(
+            ("a", "1"),
+            ("geo-event", "home:1:2"),
+            ("geo-time", "1700000000123"),
+            ("geo-broker", "home"),
+            ("geo-publisher", "sensor"),
+            ("geo-location", "52.5,13.4"),
+            ("geo-fence", "geo:1,2;u=3"),
+            ("a", "2"),
+        ),
+    )
+    (row,) = decoded(encode(Publish("t/1", b"hi", 1, True, packet_id=7, properties=told), V5))
+    assert row["event_id"] == "home:1:2"
+    assert (row["topic"], row["payload"], row["qos"], row["retain"]) == ("t/1", b"hi", 1, True)
+    assert (row["publisher"], row["broker"], row["fence"]) == ("sensor", "home", "geo:1,2;u=3")
+    assert row["location"] == {"lat": 52.5, "lon": 13.4}
+    assert row["event_time"].timestamp() == 1700000000.123
+    assert row["received_time"].timestamp() == 1.0
+    assert dict(row["properties"]) == {"content_type": "text/plain", "correlation_data": "01ff", "a": "2"}
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+def test_a_plain_event_has_what_the_reader_knows(version: int) -> None:
+    first, second = decoded(
+        encode(Publish("a", b""), version) + encode(Publish("b", b"x" * 300, 1, packet_id=1), version), version
+    )
+    assert (first["event_id"], second["event_id"]) == ("session:100", "session:101")
+    assert (first["broker"], first["event_time"]) == ("host:1883", first["received_time"])
+    assert (second["payload"], second["properties"]) == (b"x" * 300, [])
+
+
+def test_a_told_time_or_place_that_is_none_is_left_out() -> None:
+    told = Properties(user_properties=(("geo-time", "soon"), ("geo-location", "nowhere")))
+    (row,) = decoded(encode(Publish("a", properties=told), V5))
+    assert row["location"] is None
+    assert row["event_time"] == row["received_time"]
+
+
+@given(st.binary(max_size=40), st.sampled_from([V311, V5]), st.sampled_from([0x30, 0x31, 0x32, 0x3A]))
+def test_no_bytes_stop_the_reader(body: bytes, version: int, first: int) -> None:
+    body = b"\0\1t" + body + b"\0\0"
+    (row,) = decoded(bytes((first, len(body))) + body, version)
+    assert row["topic"] == "t"
+    assert row["event_id"]
+
+
+def test_cut_packets_are_noticed() -> None:
+    packet = encode(Publish("topic", b"payload"), V311)
+    assert packets_of(packet + packet) == [(0, len(packet)), (len(packet), 2 * len(packet))]
+    assert topic_end(packet, 0) == (4, 9)
+    for cut in range(1, len(packet)):
+        with pytest.raises(ProtocolError):
+            packets_of(packet[:cut])
