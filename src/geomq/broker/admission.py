@@ -6,6 +6,7 @@ Passwords are checked in a thread; everything else is decided at once on the loo
 import logging
 import secrets
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol
 
 from msgspec import structs
@@ -17,10 +18,11 @@ from geomq.broker.geocontext import GeoContext
 from geomq.broker.geotopics import LOCATION_PROPERTY
 from geomq.broker.identity import anonymous_allowed, certificate_user, client_id_refusal
 from geomq.broker.registry import Registry
+from geomq.broker.roaming import Roaming
 from geomq.errors import GeometryError
 from geomq.geo import Location, parse_location
 from geomq.mqtt.faults import ProtocolViolation
-from geomq.mqtt.handshake import agree, refusal, welcome
+from geomq.mqtt.handshake import Agreement, agree, refusal, welcome
 from geomq.mqtt.packets import Auth, Connect
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.reasons import ReasonCode
@@ -51,6 +53,7 @@ class Admission:
 
     def __init__(self, core: Core, registry: Registry, geo: GeoContext) -> None:
         self.authenticators: dict[str, Authenticator] = {}
+        self.roaming: Roaming | None = None
         self._core = core
         self._registry = registry
         self._geo = geo
@@ -135,6 +138,40 @@ class Admission:
         if text is not None:
             self._refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, text)
             return
+        if self.roaming is None:
+            self._let_in(connection, connect, agreement, user, location)
+            return
+        address = self.roaming.address_for(connect, location)
+        if address is not None:
+            self._refuse(connection, ReasonCode.USE_ANOTHER_SERVER, "another broker is nearer", go_to=address)
+            return
+        come_in = partial(self._found, connection, connect, agreement, user, location)
+        self.roaming.fetch(connection, connect, agreement, user, come_in)
+
+    def _found(
+        self,
+        connection: Connection,
+        connect: Connect,
+        agreement: Agreement,
+        user: str | None,
+        location: Location | None,
+        trouble: str | None,
+    ) -> None:
+        """The search for the client's session at other brokers is over."""
+        if trouble is not None:
+            self._refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, trouble)
+        else:
+            self._let_in(connection, connect, agreement, user, location)
+
+    def _let_in(
+        self,
+        connection: Connection,
+        connect: Connect,
+        agreement: Agreement,
+        user: str | None,
+        location: Location | None,
+    ) -> None:
+        core = self._core
         client, present, resumed = self._registry.open(connection, connect, agreement, user)
         connack = welcome(connect, agreement, core.policy, session_present=present)
         if client.asks:
@@ -149,9 +186,11 @@ class Admission:
             self._geo.move(client, location)
         connection.go_on()
 
-    def _refuse(self, connection: Connection, reason: ReasonCode, text: str | None) -> None:
+    def _refuse(
+        self, connection: Connection, reason: ReasonCode, text: str | None, *, go_to: str | None = None
+    ) -> None:
         self._core.counts.connections_refused += 1
-        connection.refuse(refusal(reason, text))
+        connection.refuse(refusal(reason, text, server_reference=go_to))
 
     # Enhanced authentication.
 

@@ -36,7 +36,9 @@ class Client:
         "location_bucket",
         "publish_bucket",
         "rights",
+        "roams",
         "session",
+        "since_ms",
         "user",
         "voices",
     )
@@ -53,6 +55,8 @@ class Client:
         self.fences: dict[str, Fence] = NO_FENCES
         self.inside: frozenset[str] = frozenset()
         self.voices: dict[str, int] | None = None
+        self.roams: bool | None = None
+        self.since_ms = 0
         self.publish_bucket: TokenBucket | None = None
         self.location_bucket: TokenBucket | None = None
 

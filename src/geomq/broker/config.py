@@ -19,6 +19,7 @@ Port = Annotated[int, Meta(ge=0, le=65_535)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Text = Annotated[str, Meta(max_length=65_536)]
 Path = Annotated[str, Meta(min_length=1, max_length=4096)]
+Address = Annotated[str, Meta(pattern=r"^.{1,255}:\d{1,5}$")]
 Rate = Annotated[float, Meta(ge=0, le=1e9)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
@@ -40,6 +41,10 @@ class Broker(Section, frozen=True):
     name: Annotated[Name, about("Name of this broker; unique in a federation.")] = "geomq"
     location: Annotated[Text | None, about("Where this broker stands: 'lat,lon' or a geo URI.")] = None
     data_dir: Annotated[Path, about("Folder for everything this broker writes.", path="write")] = "geomq-data"
+    client_address: Annotated[
+        Address | None,
+        about("host:port where clients reach this broker, for other brokers to send them here; the first listener's."),
+    ] = None
 
 
 class Listener(Section, frozen=True):
@@ -260,24 +265,41 @@ class Federation(Section, frozen=True):
         Path | None,
         about("File with a key all brokers share; for development, instead of certificates.", path="read"),
     ] = None
+    redirect: Annotated[
+        Literal["asked", "all", "never"],
+        about(
+            "Which MQTT 5 clients outside the area are sent to the right broker: those that ask for it with the user"
+            " property geo-roam, all but those with geo-stay, or none.",
+            reload=True,
+        ),
+    ] = "asked"
+    redirect_after_s: Annotated[
+        Annotated[float, Meta(ge=0, le=86_400)],
+        about("How long a client has to be outside the area before it is sent away.", reload=True),
+    ] = 5.0
+    session_wait_s: Annotated[
+        Annotated[float, Meta(ge=0, le=3_600)],
+        about("How long a client waits for its session while a broker that may have it does not answer.", reload=True),
+    ] = 3.0
 
 
 class Peer(Section, frozen=True):
     """Another broker of the federation."""
 
     name: Annotated[Name, about("Name of the other broker, as its own config says.")]
-    address: Annotated[
-        Annotated[str, Meta(pattern=r"^.{1,255}:\d{1,5}$")], about("host:port of its federation listener.")
-    ]
+    address: Annotated[Address, about("host:port of its federation listener.")]
     location: Annotated[Text | None, about("Where it stands: 'lat,lon' or a geo URI.")] = None
     area: Annotated[Text | None, about("Its area as a fence; where it is the nearest when not given.")] = None
+    client_address: Annotated[
+        Address | None, about("host:port where clients reach it; what it says itself when not given.")
+    ] = None
 
 
 class Cloud(Section, frozen=True):
     """The MQTT 5 broker through which broadcast groups reach each other; any will do."""
 
     address: Annotated[
-        Annotated[str, Meta(pattern=r"^.{1,255}:\d{1,5}$")] | None,
+        Address | None,
         about("host:port of the cloud broker; used when the strategy is broadcast_groups."),
     ] = None
     tls: Annotated[bool, about("Speak TLS with it.")] = False

@@ -380,11 +380,13 @@ class Connection:
         self.send_packet(connack)
         self._shut(None)
 
-    def dismiss(self, reason: ReasonCode, text: str | None = None) -> None:
-        """End the connection, telling the client why as far as its version can be told."""
+    def dismiss(self, reason: ReasonCode, text: str | None = None, *, go_to: str | None = None) -> None:
+        """End the connection, telling the client why, and where to `go_to`, as far as its version can be told."""
         if self.closed:
             return
-        properties = NO_PROPERTIES if text is None else Properties(reason_string=text[:1_000])
+        properties = NO_PROPERTIES
+        if text is not None or go_to is not None:
+            properties = Properties(reason_string=None if text is None else text[:1_000], server_reference=go_to)
         if self.client is not None:
             if self.version == V5:
                 self.send(self.client.session.reply(Disconnect(reason, properties)))

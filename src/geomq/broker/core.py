@@ -92,6 +92,7 @@ class Core:
         self.before_delivery: Callable[[], None] = lambda: None
         self.topology_changed: Callable[[], None] = lambda: None
         self.deadline_changed: Callable[[], None] = lambda: None
+        self.client_moved: Callable[[Client], None] = lambda _client: None
 
     def now_ms(self) -> float:
         """The routing core's clock."""

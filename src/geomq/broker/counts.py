@@ -22,6 +22,8 @@ class Counts:
         "packets_received",
         "protocol_errors",
         "retained_refused",
+        "sessions_given",
+        "sessions_taken",
         "trace_dropped",
         "trace_records",
         "wills_published",
@@ -48,6 +50,8 @@ class Counts:
     packets_received: int
     protocol_errors: int
     retained_refused: int
+    sessions_given: int
+    sessions_taken: int
     trace_dropped: int
     trace_records: int
     wills_published: int

@@ -4,6 +4,7 @@ Every broker of a federation must come to the same list in the same order, so br
 """
 
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 from geomq.broker.config import Config
@@ -60,6 +61,16 @@ def peers_of(config: Config) -> dict[BrokerId, PeerAddress | None]:
         host, _, port = peer.address.rpartition(":")
         addresses[BrokerId(peer.name)] = PeerAddress(host.strip("[]"), int(port))
     return addresses
+
+
+def client_address(listening: Sequence[tuple[str, str, int]]) -> str | None:
+    """Where clients of other brokers are sent if the config does not say: the first listener with an address of its
+    own, plain MQTT before WebSockets."""
+    for kinds in (("tcp", "tls"), ("websocket", "websocket_tls")):
+        for kind, host, port in listening:
+            if kind in kinds and host not in ("*", "0.0.0.0", "::", ""):
+                return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return None
 
 
 def credentials_of(config: Config) -> Credentials:

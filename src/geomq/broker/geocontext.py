@@ -41,6 +41,7 @@ class GeoContext:
         if client.fences:
             self._cross(client)
         self._retention.entered(client, before, location)
+        self._core.client_moved(client)
 
     def _cross(self, client: Client) -> None:
         place = client.location

@@ -13,6 +13,8 @@ from geomq.mqtt.topics import check_filter, check_topic, split_shared
 
 LOCATION_PROPERTY: Final = "geo-location"
 FENCE_PROPERTY: Final = "geo-fence"
+ROAM_PROPERTY: Final = "geo-roam"
+STAY_PROPERTY: Final = "geo-stay"
 LOCATION_TOPIC: Final = "$geo/location"
 ERROR_TOPIC: Final = "$geo/error"
 ENTER_PREFIX: Final = "$geo/enter/"

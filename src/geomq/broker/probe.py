@@ -59,7 +59,11 @@ class Probe:
         """A network connection and its handshake."""
         probe = await cls.open(port, host=host, version=connect.version)
         probe.send(connect)
-        return probe, await probe.expect(Connack)
+        try:
+            return probe, await probe.expect(Connack)
+        except BaseException:
+            await probe.drop()
+            raise
 
     async def __aenter__(self) -> Self:
         return self

@@ -5,20 +5,24 @@ Also their wills, and the deadlines of both. Everything that must survive is tol
 
 import heapq
 import logging
+import math
+from collections.abc import Iterator
 from itertools import islice
 
 from geomq.broker.clients import Client
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.details import ASK_PROPERTY
-from geomq.broker.geotopics import read_filter
+from geomq.broker.geotopics import ROAM_PROPERTY, STAY_PROPERTY, read_filter
 from geomq.broker.limits import make_bucket
 from geomq.broker.publishing import Publishing, Refused
 from geomq.broker.store_records import SessionRecord, StoredSession
 from geomq.broker.subscribing import Subscribing
 from geomq.errors import GeomqError
 from geomq.geo import Location
+from geomq.mqtt.changes import Change, DeliveryAdded, DeliveryReleased, ReceiptAdded
 from geomq.mqtt.handshake import Agreement, expiry_after
+from geomq.mqtt.outbound import Phase
 from geomq.mqtt.packets import Connect, Disconnect
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.session import Session
@@ -28,6 +32,8 @@ from geomq.routing.events import ClientMoved, ClientReady
 
 log = logging.getLogger("geomq.broker")
 
+JOURNEY_S = 30.0
+"""How long the will of a client that was sent to another broker waits at least."""
 PLACES_WRITTEN_MAX = 500
 """Places written down in one sweep at most; the rest wait for the next, so that many moves never hold up events."""
 
@@ -51,7 +57,7 @@ class Registry:
         client_id = agreement.client_id
         client = core.clients.get(client_id)
         if client is not None and client.connection is not None:
-            self._take_over(client)
+            self.take_over(client)
             client = core.clients.get(client_id)
         present = client is not None
         if client is not None and connect.clean_start:
@@ -67,6 +73,8 @@ class Registry:
         client.user = user
         client.rights = core.security.rights(user, client_id)
         client.due_will = None
+        client.since_ms = int(core.wall_s() * 1000)
+        client.roams = roams(connect)
         client.asks = bool(core.config.geo.details) and connect.properties.user(ASK_PROPERTY) is not None
         client.connection = connection
         if core.tracer is not None:
@@ -78,7 +86,8 @@ class Registry:
         core.topology_changed()
         return client, present, resumed
 
-    def _take_over(self, client: Client) -> None:
+    def take_over(self, client: Client) -> None:
+        """The client connects once more, here or at another broker."""
         connection = client.connection
         assert connection is not None
         self.leave(client, None)
@@ -118,12 +127,29 @@ class Registry:
         self._remember(client)
         self._expect(client)
 
+    def send_away(self, client: Client, address: str) -> None:
+        """Tell a client to go to another broker; its will waits for it to arrive there."""
+        connection, will = client.connection, client.session.will
+        assert connection is not None
+        client.session.will = None
+        connection.dismiss(ReasonCode.USE_ANOTHER_SERVER, "another broker is nearer", go_to=address)
+        if will is not None and client.id in self._core.clients:
+            delay_s = max(JOURNEY_S, will.properties.will_delay_interval or 0)
+            due_at = min(self._core.wall_s() + delay_s, client.session.expires_at or math.inf)
+            client.due_will = DueWill(will, due_at)
+            self._remember(client)
+            self._expect(client)
+
     def end(self, client: Client) -> None:
         """The session is over: nothing of it remains but its will."""
-        core = self._core
         if client.due_will is not None:
             self._publish_will(client)
         self._subscribing.forget(client)
+        self.give_away(client)
+
+    def give_away(self, client: Client) -> None:
+        """The session is no longer this broker's; what routing knows of it is another's affair."""
+        core = self._core
         if core.clients.get(client.id) is client:
             del core.clients[client.id]
         if client.session.durable:
@@ -204,9 +230,25 @@ class Registry:
         for client_id, stored in sessions.items():
             self._load_one(client_id, stored, now)
 
-    def _load_one(self, client_id: str, stored: StoredSession, now: float) -> None:
+    def take_in(self, client_id: str, stored: StoredSession) -> None:
+        """A session comes from another broker: it lives here from now on, in memory and on disk."""
+        core = self._core
+        client = self._load_one(client_id, stored, core.wall_s())
+        client.since_ms = int(core.wall_s() * 1000)
+        place = client.location
+        client.inside = frozenset(name for name, fence in client.fences.items() if place and fence.contains(place))
+        if client.session.durable:
+            for name, text in stored.fences.items():
+                core.store.put_fence(client_id, name, text)
+            for subscribed in stored.subscriptions.values():
+                core.store.put_subscription(client_id, subscribed)
+            core.outbox.journal += _changes_of(client_id, stored)
+        self._remember(client)
+        core.topology_changed()
+
+    def _load_one(self, client_id: str, stored: StoredSession, now: float) -> Client:
         core, record = self._core, stored.record
-        session = Session(client_id, core.policy, core.outbox.journal)
+        session = Session(client_id, core.policy, core.outbox.journal if core.outbox.durable else None)
         session.version, session.expiry_s = record.version, record.expiry_s
         session.expires_at = record.expires_at
         if record.expires_at is None and record.expiry_s != NEVER_EXPIRES:
@@ -238,3 +280,23 @@ class Registry:
             client.due_will = DueWill(record.will, due_at)
         self._tell_ready(client, False)
         self._expect(client)
+        return client
+
+
+def roams(connect: Connect) -> bool | None:
+    """Whether a client asked to be sent to the right broker (True), or to stay (False)."""
+    if connect.properties.user(STAY_PROPERTY) is not None:
+        return False
+    return True if connect.properties.user(ROAM_PROPERTY) is not None else None
+
+
+def _changes_of(client_id: str, stored: StoredSession) -> Iterator[Change]:
+    """What the journal of a session would have said to bring it to this point."""
+    for each in stored.deliveries:
+        yield DeliveryAdded(
+            client_id, each.number, each.message, each.qos, each.retain, each.identifiers, each.packet_id
+        )
+        if each.phase is Phase.RELEASED:
+            yield DeliveryReleased(client_id, each.number, each.packet_id)
+    for packet_id in stored.receipts:
+        yield ReceiptAdded(client_id, packet_id)

@@ -21,7 +21,7 @@ from geomq.broker.config import Config
 from geomq.broker.config_diff import config_changes, reloaded
 from geomq.broker.core import Core, Security
 from geomq.broker.desk import Desk
-from geomq.broker.federating import credentials_of, federation_of, peers_of, tls_of
+from geomq.broker.federating import client_address, credentials_of, federation_of, peers_of, tls_of
 from geomq.broker.listeners import Listeners
 from geomq.broker.logs import setup_logging
 from geomq.broker.once import NOTE
@@ -30,6 +30,7 @@ from geomq.broker.passwords import load_passwords
 from geomq.broker.peer_store import Notes, PeerStore
 from geomq.broker.peering import Peering
 from geomq.broker.retained_sync import RetainedSync
+from geomq.broker.roaming import Roaming
 from geomq.broker.store import Store, open_store
 from geomq.broker.store_errors import StoreError
 from geomq.broker.store_memory import MemoryStore
@@ -37,7 +38,7 @@ from geomq.broker.sys_topics import SysTopics
 from geomq.broker.view import View
 from geomq.errors import ConfigError, GeomqError
 from geomq.mqtt.reasons import ReasonCode
-from geomq.routing.events import PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
 from geomq.routing.node import Node
@@ -68,6 +69,7 @@ class Broker:
         self._kept: PeerStore | None = None
         self._trace: TraceWriter | None = None
         self._retained: RetainedSync | None = None
+        self._roaming: Roaming | None = None
         self._stopped = False
         self.exit_code = 0
 
@@ -114,6 +116,8 @@ class Broker:
             self.cloud = start_cloud(self.core, self._linked, peers=self._kept, notes=state.notes, epoch=epoch)
             for listener in config.listeners:
                 await self._listeners.open(listener, self.desk.make_connection)
+            if self._roaming is not None:
+                self._roaming.announce(config.broker.client_address or client_address(self.addresses))
             self.view.listeners = self.addresses
             await self._start_admin()
         except BaseException:
@@ -179,17 +183,22 @@ class Broker:
         self.core.links = self.peering = peering
         self._retained = RetainedSync(core, self.desk.retention, peers_of(self._config), core.tell_peer)
         self._retained.load(notes)
+        self._roaming = Roaming(core, self.desk.registry, peers=peers_of(self._config), epoch=epoch)
+        self._roaming.load(notes)
+        self.desk.admission.roaming = self._roaming
         await peering.start(None if section.host == "*" else section.host, section.port, listen)
 
     def _linked(self, event: RoutingEvent) -> None:
         """Something happened on a link."""
-        if self._retained is not None:
-            if isinstance(event, PeerSaid) and self._retained.heard(event.peer, event.message):
+        for neighbour in (self._retained, self._roaming):
+            if neighbour is not None and isinstance(event, PeerSaid) and neighbour.heard(event.peer, event.message):
                 if self.core.tracer is not None:
                     self.core.tracer.heard(event.peer, event.message)
                 return
-            if isinstance(event, PeerUp):
-                self._retained.peer_up(event.peer)
+            if neighbour is not None and isinstance(event, PeerUp):
+                neighbour.peer_up(event.peer)
+        if self._roaming is not None and isinstance(event, PeerDown):
+            self._roaming.peer_down(event.peer)
         actions = self.core.node.handle(event, now=self.core.now_ms())
         if self._kept is not None and isinstance(event, PeerSaid):
             self._kept.note_heard(event.peer, event.message)
@@ -210,6 +219,8 @@ class Broker:
         self.desk.check_alive()
         self.desk.registry.sweep()
         self.desk.retention.expire()
+        if self._roaming is not None:
+            self._roaming.sweep()
 
     def _publish_sys(self) -> None:
         interval_s = self.core.config.metrics.sys_interval_s

@@ -105,6 +105,10 @@ class Outbound:
     def queued(self) -> int:
         return len(self._queue)
 
+    def unfinished(self) -> list[Delivery]:
+        """Everything queued or in flight, in the order of `number`."""
+        return sorted((*self._flights.values(), *self._queue), key=lambda delivery: delivery.number)
+
     def forget_journal(self) -> None:
         """The session will not outlive its connection, so nothing more needs to be remembered."""
         self._journal = None

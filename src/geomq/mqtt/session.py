@@ -274,6 +274,20 @@ class Session:
             for packet_id in receipts:
                 self._inbound.restore(packet_id)
 
+    def unfinished(self) -> tuple[list[Delivery], list[int]]:
+        """What `restore` would need: deliveries in the order of their numbers, and receipts."""
+        deliveries = [] if self._outbound is None else self._outbound.unfinished()
+        return deliveries, [] if self._inbound is None else list(self._inbound.receipts)
+
+    def requeue(
+        self, message: Message, qos: int, *, retain: bool, identifiers: tuple[int, ...], now: float
+    ) -> list[bytes]:
+        """Take a message that waited elsewhere; the bytes are to be sent now."""
+        if self._outbound is None:
+            self._outbound = self._new_outbound()
+        delivery = self._outbound.push(message, qos, retain=retain, identifiers=identifiers)
+        return [] if delivery is None else [self._publish_wire(delivery, Fanout(message, now), again=False)]
+
     def _new_outbound(self) -> Outbound:
         outbound = Outbound(
             self.client_id,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from geomq.errors import GeomqError
+from geomq.geo import Fence, Location
 from geomq.routing.actions import Action, DeliverToClients
 from geomq.routing.events import (
     ClientArrived,
@@ -34,10 +35,10 @@ from geomq.routing.events import (
 from geomq.routing.federation import Federation
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Subscriber
 from geomq.routing.registry import strategy_class
-from geomq.routing.roaming import HAD_MAX, DeliverMoved, Travellers
 from geomq.routing.shared import Group, ServeShared, SharedGroups
 from geomq.routing.strategy import ClientState, Dice, Strategy
 from geomq.routing.table import SubscriptionTable
+from geomq.routing.travellers import HAD_MAX, DeliverMoved, Travellers
 
 WATCHER = ClientId("\0share")
 """Who subscribes, for share groups, to what publishers outside the federation publish."""
@@ -231,6 +232,19 @@ class Node:
             del state.subscriptions[happened.topic_filter]
             for strategy in self.strategies:
                 strategy.unsubscribed(happened.client, happened.topic_filter, now=now)
+
+    def fence_of(self, client: ClientId, topic_filter: str, share: str | None) -> Fence | None:
+        """The fence of an own client's subscription."""
+        if share is not None:
+            group = Group(share, topic_filter)
+            return self._shared_of(group).fence_of(client, group)
+        state = self.clients.get(client)
+        return None if state is None else state.subscriptions.get(topic_filter)
+
+    def better_home(self, location: Location | None) -> BrokerId | None:
+        """The broker in whose area a client is, if that is another."""
+        home = None if location is None else self.strategy.federation.owner(location)
+        return None if home == self.me else home
 
     def had_by(self, clients: Iterable[ClientId]) -> tuple[EventId, ...]:
         """The latest events that any of these had, here or at a former home."""

@@ -144,6 +144,10 @@ class SharedGroups:
                 for group, fence in groups.items():
                     yield member, group, fence
 
+    def fence_of(self, client: ClientId, group: Group) -> Fence | None:
+        """The fence of an own client's membership."""
+        return self._members.get(Subscriber(self._me, client), {}).get(group)
+
     def _message_of(self, member: Subscriber, group: Group, fence: Fence | None) -> PutMember:
         return PutMember(member.client, *group, fence, self._locations[member], member not in self._away)
 

@@ -27,8 +27,8 @@ from geomq.routing.events import (
 )
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.node import Node
-from geomq.routing.roaming import FORGET_MS, SETTLE_MS, AskSettled, DeliverMoved, Settled
 from geomq.routing.shared import HOPS_MAX
+from geomq.routing.travellers import FORGET_MS, SETTLE_MS, AskSettled, DeliverMoved, Settled
 from geomq.sim.checkers import NoDuplicates, SameAsOracle
 from geomq.sim.engine import Origin, Simulation
 from geomq.sim.script import Step

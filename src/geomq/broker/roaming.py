@@ -1,0 +1,444 @@
+"""Sessions follow their clients from broker to broker, and clients are sent to the broker where they belong.
+
+A session lives at one broker. When a client connects at another, that broker asks all others for the session, and the
+one that has it hands it over: on the giver's disk until the taker has it on its own. So it does not matter why a
+client comes: because it was sent, because it moved, or because its broker is gone for it.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from geomq.broker.clients import Client
+from geomq.broker.connection import Connection
+from geomq.broker.core import Core
+from geomq.broker.geotopics import read_filter
+from geomq.broker.identity import client_id_refusal
+from geomq.broker.luggage import PARTS_MAX, pack, unpack, voices_of
+from geomq.broker.registry import Registry, roams
+from geomq.broker.store_records import StoredSession
+from geomq.errors import ProtocolError
+from geomq.geo import Fence, Location, fence_text
+from geomq.mqtt.handshake import Agreement
+from geomq.mqtt.message import Fanout
+from geomq.mqtt.outbound import Phase
+from geomq.mqtt.packets import Connect
+from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.subscriptions import Terms
+from geomq.mqtt.types import V5
+from geomq.routing.events import ClientArrived, ClientDeparted, ClientMoved, ClientSubscribed
+from geomq.routing.messages import Message
+from geomq.routing.model import BrokerId, ClientId, EventId
+from geomq.routing.travellers import ClientAddress, HandOver, NoSession, SessionWanted, Settled
+
+log = logging.getLogger("geomq.roaming")
+
+DEPARTED, HAD, PART, TAKEN = "departed", "had", "luggage-part", "taken"
+TAKEN_MAX = 16_384
+VISITS_MAX = 10_000
+UNASKED_MAX = 10_000
+_TOKEN_SHIFT = 20
+
+Notes = Mapping[str, Mapping[bytes, bytes]]
+
+
+class _Ghost(msgspec.Struct, frozen=True, array_like=True):
+    """What is kept on disk of a client that left, until all brokers know where it is."""
+
+    to: str
+    location: tuple[float, float] | None
+    subscriptions: tuple[tuple[str, str, str | None, str | None], ...]
+    """Voice, filter, fence and share name of each."""
+
+
+_ghost = msgspec.msgpack.Decoder(_Ghost).decode
+_had = msgspec.msgpack.Decoder(tuple[EventId, ...]).decode
+
+
+Then = Callable[[str | None], None]
+"""What to do when the search for a session is over; the text says why the client may not come in."""
+
+
+class _Visit:
+    """A client that waits to be let in until its session is found."""
+
+    def __init__(self, wanted: SessionWanted, connection: Connection, then: Then) -> None:
+        self.wanted = wanted
+        self.connection = connection
+        self.then = then
+        self.waiting: dict[BrokerId, None] = {}
+        self.timer: asyncio.TimerHandle | None = None
+        self.successor: tuple[BrokerId, SessionWanted] | None = None
+
+
+class Roaming:
+    """One broker's side of all of it."""
+
+    def __init__(self, core: Core, registry: Registry, *, peers: Iterable[BrokerId], epoch: int) -> None:
+        self.my_address: str | None = None
+        self._core = core
+        self._registry = registry
+        self._me = core.node.me
+        self._given = {BrokerId(p.name): p.client_address for p in core.config.peers if p.client_address is not None}
+        self._addresses: dict[BrokerId, str] = dict(self._given)
+        self._up: dict[BrokerId, None] = {}
+        self._down_since: dict[BrokerId, float] = dict.fromkeys(peers, core.loop.time())
+        self._next_token = epoch << _TOKEN_SHIFT
+        self._visits: dict[str, _Visit] = {}
+        self._unasked: dict[BrokerId, dict[str, SessionWanted]] = {}
+        """What peers that did not answer will be asked when they are back."""
+        self._parts: dict[int, dict[int, bytes]] = {}
+        self._taken: OrderedDict[int, None] = OrderedDict()
+        self._departed: dict[str, None] = {}
+        self._settling: dict[str, None] = {}
+        self._outside: dict[str, float] = {}
+        core.client_moved = self.moved
+
+    def load(self, notes: Notes) -> None:
+        """Take in what the store remembered; sessions and what peers placed here are there already."""
+        node, now = self._core.node, self._core.now_ms()
+        for key, value in notes.get(DEPARTED, {}).items():
+            client_id = key.decode("utf-8", "surrogatepass")
+            if client_id not in self._core.clients:
+                self._departed[client_id] = None
+                self._haunt(_ghost(value), now)
+        for key, value in notes.get(HAD, {}).items():
+            client = self._core.clients.get(key.decode("utf-8", "surrogatepass"))
+            if client is not None:
+                self._settling[client.id] = None
+                had = (*_had(value), *node.had_by(client.spoken()))
+                for voice in client.spoken():
+                    node.handle(ClientArrived(voice, had), now=now)
+        for key, value in notes.get(PART, {}).items():
+            self._parts.setdefault(int.from_bytes(key[:8]), {})[int.from_bytes(key[8:])] = value
+        for key in notes.get(TAKEN, {}):
+            self._taken[int.from_bytes(key)] = None
+
+    def _haunt(self, ghost: _Ghost, now: float) -> None:
+        """Put back what routing knew of a client that left; nothing of that is news to other brokers."""
+        node, location = self._core.node, None if ghost.location is None else Location(*ghost.location)
+        for voice, topic_filter, text, share in ghost.subscriptions:
+            fence = None if text is None else self._core.fence_texts[text]
+            node.handle(ClientMoved(ClientId(voice), location), now=now)
+            node.handle(ClientSubscribed(ClientId(voice), topic_filter, fence, share), now=now)
+        for voice in dict.fromkeys(voice for voice, *_ in ghost.subscriptions):
+            node.handle(ClientDeparted(ClientId(voice), BrokerId(ghost.to)), now=now)
+
+    # A client comes.
+
+    def address_for(self, connect: Connect, location: Location | None) -> str | None:
+        """Where a connecting client should rather go; None if it is to be served here."""
+        if connect.version != V5 or not self._may_send(roams(connect)):
+            return None
+        return self._better_address(location)
+
+    def fetch(
+        self,
+        connection: Connection,
+        connect: Connect,
+        agreement: Agreement,
+        user: str | None,
+        then: Then,
+    ) -> None:
+        """Find the client's session wherever it is, then go on."""
+        core, client_id = self._core, agreement.client_id
+        if agreement.assigned or client_id in core.clients or not self._down_since:
+            then(None)
+            return
+        self._next_token += 1
+        since_ms = int(core.wall_s() * 1000)
+        wanted = SessionWanted(ClientId(client_id), self._next_token, user, connect.clean_start, True, since_ms)
+        before = self._visits.pop(client_id, None)
+        if before is not None:
+            self._cancel(before)
+        if len(self._visits) >= VISITS_MAX:
+            then("too many clients wait for their sessions")
+            return
+        visit = self._visits[client_id] = _Visit(wanted, connection, then)
+        wait_s = core.config.federation.session_wait_s
+        for peer, down_since in self._down_since.items():
+            if peer in self._up:
+                core.tell_peer(peer, wanted)
+                visit.waiting[peer] = None
+            elif core.loop.time() - down_since < wait_s:
+                visit.waiting[peer] = None
+            else:
+                self._ask_later(peer, wanted)
+        if connect.clean_start and core.config.auth.client_id == "any":
+            visit.waiting.clear()
+        if not visit.waiting or not wait_s:
+            self._resolve(visit)
+            return
+        connection.opened_at = core.loop.time() + wait_s
+        visit.timer = core.loop.call_later(wait_s, self._give_up, visit)
+
+    def _cancel(self, visit: _Visit) -> None:
+        """The same client comes once more, here or elsewhere, before it was let in."""
+        if visit.timer is not None:
+            visit.timer.cancel()
+        visit.connection.dismiss(ReasonCode.SESSION_TAKEN_OVER)
+
+    def _ask_later(self, peer: BrokerId, wanted: SessionWanted) -> None:
+        asked = self._unasked.setdefault(peer, {})
+        if len(asked) < UNASKED_MAX:
+            asked[wanted.client] = msgspec.structs.replace(wanted, live=False)
+
+    def _give_up(self, visit: _Visit) -> None:
+        """Not everybody answered in time: the client comes in without, and gets later what is found."""
+        for peer in visit.waiting:
+            self._ask_later(peer, visit.wanted)
+        self._resolve(visit)
+
+    def _resolve(self, visit: _Visit, refusal: str | None = None) -> None:
+        client_id = visit.wanted.client
+        if self._visits.get(client_id) is visit:
+            del self._visits[client_id]
+        if visit.timer is not None:
+            visit.timer.cancel()
+        if not visit.connection.closed:
+            if refusal is None:
+                self._forget_departure(client_id)
+            visit.then(refusal)
+        if visit.successor is not None:
+            self._wanted(*visit.successor)
+
+    # What peers say.
+
+    def announce(self, address: str | None) -> None:
+        """Clients reach this broker here."""
+        self.my_address = address
+        for peer in self._up if address is not None else ():
+            self._core.tell_peer(peer, ClientAddress(address or ""))
+
+    def peer_up(self, peer: BrokerId) -> None:
+        self._up[peer] = None
+        if self.my_address is not None:
+            self._core.tell_peer(peer, ClientAddress(self.my_address))
+        for visit in tuple(self._visits.values()):
+            if peer in visit.waiting:
+                self._core.tell_peer(peer, visit.wanted)
+        for client_id, wanted in self._unasked.pop(peer, {}).items():
+            if client_id in self._core.clients:
+                self._core.tell_peer(peer, wanted)
+
+    def peer_down(self, peer: BrokerId) -> None:
+        self._up.pop(peer, None)
+        if peer in self._down_since:
+            self._down_since[peer] = self._core.loop.time()
+
+    def set_peers(self, peers: Iterable[BrokerId]) -> None:
+        """The federation changed."""
+        now = self._core.loop.time()
+        self._down_since = {peer: self._down_since.get(peer, now) for peer in peers}
+
+    def heard(self, peer: BrokerId, message: Message) -> bool:
+        """Deal with a message of a peer; False if it is none of ours."""
+        match message:
+            case ClientAddress(address=address):
+                if peer not in self._given and len(address) <= 300 and address.isprintable():
+                    self._addresses[peer] = address
+            case SessionWanted():
+                self._wanted(peer, message)
+            case NoSession(client=client, token=token):
+                self._no_session(peer, client, token, refused=message.refused)
+            case HandOver():
+                self._handed(message)
+            case Settled(clients=clients):
+                for client in clients:
+                    self._forget_departure(client)
+                return False
+            case _:
+                return False
+        return True
+
+    def _no_session(self, peer: BrokerId, client_id: str, token: int, *, refused: bool) -> None:
+        visit = self._visits.get(client_id)
+        if visit is None or visit.wanted.token != token:
+            return
+        visit.waiting.pop(peer, None)
+        if refused:
+            self._resolve(visit, "the client id belongs to another user's session")
+        elif not visit.waiting:
+            self._resolve(visit)
+
+    # Giving.
+
+    def _wanted(self, peer: BrokerId, wanted: SessionWanted) -> None:
+        """A client of this id is at a peer: give it the session, if there is one and it is that client's."""
+        core, client_id = self._core, wanted.client
+        visit = self._visits.get(client_id)
+        if visit is not None and wanted.live and self._me < peer and visit.successor is None:
+            # The client is at two brokers at once. The one whose name sorts last keeps it; we answer when we know.
+            visit.successor = (peer, wanted)
+            visit.connection.dismiss(ReasonCode.SESSION_TAKEN_OVER)
+            return
+        client = core.clients.get(client_id)
+        if client is None or (not wanted.live and client.since_ms > wanted.since_ms):
+            core.tell_peer(peer, NoSession(client_id, wanted.token))
+            return
+        auth = core.config.auth
+        if client_id_refusal(auth, client_id=client_id, user=wanted.user, owner=client.user, exists=True) is not None:
+            core.tell_peer(peer, NoSession(client_id, wanted.token, refused=True))
+            return
+        if client.connection is not None:
+            self._registry.take_over(client)
+        if core.clients.get(client_id) is client and not wanted.clean:
+            self._give(peer, client, wanted.token)
+            return
+        if core.clients.get(client_id) is client:
+            self._registry.end(client)
+        core.tell_peer(peer, NoSession(client_id, wanted.token))
+
+    def _give(self, peer: BrokerId, client: Client, token: int) -> None:
+        """From here on the session is the peer's; this broker only sends on what still comes for it."""
+        core = self._core
+        voices = client.spoken()
+        subscribed = [(whole, self._fence_of(client, whole)) for whole in client.session.subscriptions]
+        parts = pack(client, subscribed, core.node.had_by(voices))
+        if len(parts) > PARTS_MAX:
+            log.warning("the session of %s is too large to be handed over", client.id)
+            core.tell_peer(peer, NoSession(client.id, token))
+            return
+        for number, data in enumerate(parts):
+            core.tell_peer(peer, HandOver(client.id, token, number, len(parts), data))
+        client.due_will = None
+        self._registry.give_away(client)
+        self._settling.pop(client.id, None)
+        self._departed[client.id] = None
+        ghost = msgspec.msgpack.encode(_Ghost(peer, client.location, _subscriptions(client, subscribed)))
+        core.store.put_note(DEPARTED, _key(client.id), ghost)
+        core.store.delete_note(HAD, _key(client.id))
+        core.outbox.schedule()
+        for voice in voices:
+            core.handle(ClientDeparted(voice, peer))
+        core.counts.sessions_given += 1
+
+    def _fence_of(self, client: Client, whole: str) -> Fence | None:
+        reading = read_filter(whole)
+        return self._core.node.fence_of(client.voice(reading.prefix), reading.plain, reading.group)
+
+    def _forget_departure(self, client_id: str) -> None:
+        if client_id in self._departed:
+            del self._departed[client_id]
+            self._core.store.delete_note(DEPARTED, _key(client_id))
+            self._core.outbox.schedule()
+
+    # Taking.
+
+    def _handed(self, message: HandOver) -> None:
+        """A part of a session; with the last one it is ours. A part that comes again is recognised by its token."""
+        token, store = message.token, self._core.store
+        if token in self._taken or not 0 <= message.part < message.parts <= PARTS_MAX:
+            return
+        parts = self._parts.setdefault(token, {})
+        parts[message.part] = message.data
+        if len(parts) < message.parts:
+            store.put_note(PART, _part_key(token, message.part), message.data)
+            self._core.outbox.schedule()
+            return
+        del self._parts[token]
+        for number in range(message.parts):
+            store.delete_note(PART, _part_key(token, number))
+        self._note_taken(token)
+        try:
+            stored, had = unpack(parts[number] for number in range(message.parts))
+        except ProtocolError as error:
+            log.error("session of %s lost: %s", message.client, error)
+            return
+        self._take(message.client, stored, had)
+
+    def _note_taken(self, token: int) -> None:
+        self._taken[token] = None
+        self._core.store.put_note(TAKEN, token.to_bytes(8, "big"), b"")
+        if len(self._taken) > TAKEN_MAX:
+            oldest, _ = self._taken.popitem(last=False)
+            self._core.store.delete_note(TAKEN, oldest.to_bytes(8, "big"))
+        self._core.outbox.schedule()
+
+    def _take(self, client_id: str, stored: StoredSession, had: tuple[EventId, ...]) -> None:
+        core = self._core
+        self._forget_departure(client_id)
+        for voice in voices_of(client_id, stored):
+            core.handle(ClientArrived(voice, had))
+        known = core.clients.get(client_id)
+        if known is None:
+            self._registry.take_in(client_id, stored)
+        else:
+            self._merge(known, stored)
+        self._settling[client_id] = None
+        core.store.put_note(HAD, _key(client_id), msgspec.msgpack.encode(had))
+        core.outbox.schedule()
+        core.counts.sessions_taken += 1
+        visit = self._visits.get(client_id)
+        if visit is not None:
+            self._resolve(visit)
+
+    def _merge(self, client: Client, stored: StoredSession) -> None:
+        """The client did not wait for its session and has a new one: it gets what it has not had."""
+        core = self._core
+        for each in stored.deliveries:
+            if each.phase is not Phase.RELEASED:
+                fanout = Fanout(each.message, core.wall_s())
+                data = client.session.deliver(fanout, Terms(each.qos, each.retain, each.identifiers))
+                if data and client.connection is not None:
+                    core.outbox.hold(client.connection, data)
+        core.outbox.schedule()
+
+    # Sending clients away.
+
+    def moved(self, client: Client) -> None:
+        """A client is somewhere else: note since when it has been outside the area."""
+        if self._core.node.better_home(client.location) is None or not self._is_sent(client):
+            self._outside.pop(client.id, None)
+        else:
+            self._outside.setdefault(client.id, self._core.loop.time())
+
+    def _is_sent(self, client: Client) -> bool:
+        return client.connection is not None and client.session.version == V5 and self._may_send(client.roams)
+
+    def _may_send(self, wish: bool | None) -> bool:
+        policy = self._core.config.federation.redirect
+        return wish is True if policy == "asked" else policy == "all" and wish is not False
+
+    def _better_address(self, location: Location | None) -> str | None:
+        home = self._core.node.better_home(location)
+        return self._addresses.get(home) if home is not None and home in self._up else None
+
+    def sweep(self) -> None:
+        """Now and then: send away who has been outside for long enough, forget what is settled."""
+        core = self._core
+        due = core.loop.time() - core.config.federation.redirect_after_s
+        for client_id in [client_id for client_id, since in self._outside.items() if since <= due]:
+            client = core.clients.get(client_id)
+            if client is None or not self._is_sent(client):
+                del self._outside[client_id]
+            elif (address := self._better_address(client.location)) is not None:
+                del self._outside[client_id]
+                self._registry.send_away(client, address)
+        for client_id in [each for each in self._settling if not core.node.travellers.is_settling(ClientId(each))]:
+            del self._settling[client_id]
+            core.store.delete_note(HAD, _key(client_id))
+            core.outbox.schedule()
+
+
+def _subscriptions(
+    client: Client, subscribed: list[tuple[str, Fence | None]]
+) -> tuple[tuple[str, str, str | None, str | None], ...]:
+    found = []
+    for whole, fence in subscribed:
+        reading = read_filter(whole)
+        if not reading.private:
+            text = None if fence is None else fence_text(fence)
+            found.append((client.voice(reading.prefix), reading.plain, text, reading.group))
+    return tuple(found)
+
+
+def _key(client_id: str) -> bytes:
+    return client_id.encode("utf-8", "surrogatepass")
+
+
+def _part_key(token: int, part: int) -> bytes:
+    return token.to_bytes(8, "big") + part.to_bytes(4, "big")

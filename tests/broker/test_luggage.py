@@ -1,0 +1,106 @@
+"""A session in parts: what is packed comes out again, what is damaged is refused."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from geomq.broker.acl import ALL_RIGHTS
+from geomq.broker.clients import Client
+from geomq.broker.luggage import PART_BYTES, Luggage, pack, unpack, voices_of
+from geomq.broker.store_records import SessionRecord, SubscriptionRecord
+from geomq.errors import ProtocolError
+from geomq.geo import Circle, Location
+from geomq.mqtt.handshake import Policy
+from geomq.mqtt.message import Fanout, Message
+from geomq.mqtt.outbound import Phase
+from geomq.mqtt.packets import Publish
+from geomq.mqtt.properties import Properties
+from geomq.mqtt.session import Session
+from geomq.mqtt.subscriptions import Subscription, Terms
+from geomq.routing.model import BrokerId, EventId
+
+FENCE = Circle(Location(48.9, 2.4), 5_000.0)
+HAD = (EventId(BrokerId("paris"), 3, 7),)
+
+
+def traveller(*payloads: bytes) -> Client:
+    session = Session("r", Policy())
+    session.expiry_s, session.expires_at = 300, 1_000.0
+    client = Client(session, "alice", ALL_RIGHTS)
+    client.location, client.asks = Location(1.0, 2.0), True
+    client.define_fence("home", FENCE)
+    for whole in ("t", "$share/crew/$geo/from/home/u", "$geo/enter/#"):
+        session.subscriptions[whole] = Subscription(whole, qos=1, identifier=4)
+    session.accept(Publish("x", b"", 2, packet_id=9), 0.0)
+    properties = Properties(message_expiry_interval=60, user_properties=(("k", "v"),))
+    for payload in payloads:
+        message = Message("t", payload, 2, True, properties, 60.0)
+        session.deliver(Fanout(message, 0.0), Terms(2, True, (4,)))
+    return client
+
+
+def test_everything_a_session_holds_arrives() -> None:
+    client = traveller(b"a", b"b")
+    stored, had = unpack(pack(client, [("t", FENCE)], HAD))
+    assert had == HAD
+    assert stored.record == SessionRecord(
+        user="alice", version=5, expiry_s=300, expires_at=1_000.0, location=(1.0, 2.0), asks=True
+    )
+    assert list(stored.subscriptions) == ["t", "$share/crew/$geo/from/home/u", "$geo/enter/#"]
+    assert stored.subscriptions["t"].fence is not None
+    assert stored.subscriptions["$geo/enter/#"].fence is None
+    assert list(stored.fences) == ["home"]
+    assert stored.receipts == [9]
+    assert [(d.number, d.message.payload, d.qos, d.retain, d.identifiers) for d in stored.deliveries] == [
+        (1, b"a", 2, True, (4,)),
+        (2, b"b", 2, True, (4,)),
+    ]
+    assert stored.deliveries[0].message.properties.user_properties == (("k", "v"),)
+
+
+def test_packet_identifiers_and_phases_arrive() -> None:
+    client = traveller(b"a", b"b", b"c")
+    session = client.session
+    deliveries, _ = session.unfinished()
+    deliveries[0].packet_id, deliveries[0].phase = 5, Phase.RELEASED
+    deliveries[1].packet_id, deliveries[1].phase = 6, Phase.SENT
+    stored, _ = unpack(pack(client, [], ()))
+    assert [(d.packet_id, d.phase) for d in stored.deliveries] == [
+        (5, Phase.RELEASED),
+        (6, Phase.SENT),
+        (0, Phase.QUEUED),
+    ]
+
+
+def test_a_large_session_comes_in_parts_none_larger_than_a_frame_allows() -> None:
+    parts = pack(traveller(*[b"x" * 600_000] * 4), [], ())
+    assert len(parts) == 3
+    assert max(len(part) for part in parts) == PART_BYTES
+    stored, _ = unpack(parts)
+    assert len(stored.deliveries) == 4
+
+
+def test_each_prefix_is_a_voice_of_its_own() -> None:
+    stored, _ = unpack(pack(traveller(), [], ()))
+    assert list(voices_of("r", stored)) == ["r", "r\0$share/crew/$geo/from/home/"]
+
+
+def test_a_filter_that_is_none_is_refused() -> None:
+    bad = SubscriptionRecord(Subscription("$geo/from/x"))
+    luggage = Luggage(SessionRecord(), (bad,), {}, (), (), ())
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        unpack([msgspec.msgpack.encode(luggage)])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_damaged_session_is_a_session_or_refused(data: st.DataObject) -> None:
+    raw = bytearray(b"".join(pack(traveller(b"a"), [("t", FENCE)], HAD)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        stored, _ = unpack([bytes(raw)])
+    except ProtocolError:
+        return
+    assert isinstance(stored.record, SessionRecord)
