@@ -16,9 +16,9 @@ from geomq.routing.messages import Message
 from geomq.routing.model import CONFIGURED, BrokerId, Edition, Event
 from geomq.routing.node import Node
 from geomq.routing.registry import strategy_class
-from geomq.routing.roaming import Travellers
 from geomq.routing.shared import SharedGroups
 from geomq.routing.strategy import Dice, Strategy
+from geomq.routing.travellers import Travellers
 
 
 class EditionedNode(Node):
