@@ -3,6 +3,8 @@
 Everything is kept in memory. Each broker has ports of its own, counted up from a first one, or any free ones.
 """
 
+import contextlib
+import random
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -19,6 +21,7 @@ from geomq.routing.registry import strategy_class
 
 HOST = "127.0.0.1"
 CLOUD = "cloud"
+PORTS = range(10_000, 32_000)
 
 
 class Site(NamedTuple):
@@ -84,14 +87,18 @@ def local_configs(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind((HOST, 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports on loopback that nobody listens on now.
+
+    They lie below those that systems hand out to connections, so that none is taken before a broker listens on it.
+    """
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        if len(found) == count:
+            break
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            found.append(port)
+    return found
 
 
 class LocalFederation:

@@ -1,0 +1,177 @@
+"""What was promised and what was kept: judges a run from its records alone, after it is over.
+
+An event is promised once it is acknowledged with QoS 1 or 2. It must then reach every receiver whose subscription it
+matches by topic and by both fences; nobody else may get it; with QoS 2 nobody may get it twice.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from geomq.errors import DataError
+from geomq.geo import parse_fence, parse_location
+from geomq.mqtt.topics import topic_matches
+
+EXAMPLES_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A receiver says what it wants."""
+
+    receiver: str
+    topic_filter: str
+    at: str
+    fence: str | None
+    qos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A broker took responsibility for an event."""
+
+    event: str
+    topic: str
+    at: str
+    fence: str | None
+    qos: int
+    t_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A receiver got an event."""
+
+    event: str
+    receiver: str
+    topic: str
+    qos: int
+    t_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Healed:
+    """From here on nothing was disturbed any more."""
+
+    t_ms: float
+
+
+Entry = Subscribed | Acknowledged | Received | Healed
+KINDS: dict[str, type[Entry]] = {kind.__name__: kind for kind in (Subscribed, Acknowledged, Received, Healed)}
+
+
+def write_entries(path: Path, entries: Iterable[Entry]) -> None:
+    with path.open("w") as file:
+        for entry in entries:
+            file.write(json.dumps({"kind": type(entry).__name__, **asdict(entry)}) + "\n")
+
+
+def read_entries(path: Path) -> Iterator[Entry]:
+    with path.open() as file:
+        for number, line in enumerate(file, 1):
+            try:
+                fields: dict[str, Any] = json.loads(line)
+                yield KINDS[fields.pop("kind")](**fields)
+            except (ValueError, KeyError, TypeError):
+                raise DataError(f"{path}: line {number} is no record of a run") from None
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Numbers of (event, receiver) pairs, with a few examples of what went wrong.
+
+    `recovered` came only after everything was healed, the last of them `converged_s` after it; `repeated` are QoS 1
+    events that came more than once, as they may.
+    """
+
+    promised: int = 0
+    kept: int = 0
+    lost: int = 0
+    recovered: int = 0
+    repeated: int = 0
+    duplicated: int = 0
+    unexpected: int = 0
+    converged_s: float = 0.0
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> bool:
+        return not (self.lost or self.duplicated or self.unexpected)
+
+    def note(self, what: str, example: str) -> None:
+        setattr(self, what, getattr(self, what) + 1)
+        found = self.examples.setdefault(what, [])
+        if len(found) < EXAMPLES_MAX:
+            found.append(example)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def wanted(event: Acknowledged, by: Subscribed) -> bool:
+    """The one definition of delivered: topic, subscription check, event check."""
+    if not topic_matches(by.topic_filter, event.topic):
+        return False
+    if by.fence is not None and not parse_fence(by.fence).contains(parse_location(event.at)):
+        return False
+    return event.fence is None or parse_fence(event.fence).contains(parse_location(by.at))
+
+
+def judge(entries: Iterable[Entry]) -> Verdict:
+    """Hold what was received against what was promised."""
+    receivers: list[Subscribed] = []
+    promised: dict[str, Acknowledged] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], Received] = {}
+    healed_ms = float("inf")
+    for entry in entries:
+        if isinstance(entry, Subscribed):
+            receivers.append(entry)
+        elif isinstance(entry, Acknowledged):
+            promised[entry.event] = entry
+        elif isinstance(entry, Received):
+            counts[entry.event, entry.receiver] += 1
+            first.setdefault((entry.event, entry.receiver), entry)
+        else:
+            healed_ms = entry.t_ms
+    verdict = Verdict()
+    expected = _expected(promised, receivers)
+    for pair, qos in expected.items():
+        verdict.promised += 1
+        _judge_pair(verdict, pair, first.get(pair), counts[pair], qos, healed_ms)
+    for pair in counts:
+        if pair not in expected:
+            verdict.note("unexpected", f"{pair[0]} at {pair[1]}")
+    return verdict
+
+
+def _expected(promised: dict[str, Acknowledged], receivers: list[Subscribed]) -> dict[tuple[str, str], int]:
+    """Who must get what, with which QoS. Senders stand still, so their events share one answer."""
+    answers: dict[tuple[str, str, str | None, Subscribed], bool] = {}
+    expected: dict[tuple[str, str], int] = {}
+    for event in promised.values():
+        for receiver in receivers:
+            alike = (event.topic, event.at, event.fence, receiver)
+            if alike not in answers:
+                answers[alike] = wanted(event, receiver)
+            if answers[alike]:
+                expected[event.event, receiver.receiver] = min(event.qos, receiver.qos)
+    return expected
+
+
+def _judge_pair(
+    verdict: Verdict, pair: tuple[str, str], first: Received | None, count: int, qos: int, healed_ms: float
+) -> None:
+    example = f"{pair[0]} at {pair[1]}"
+    if first is None:
+        verdict.note("lost", example)
+        return
+    verdict.kept += 1
+    if first.t_ms > healed_ms:
+        verdict.recovered += 1
+        verdict.converged_s = max(verdict.converged_s, (first.t_ms - healed_ms) / 1000.0)
+    if count > 1:
+        verdict.note("duplicated" if qos == 2 else "repeated", f"{example}, {count} times")
