@@ -145,9 +145,13 @@ class FaultRun:
                 wish = Role(f"r{qos}-{site.name}", port, at, f"stream/q{qos}/#", fence, qos)
                 receivers.append(Receiver(wish, self._entries.append))
                 self._entries.append(Subscribed(wish.name, wish.topic, wish.at, wish.fence, wish.qos))
-                role = Role(f"s{qos}-{site.name}", port, at, f"stream/q{qos}/{site.name}", near if qos == 1 else None, qos)
+                role = Role(
+                    f"s{qos}-{site.name}", port, at, f"stream/q{qos}/{site.name}", near if qos == 1 else None, qos
+                )
                 senders.append(Sender(role, self._entries.append, per_s=PER_S))
-        watcher = Role("watcher", self._brokers[SITES[0].name].port, location_text(SITES[0].location), "secret/#", None, 1)
+        watcher = Role(
+            "watcher", self._brokers[SITES[0].name].port, location_text(SITES[0].location), "secret/#", None, 1
+        )
         receivers.append(Receiver(watcher, self._entries.append))
         return receivers, senders
 
