@@ -29,6 +29,7 @@ from geomq.routing.mesh_messages import (
     TopicMapWanted,
 )
 from geomq.routing.mesh_overlay import check_links, neighbours_of
+from geomq.routing.mesh_recent import RecentEvents
 from geomq.routing.mesh_topics import MANAGEMENT, WILD, TopicGroups, check_groups, is_sound, level_of
 from geomq.routing.messages import ForwardEvent, Message
 from geomq.routing.model import BrokerId, ClientId, Event, Subscriber
@@ -48,6 +49,8 @@ class MeshOptions(StrategyOptions, frozen=True):
     """How often a core announces itself."""
     expire_after: Annotated[int, Meta(ge=2, le=100)] = 3
     """After how many of these periods without news something is forgotten."""
+    patience_ms: Annotated[int, Meta(ge=0, le=604_800_000)] = 3_600_000
+    """How long a neighbour that is gone keeps its place in a mesh, so that acknowledged events wait for it."""
     groups: dict[str, str] = field(default_factory=dict)
     """First topic level -> group; a level that is not named is its own group."""
     groups_version: Annotated[int, Meta(ge=1, le=2**53)] = 1
@@ -68,7 +71,9 @@ class Mesh(Strategy):
         options: MeshOptions = self.options
         check_links(options.links, self.federation)
         self.table = SubscriptionTable()
-        self.seen = SeenEvents()
+        self.passed = SeenEvents()
+        """What went on from here since the start; `seen` is what own clients had, and survives a restart."""
+        self.recent = RecentEvents(options.announce_ms * options.expire_after)
         self.topics = TopicGroups(options.groups, options.groups_version, self.me)
         self.neighbours = neighbours_of(self.me, options.links, self.federation.ids)
         self.station = Station(
@@ -76,6 +81,7 @@ class Mesh(Strategy):
             redundancy=options.redundancy,
             announce_ms=options.announce_ms,
             expire_after=options.expire_after,
+            patience_ms=options.patience_ms,
         )
         self.station.up = self.neighbours
         self.station.stamp = self.topics.stamp
@@ -115,7 +121,8 @@ class Mesh(Strategy):
             self.unsubscribed(client, topic_filter, now=now)
 
     def published(self, event: Event, *, now: float) -> None:
-        self.seen.first(event.id)
+        self._now = now
+        self.passed.first(event.id)
         self._serve(event, source=None, hops=0)
 
     def said(self, peer: BrokerId, message: Message, *, now: float) -> None:
@@ -130,7 +137,7 @@ class Mesh(Strategy):
             self.drop(message.event.id, "not from a neighbour")
         elif not 0 < message.hops <= self._hop_max():
             self.drop(message.event.id, "hop limit")
-        elif not self.seen.first(message.event.id):
+        elif not self.passed.first(message.event.id):
             self.drop(message.event.id, "duplicate")
         else:
             self._serve(message.event, source=peer, hops=message.hops)
@@ -144,6 +151,19 @@ class Mesh(Strategy):
             return
         for target in targets:
             self.send(target, ForwardEvent(event, hops + 1))
+        if event.qos:
+            self.recent.note(event, hops, source, targets, now=self._now)
+
+    def _offer_recent(self) -> None:
+        """The mesh grew: who is new in it may be the way to some that late events did not reach."""
+        gained, self.station.gained = self.station.gained, {}
+        for passed in self.recent.current(now=self._now):
+            if passed.hops >= self._hop_max():
+                continue
+            for target in self._targets(passed.event.topic, passed.source):
+                if target in gained and target not in passed.holders:
+                    passed.holders.add(target)
+                    self.send(target, ForwardEvent(passed.event, passed.hops + 1))
 
     def _targets(self, topic: str, source: BrokerId | None) -> list[BrokerId]:
         name = self.topics.group_of(level_of(topic))
@@ -278,10 +298,12 @@ class Mesh(Strategy):
         started_anew = peer not in self._down
         self._down.discard(peer)
         self._find_up()
+        self.recent.restarted(peer)
+        self.station.gained[peer] = None
         for group in self.groups.values():
             if started_anew:
                 group.neighbour_lost(peer, now)
-            group.neighbour_up(peer)
+            group.neighbour_up(peer, now)
 
     def peer_down(self, peer: BrokerId, *, now: float) -> None:
         if peer not in self.neighbours:
@@ -307,7 +329,7 @@ class Mesh(Strategy):
             if group.core is not None and group.core not in self.federation.position:
                 group.core_lost(now)
             for new in (n for n in self.station.up if n not in neighbours):
-                group.neighbour_up(new)
+                group.neighbour_up(new, now)
             self._tidy(group.name)
 
     def is_ready(self, *, now: float) -> bool:
@@ -350,6 +372,8 @@ class Mesh(Strategy):
         return sum(group.size() for group in self.groups.values() if group is not self.management)
 
     def take_actions(self) -> list[Action]:
+        if self.station.gained:
+            self._offer_recent()
         self._flush()
         return super().take_actions()
 

@@ -23,12 +23,17 @@ from geomq.routing.model import BrokerId
 class Station:
     """What all groups of one broker have in common."""
 
-    def __init__(self, me: BrokerId, *, redundancy: int, announce_ms: float, expire_after: int) -> None:
+    def __init__(
+        self, me: BrokerId, *, redundancy: int, announce_ms: float, expire_after: int, patience_ms: float
+    ) -> None:
         self.me = me
         self.redundancy = redundancy
         self.announce_ms = announce_ms
         self.lifetime_ms = announce_ms * expire_after
+        self.patience_ms = patience_ms
         self.up: tuple[BrokerId, ...] = ()
+        self.gained: dict[BrokerId, None] = {}
+        """Neighbours that are new in the mesh of some group."""
         self.outbox = Outbox()
         self.wake_ms = inf
         self.stamp: Stamp | None = None
@@ -243,8 +248,11 @@ class MeshGroup:
             parent = next(iter(self.parents))
             self._station.outbox.add_lost(parent, LostRoute(self.name, news.core, news.sequence))
 
-    def neighbour_up(self, neighbour: BrokerId) -> None:
+    def neighbour_up(self, neighbour: BrokerId, now: float) -> None:
         """A link works: the neighbour learns what we know, or is asked for what we lost."""
+        for entries in (self.children, self.lingering):
+            if neighbour in entries:
+                entries[neighbour] = now + self._station.lifetime_ms
         if self.distance is None:
             self._ask([neighbour])
         else:
@@ -263,8 +271,9 @@ class MeshGroup:
 
     def sweep(self, now: float) -> None:
         """Let go of everything that was not renewed in time."""
+        up, patience_ms = self._station.up, self._station.patience_ms
         for entries in (self.children, self.lingering):
-            for neighbour in [n for n, until in entries.items() if until <= now]:
+            for neighbour in [n for n, until in entries.items() if until + (n not in up) * patience_ms <= now]:
                 del entries[neighbour]
         if self.core is None or self.is_core:
             self._settle()
@@ -284,6 +293,8 @@ class MeshGroup:
             self.become_core(now)
 
     def _add_child(self, neighbour: BrokerId, now: float) -> None:
+        if neighbour not in self.children:
+            self._station.gained[neighbour] = None
         self.children[neighbour] = now + self._station.lifetime_ms
         self.lingering.pop(neighbour, None)
         self._join_parents()
@@ -341,7 +352,9 @@ class MeshGroup:
                 break
             heard = self.heard[neighbour]
             if heard.distance == self.distance - 1 and heard.sequence >= self.sequence - 1:
-                self.parents.setdefault(neighbour, 0)
+                if neighbour not in self.parents:
+                    self.parents[neighbour] = 0
+                    self._station.gained[neighbour] = None
                 self.lingering.pop(neighbour, None)
         self._join_parents()
 

@@ -24,7 +24,7 @@ from geomq.errors import ProtocolError
 from geomq.geo import Location, location_text
 from geomq.mqtt.packets import Connect, Will
 from geomq.testbed.chaos_link import ChaosLink, Mischief
-from geomq.testbed.ledger import Entry, Healed, Subscribed, Verdict, judge, read_entries, write_entries
+from geomq.testbed.ledger import Entry, Healed, Quiet, Subscribed, Verdict, judge, read_entries, write_entries
 from geomq.testbed.processes import BrokerProcess
 from geomq.testbed.streams import Receiver, Role, Sender
 
@@ -38,8 +38,7 @@ SITES = (
 ACL = "topic readwrite stream/#\ntopic readwrite $geo/#\ntopic read secret/#\n"
 ROUGH = Mischief(delay_ms=30.0, duplicate=0.1, reorder=0.1, truncate=0.01, cut=0.01)
 PER_S = 20.0
-SETTLE_S_MAX = 60.0
-"""What is still missing this long after healing is lost; how long the rest took, the verdict tells."""
+START_S_MAX = 60.0
 QUIET_S = 2.0
 
 
@@ -50,9 +49,12 @@ class Plan:
     strategy: str
     seed: int = 0
     seconds: float = 20.0
-    faults: tuple[str, ...] = ("kill", "pause", "cut", "rough")
+    brokers: int = 5
+    faults: tuple[str, ...] = ("kill", "pause", "cut", "cut and kill", "rough")
     options: dict[str, object] = field(default_factory=dict)
     broker: type[BrokerProcess] = BrokerProcess
+    settle_s_max: float = 60.0
+    """What is still missing this long after healing is lost; how long the rest took, the verdict tells."""
 
 
 class FaultRun:
@@ -67,6 +69,7 @@ class FaultRun:
         self._brokers: dict[str, BrokerProcess] = {}
         self._links: dict[tuple[str, str], ChaosLink] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._sites = SITES[: plan.brokers]
 
     async def run(self) -> Verdict:
         async with AsyncExitStack() as stack:
@@ -88,12 +91,12 @@ class FaultRun:
     # Setting up.
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        configs = local_configs(SITES, self.plan.strategy, self.plan.options)
+        configs = local_configs(self._sites, self.plan.strategy, self.plan.options)
         (self._folder / "acl").write_text(ACL)
         for port, (name, config) in zip(free_ports(len(configs)), configs.items(), strict=True):
             durable = self._durable(config, port, keeps_port=name == CLOUD)
             self._brokers[name] = self.plan.broker(durable, self._folder)
-        for near, far in combinations(sorted(site.name for site in SITES), 2):
+        for near, far in combinations(sorted(site.name for site in self._sites), 2):
             await self._link(stack, near, far)
         for broker in self._brokers.values():
             stack.callback(broker.kill)
@@ -116,7 +119,9 @@ class FaultRun:
     async def _link(self, stack: AsyncExitStack, near: str, far: str) -> None:
         """The broker whose name sorts first dials; lead it through a link of ours."""
         dialler, listener = self._brokers[near], self._brokers[far]
-        link = ChaosLink(listener.config.federation.port, seed=self._random.getrandbits(32))
+        port = listener.config.federation.port
+        assert port is not None
+        link = ChaosLink(port, seed=self._random.getrandbits(32))
         await stack.enter_async_context(link)
         self._links[near, far] = link
         peers = tuple(
@@ -126,7 +131,7 @@ class FaultRun:
         dialler.config = msgspec.structs.replace(dialler.config, peers=peers)
 
     async def _linked(self, broker: BrokerProcess) -> None:
-        deadline = time.monotonic() + SETTLE_S_MAX
+        deadline = time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
             with suppress(OSError):
                 if await broker.is_linked():
@@ -138,7 +143,7 @@ class FaultRun:
         """At every site a receiver for each QoS and a sender for each: some near each other, some with fences."""
         receivers: list[Receiver] = []
         senders: list[Sender] = []
-        for site in SITES:
+        for site in self._sites:
             at, port = location_text(site.location), self._brokers[site.name].port
             near = f"geo:{site.location.lat},{site.location.lon};u=1500000"
             for qos, fence in ((1, None), (2, near)):
@@ -157,7 +162,7 @@ class FaultRun:
 
     async def _admit(self, receivers: Sequence[Receiver]) -> None:
         self._begin(receiver.run() for receiver in receivers)
-        async with asyncio.timeout(SETTLE_S_MAX):
+        async with asyncio.timeout(START_S_MAX):
             for receiver in receivers:
                 await receiver.ready.wait()
         await asyncio.sleep(1.0)
@@ -170,8 +175,8 @@ class FaultRun:
         while True:
             with suppress(OSError, ProtocolError, TimeoutError):
                 probe, _ = await Probe.connect(broker.port, Connect(f"mortal-{broker.name}", will=will))
-                await asyncio.sleep(0.5)
-                await probe.drop()
+                async with probe:
+                    await asyncio.sleep(0.5)
             await asyncio.sleep(0.5)
 
     def _begin(self, jobs: Iterable[Coroutine[None, None, None]]) -> None:
@@ -189,6 +194,7 @@ class FaultRun:
             "kill": self._kill,
             "pause": self._pause,
             "cut": self._cut,
+            "cut and kill": self._cut_and_kill,
             "rough": self._rough,
         }
         until = time.monotonic() + self.plan.seconds
@@ -223,8 +229,19 @@ class FaultRun:
         await asyncio.sleep(self._random.uniform(0.2, 2.0))
         self._links[ends].heal()
 
+    async def _cut_and_kill(self) -> None:
+        """A broker dies while something waits in it for a peer it cannot reach."""
+        ends = self._random.choice(list(self._links))
+        victim = self._brokers[self._random.choice(ends)]
+        self._note(f"cut {'-'.join(ends)} and kill {victim.name}")
+        self._links[ends].cut()
+        await asyncio.sleep(1.0)
+        victim.kill()
+        self._links[ends].heal()
+        await victim.start()
+
     async def _rough(self) -> None:
-        chosen = self._random.sample(list(self._links), k=4)
+        chosen = self._random.sample(list(self._links), k=min(4, len(self._links)))
         self._note(f"rough {', '.join('-'.join(ends) for ends in chosen)}")
         for ends in chosen:
             self._links[ends].mischief = ROUGH
@@ -241,9 +258,13 @@ class FaultRun:
 
     async def _settle(self, senders: Sequence[Sender]) -> None:
         """Until every event is acknowledged and everything expected has come, or for too long."""
-        deadline = time.monotonic() + SETTLE_S_MAX
+        deadline = time.monotonic() + self.plan.settle_s_max
         while time.monotonic() < deadline:
             await asyncio.sleep(0.5)
             if all(sender.finished for sender in senders) and not judge(self._entries).lost:
                 break
+        await asyncio.sleep(1.0)
+        before = {ends: link.frames for ends, link in self._links.items()}
         await asyncio.sleep(QUIET_S)
+        busiest = max(link.frames - before[ends] for ends, link in self._links.items())
+        self._entries.append(Quiet(busiest / QUIET_S))

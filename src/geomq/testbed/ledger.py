@@ -16,6 +16,8 @@ from geomq.geo import parse_fence, parse_location
 from geomq.mqtt.topics import topic_matches
 
 EXAMPLES_MAX = 5
+IDLE_FRAMES_PER_S_MAX = 50.0
+"""Pings, acknowledgements and announcements need far fewer; an event that goes round and round, far more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,15 @@ class Healed:
     t_ms: float
 
 
-Entry = Subscribed | Acknowledged | Received | Healed
-KINDS: dict[str, type[Entry]] = {kind.__name__: kind for kind in (Subscribed, Acknowledged, Received, Healed)}
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Nothing was published any more, but so many frames a second still went over the busiest link."""
+
+    frames_per_s: float
+
+
+Entry = Subscribed | Acknowledged | Received | Healed | Quiet
+KINDS: dict[str, type[Entry]] = {kind.__name__: kind for kind in (Subscribed, Acknowledged, Received, Healed, Quiet)}
 
 
 def write_entries(path: Path, entries: Iterable[Entry]) -> None:
@@ -84,7 +93,7 @@ class Verdict:
     """Numbers of (event, receiver) pairs, with a few examples of what went wrong.
 
     `recovered` came only after everything was healed, the last of them `converged_s` after it; `repeated` are QoS 1
-    events that came more than once, as they may.
+    events that came more than once, as they may. `circling` is 1 if links stayed busy with nothing left to do.
     """
 
     promised: int = 0
@@ -94,12 +103,13 @@ class Verdict:
     repeated: int = 0
     duplicated: int = 0
     unexpected: int = 0
+    circling: int = 0
     converged_s: float = 0.0
     examples: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def clean(self) -> bool:
-        return not (self.lost or self.duplicated or self.unexpected)
+        return not (self.lost or self.duplicated or self.unexpected or self.circling)
 
     def note(self, what: str, example: str) -> None:
         setattr(self, what, getattr(self, what) + 1)
@@ -127,6 +137,7 @@ def judge(entries: Iterable[Entry]) -> Verdict:
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], Received] = {}
     healed_ms = float("inf")
+    verdict = Verdict()
     for entry in entries:
         if isinstance(entry, Subscribed):
             receivers.append(entry)
@@ -135,9 +146,10 @@ def judge(entries: Iterable[Entry]) -> Verdict:
         elif isinstance(entry, Received):
             counts[entry.event, entry.receiver] += 1
             first.setdefault((entry.event, entry.receiver), entry)
-        else:
+        elif isinstance(entry, Healed):
             healed_ms = entry.t_ms
-    verdict = Verdict()
+        elif entry.frames_per_s > IDLE_FRAMES_PER_S_MAX:
+            verdict.note("circling", f"{entry.frames_per_s:.0f} frames a second")
     expected = _expected(promised, receivers)
     for pair, qos in expected.items():
         verdict.promised += 1
