@@ -52,6 +52,8 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/pipeline/generate.py": "pipeline/test_spark_evaluate.py",
     "geomq/pipeline/progress.py": "pipeline/test_spark_evaluate.py",
     "geomq/workload/adaptive_kernel.py": "workload/test_parity_adaptive.py",
+    "geomq/testbed/soak.py": "testbed/test_faults.py",
+    "geomq/testbed/streams.py": "testbed/test_faults.py",
     "geomq/workload/kernel_messages.py": "workload/test_kernel.py",
     "geomq/workload/pair_traffic.py": "workload/test_parity_adaptive.py",
 }

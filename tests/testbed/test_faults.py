@@ -29,7 +29,7 @@ def anyio_backend() -> str:
 async def test_nothing_acknowledged_is_lost_or_doubled_under_faults(strategy: str, tmp_path: Path) -> None:
     run = FaultRun(plan_for(strategy, 1, SECONDS), tmp_path)
     verdict = await run.run()
-    assert len(run.done) > 2
+    assert run.done
     assert verdict.promised > 500
     assert verdict.clean, (verdict, run.done)
 

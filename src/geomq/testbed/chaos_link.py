@@ -57,6 +57,7 @@ class ChaosLink:
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+        await self._server.wait_closed()
 
     @property
     def port(self) -> int:
@@ -91,8 +92,7 @@ class ChaosLink:
         try:
             far_reader, far_writer = await asyncio.open_connection(HOST, self._target_port)
         except OSError:
-            writer.transport.abort()
-            self._writers.discard(writer)
+            await self._drop(writer)
             return
         self._writers.add(far_writer)
         ways = [asyncio.create_task(self._carry(*way)) for way in ((reader, far_writer), (far_reader, writer))]
@@ -101,10 +101,15 @@ class ChaosLink:
         finally:
             for way in ways:
                 way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            for each in (writer, far_writer):
-                each.transport.abort()
-                self._writers.discard(each)
+            await self._drop(writer, far_writer)
+
+    async def _drop(self, *writers: asyncio.StreamWriter) -> None:
+        for writer in writers:
+            self._writers.discard(writer)
+            writer.transport.abort()
+        for writer in writers:
+            with suppress(OSError):
+                await writer.wait_closed()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Frames in one direction, until the connection breaks or is broken."""

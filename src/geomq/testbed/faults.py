@@ -9,7 +9,7 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -51,7 +51,7 @@ class Plan:
     seconds: float = 20.0
     brokers: int = 5
     faults: tuple[str, ...] = ("kill", "pause", "cut", "cut and kill", "rough")
-    options: dict[str, object] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     broker: type[BrokerProcess] = BrokerProcess
     settle_s_max: float = 60.0
     """What is still missing this long after healing is lost; how long the rest took, the verdict tells."""
