@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from geomq.geo import Location, distance_m
 from geomq.mqtt.topics import first_level
+from geomq.routing.federation import Broker, Federation
 from geomq.routing.georendezvous import GeoRendezvousOptions, place_of
+from geomq.routing.model import BrokerId
 from geomq.workload.world import World
 
 OPTIONS = GeoRendezvousOptions()
@@ -35,8 +37,9 @@ class RendezvousMap:
     """The rendezvous of any topic in a world."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
         self._here = [Location(place.lat, place.lon) for place in world.places]
+        brokers = [Broker(BrokerId(place.name), here) for place, here in zip(world.places, self._here, strict=True)]
+        self._federation = Federation(brokers, world.areas)
         self._apart_m = np.array([[distance_m(a, b) for b in self._here] for a in self._here], np.float64)
         names = [place.name for place in world.places]
         self._name_rank = np.argsort(np.argsort(np.array(names))).astype(np.int32)
@@ -44,12 +47,13 @@ class RendezvousMap:
     def of_topic(self, topic: str) -> Rendezvous:
         key = first_level(topic) or ""
         places = [place_of(key, number) for number in range(OPTIONS.rendezvous)]
-        owners = [self._world.areas.owner(place) for place in places]
+        federation = self._federation
+        owners = [federation.position[federation.owner(place) or federation.nearest(place)] for place in places]
         known = np.full((len(self._here), len(places)), NOBODY, np.int32)
         near = np.full((len(self._here), NEAREST), NOBODY, np.int32)
         for broker, here in enumerate(self._here):
             order = sorted(range(len(places)), key=lambda i, here=here: distance_m(here, places[i]))  # type: ignore[misc]
-            mine = list(dict.fromkeys(owner for i in order if (owner := owners[i]) is not None))
+            mine = list(dict.fromkeys(owners[i] for i in order))
             known[broker, : len(mine)] = mine
             for slot, owner in enumerate(mine[:NEAREST]):
                 near[broker, slot] = owner if owner != broker else NOBODY
