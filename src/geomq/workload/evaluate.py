@@ -15,7 +15,7 @@ from geomq.routing.ring import HashRing
 from geomq.workload import sent, told_moves
 from geomq.workload.adaptive_kernel import run_adaptive
 from geomq.workload.kernel import Scratch, evaluate_events
-from geomq.workload.kernel_index import build_index, build_states
+from geomq.workload.kernel_index import build_fences, build_states
 from geomq.workload.kernel_messages import CLIENTS_MS, PATTERNS, STRATEGIES, Counts, Tally, count_moves, count_updates
 from geomq.workload.model import Block, Kind, Spec
 from geomq.workload.moves import moves_of
@@ -62,7 +62,7 @@ class Evaluator:
         typical = float(reach.mean()) if len(reach) else 1.0
         states = build_states(data, places, typical)
         sub_reach = float(data.publisher_circle[:, 2].max(initial=0.0))
-        fences = build_index(places.sub_lat, places.sub_lon, sub_reach if np.isfinite(sub_reach) else 30.0)
+        fences = build_fences(data, places, sub_reach if np.isfinite(sub_reach) else 30.0)
         scratch = Scratch(empty_counts(len(self._world)), np.full(len(data.home), -1, np.int64))
         found = evaluate_events(data, states, fences, table, self.tally, scratch)
         if self._learns:

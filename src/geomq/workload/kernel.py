@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.workload.compiled import compiled
-from geomq.workload.kernel_index import CellIndex, StateIndex, cell_range, column_range
+from geomq.workload.kernel_index import FenceIndex, StateIndex, cell_range, column_range
 from geomq.workload.kernel_messages import PATTERNS, Counts, Tally, tally_event
 from geomq.workload.topic import LIMIT, TopicData
 from geomq.workload.views import COLUMN, DIRECT, NEAR_FIRST, NEAR_SECOND, PLACED, ROW, VIEWS, ViewTable
@@ -176,20 +176,29 @@ def everyone(topic: TopicData, table: ViewTable, counts: Counts, event: int) -> 
 
 
 @compiled
-def near_subscriptions(topic: TopicData, cells: CellIndex, table: ViewTable, scratch: Scratch, event: int) -> None:
-    """Consider every subscriber that ever had a fence around the publisher: for events without a fence."""
+def near_subscriptions(topic: TopicData, fences: FenceIndex, table: ViewTable, scratch: Scratch, event: int) -> None:
+    """Consider every subscriber with a fence around the publisher about then: for events without a fence."""
+    publisher = topic.event_home[event]
+    early, late = topic.event_t[event] + table.span[0], topic.event_t[event] + table.span[1]
     lat, lon, reach, half = topic.publisher_circle[event]
+    cells = fences.cells
     low, high = cell_range(cells, lat, reach)
     for band in range(low, high + 1):
         first, count = column_range(cells, band, lon, half)
         for step in range(count):
             cell = cells.band_start[band] + (first + step) % cells.columns[band]
             for slot in range(cells.cell_start[cell], cells.cell_start[cell + 1]):
-                version = cells.entry[slot]
-                client = int(topic.sub_client[version])
-                if scratch.stamp[client] != event and subscription_open(topic, event, version):
+                begin, until = fences.begin[slot], fences.until[slot]
+                if begin > late or until <= early:
+                    continue
+                if chord(topic.publisher_point, event, fences.point, slot) > fences.point[slot, LIMIT]:
+                    continue
+                client, held = int(fences.client[slot]), has_bit(topic.sub_held, cells.entry[slot], publisher)
+                if begin <= early and until > late and held:
+                    count_sure(topic, scratch.counts, client)
+                elif scratch.stamp[client] != event:
                     scratch.stamp[client] = event
-                    consider(topic, table, scratch.counts, event, client)
+                    count_each_view(topic, table, scratch.counts, event, client)
 
 
 @compiled
@@ -217,7 +226,7 @@ def list_found(counts: Counts, event: int, found: NDArray[np.int32], size: int) 
 
 @compiled
 def evaluate_events(
-    topic: TopicData, states: StateIndex, fences: CellIndex, table: ViewTable, tally: Tally, scratch: Scratch
+    topic: TopicData, states: StateIndex, fences: FenceIndex, table: ViewTable, tally: Tally, scratch: Scratch
 ) -> NDArray[np.int32]:
     """All events of a topic, each against its candidates, into the tally.
 

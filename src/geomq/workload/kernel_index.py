@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.workload.compiled import compiled
-from geomq.workload.topic import TopicData, TopicPlaces
+from geomq.workload.topic import TopicData, TopicPlaces, until_next
 
 HEIGHT_MIN_DEG = 0.02
 HEIGHT_MAX_DEG = 30.0
@@ -40,6 +40,24 @@ class StateIndex(NamedTuple):
     point: NDArray[np.float64]
     client: NDArray[np.int32]
     version: NDArray[np.int32]
+
+
+class FenceIndex(NamedTuple):
+    """The subscription versions of a topic in the order of the cells, each with its fence as the topic has it."""
+
+    cells: CellIndex
+    begin: NDArray[np.int32]
+    until: NDArray[np.int32]
+    point: NDArray[np.float64]
+    client: NDArray[np.int32]
+
+
+def build_fences(topic: TopicData, places: TopicPlaces, reach_deg: float) -> FenceIndex:
+    """Index all subscription versions of a topic by the centre of their fence."""
+    cells = build_index(places.sub_lat, places.sub_lon, reach_deg)
+    order = cells.entry
+    until = until_next(topic.sub_client, topic.sub_t)[order]
+    return FenceIndex(cells, topic.sub_t[order], until, topic.sub_point[order], topic.sub_client[order])
 
 
 def build_states(topic: TopicData, places: TopicPlaces, typical_deg: float) -> StateIndex:

@@ -98,7 +98,7 @@ def lay_out(
         np.searchsorted(loc_client, np.arange(len(clients) + 1)),
         loc_client,
         t[of_subscriber],
-        _until(loc_client, t[of_subscriber]),
+        until_next(loc_client, t[of_subscriber]),
         np.stack(unit_vectors(lat[of_subscriber], lon[of_subscriber]), axis=1),
         t[events],
         homes[events],
@@ -123,7 +123,7 @@ def _known_place(records: Records, located: NDArray[np.intp], events: NDArray[np
     return np.where(known, row, -1)
 
 
-def _until(client: NDArray[np.int32], t: NDArray[np.int32]) -> NDArray[np.int32]:
+def until_next(client: NDArray[np.int32], t: NDArray[np.int32]) -> NDArray[np.int32]:
     """When the next version of the same client begins."""
     until = np.full(len(t), FOREVER, np.int32)
     same = client[:-1] == client[1:]
