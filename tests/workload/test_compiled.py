@@ -1,5 +1,6 @@
 """Compiled kernels are kept on disk, and never taken for those of other sources."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,17 @@ def test_what_is_kept_is_named_after_all_sources(tmp_path: Path, monkeypatch: py
     before = source_hash()
     assert cache_directory() is not None
     assert str(cache_directory()).endswith(PREFIX + before)
-    monkeypatch.setattr(compiling, "SOURCES", ("geomq.workload",))
+    monkeypatch.setattr(compiling, "OTHER_SOURCES", compiling.OTHER_SOURCES[1:])
     assert source_hash() != before
+
+
+def test_all_modules_that_kernels_take_something_from_are_watched() -> None:
+    package = Path(compiling.__file__).parent
+    kernels = [path for path in package.rglob("*.py") if "@compiled" in path.read_text()]
+    assert len(kernels) > 5
+    for path in kernels:
+        taken = re.findall(r"^from (geomq\.(?:geo|mqtt|routing)[\w.]*) import", path.read_text(), re.MULTILINE)
+        assert set(taken) <= {*compiling.OTHER_SOURCES, "geomq.geo"}, path
 
 
 def test_a_cache_that_cannot_be_written_is_none(tmp_path: Path) -> None:

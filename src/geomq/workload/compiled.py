@@ -16,7 +16,13 @@ from typing import Any, TypeVar, cast
 
 from numba import config, njit
 
-SOURCES = ("geomq.workload", "geomq.routing", "geomq.geo")
+OTHER_SOURCES = (
+    "geomq.geo.sphere",
+    "geomq.routing.adaptive",
+    "geomq.routing.georendezvous",
+    "geomq.routing.groups_greedy",
+)
+"""Modules outside this package whose constants kernels take in."""
 PREFIX = "kernels-"
 KEPT = 4
 KEPT = 4
@@ -61,10 +67,13 @@ def _made(base: Path) -> Path | None:
 
 def source_hash() -> str:
     """Stands for the text of every module a kernel may take something from."""
+    sources = dict(_modules(files("geomq.workload"), "geomq.workload"))
+    for module in OTHER_SOURCES:
+        package, _, name = module.rpartition(".")
+        sources[module] = files(package).joinpath(f"{name}.py").read_bytes()
     digest = hashlib.sha256()
-    for package in SOURCES:
-        for name, source in sorted(_modules(files(package), package)):
-            digest.update(f"{name} {len(source)}\n".encode() + source)
+    for name, source in sorted(sources.items()):
+        digest.update(f"{name} {len(source)}\n".encode() + source)
     return digest.hexdigest()[:16]
 
 
