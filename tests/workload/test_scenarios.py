@@ -20,7 +20,7 @@ TABLE_II = {
 @pytest.mark.parametrize("name", sorted(TABLE_II))
 def test_a_scenario_has_as_many_actions_as_published(name: str) -> None:
     workload = generate(scenario_world(), SCENARIOS[name], seed=1)
-    assert np.bincount(workload.actions.kind, minlength=3) == pytest.approx(TABLE_II[name], rel=0.1)
+    assert np.bincount(workload.actions.kind, minlength=3) == pytest.approx(TABLE_II[name], rel=0.02)
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
@@ -39,12 +39,20 @@ def test_the_check_run_publishes_fifteen_times_each() -> None:
     assert workload.topic_names == ["data"]
 
 
-def test_hikers_cost_what_was_published() -> None:
-    """Published: 623 messages with rendezvous at subscribers, 2,323 at publishers."""
+# Messages between brokers as published, rendezvous at subscribers and at publishers.
+PUBLISHED = {"open": (432_058, 7604), "hiking": (623, 2323), "context": (222, 143_050)}
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_a_scenario_costs_about_what_was_published(name: str) -> None:
     world = scenario_world()
-    results = summarise(evaluate(world, SCENARIOS["hiking"], 1, paper=False), view_table(world, paper=False))
-    assert results["disgb_events"].messages["event"] == pytest.approx(623, rel=0.25)
-    assert sum(results["disgb_subscriptions"].messages.values()) == pytest.approx(2323, rel=0.25)
+    tally = evaluate(world, SCENARIOS[name], 1, paper=False)
+    results = summarise(tally, view_table(world, paper=False), learning=True)
+    received = {int(result.latency.sum()) for result in results.values()}
+    assert max(received) - min(received) < 0.001 * max(received)
+    sent = [sum(results[strategy].messages.values()) for strategy in ("disgb_events", "disgb_subscriptions")]
+    # Few clients are near the gap between two areas, so seeds differ much where they decide.
+    assert sent == pytest.approx(PUBLISHED[name], rel=0.55)
     assert "grid_quorum" not in results
 
 

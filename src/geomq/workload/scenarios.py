@@ -1,7 +1,8 @@
 """The published live experiments as workloads: three cities, three scenarios, a check run, and all of it mixed.
 
-Owns who publishes and subscribes what, where and how often in each scenario. After a warm-up of five seconds, in which
-every client says twice where it is and subscribes, clients act for the given time and never leave their area.
+Owns who publishes and subscribes what, where and how often in each scenario. In a warm-up of five seconds every client
+says where it is and subscribes; then all begin to act, each at its own pace, and never leave their area; at the end
+everybody says once more where it is.
 """
 
 from collections.abc import Callable
@@ -10,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.geo import degrees_to_m, destinations
+from geomq.geo import distances_m
 from geomq.workload.cities import Place
-from geomq.workload.disgb import wander
+from geomq.workload.disgb import moved
 from geomq.workload.model import (
     CLIENTS_MAX,
     DEGREE,
@@ -34,6 +35,10 @@ from geomq.workload.world import World
 WARM_UP_MS = 5000
 RENEW_M = 50.0
 ROLES = 3
+# A client strays this far from its heading, tries so often to stay in its area, and then turns back, so often.
+TURN_DEG = 10.0
+TRIES = 29
+BACK_TRIES = 100
 TOPICS = {
     "open": ("temperature", "humidity", "barometric_pressure"),
     "hiking": ("road", "text"),
@@ -53,7 +58,8 @@ _OPEN_PAYLOADS = np.array([(100, 101), (130, 181), (210, 241)])
 
 Who = NDArray[np.intp]
 Times = NDArray[np.int64]
-Act = Callable[[Who, Times, Times], None]
+Act = Callable[[Who, Times], None]
+Travel = Callable[[Who, Times], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +72,11 @@ class ScenarioSpec(Spec):
 
     def __post_init__(self) -> None:
         check_range("the number of clients", self.clients, 3, CLIENTS_MAX)
-        check_range("the number of seconds", self.seconds, 1, SECONDS_MAX)
+        check_range("the number of seconds", self.seconds, WARM_UP_MS // 1000 + 1, SECONDS_MAX)
 
     @property
     def end_ms(self) -> int:
-        return WARM_UP_MS + self.seconds * 1000
+        return self.seconds * 1000 + 1
 
     def topic_names(self) -> list[str]:
         return list(TOPICS[self.name])
@@ -114,13 +120,12 @@ class _BlockMaker:
         self._actions = ActionList()
         self._lat, self._lon = _start_places(world, self._home, self._random)
         self._heading: FloatArray = self._random.uniform(0, 360, len(self._client))
+        self._arrived: Times = self._random.integers(0, WARM_UP_MS, len(self._client))
 
     def make(self) -> Block:
         start_lat, start_lon = self._lat.copy(), self._lon.copy()
         everyone = np.arange(len(self._client))
-        for half in range(2):
-            t = self._random.integers(0, WARM_UP_MS // 4, len(everyone)) + half * WARM_UP_MS // 4
-            self._locate(everyone, t)
+        self._locate(everyone, self._arrived)
         name = self._spec.name
         parts = {"open": (0,), "hiking": (1,), "context": (2,), "validation": (3,), "mixed": (0, 1, 2)}[name]
         plays = (self._open, self._hiking, self._context, self._validation)
@@ -128,6 +133,7 @@ class _BlockMaker:
         for part in parts:
             mine = everyone if len(parts) == 1 else everyone[self._client // ROLES % len(parts) == part]
             plays[part](mine, first_topic[part])
+        self._locate(everyone, np.full(len(everyone), self._spec.end_ms - 1))
         topics = np.tile(np.arange(len(TOPICS[name]), dtype=np.int32), (len(everyone), 1))
         clients = Clients(self._client, self._home, start_lat, start_lon, topics)
         return Block(clients, self._actions.before(self._spec.end_ms))
@@ -138,104 +144,131 @@ class _BlockMaker:
         return who[third], who[~third]
 
     def _open(self, who: Who, topic: int) -> None:
+        """Publishers and the locations of subscribers are fixed; subscribers' interest jumps."""
         subscribers, publishers = self._subscribers(who)
+        lat, lon = self._lat.copy(), self._lon.copy()
 
         def renew(who: Who, t: Times) -> None:
             for each in range(3):
-                self._subscribe(who, t + each, topic + each, self._metres(1000, 100_000, len(who)))
+                self._subscribe(who, t + 1 + each, topic + each, self._metres(1000, 100_000, len(who)))
 
-        def publish(who: Who, t: Times, _pause_ms: Times) -> None:
+        def publish(who: Who, t: Times) -> None:
             kind = self._client[who].astype(np.int64) // ROLES % 3
             low, high = _OPEN_PAYLOADS[kind, 0], _OPEN_PAYLOADS[kind, 1]
-            self._event(who, t, topic + kind, NO_FENCE, self._random.integers(low, high))
+            self._event(who, t + 4 + kind, topic + kind, NO_FENCE, self._random.integers(low, high))
 
-        def maybe_jump(who: Who, t: Times, _pause_ms: Times) -> None:
+        def maybe_jump(who: Who, t: Times) -> None:
             chosen = self._random.random(len(who)) < 0.1
-            self._walk(who[chosen], self._random.uniform(500, 100_000, int(chosen.sum())), any_way=True)
-            renew(who[chosen], t[chosen])
+            jumping, far = who[chosen], int(chosen.sum())
+            self._heading[jumping] = self._random.uniform(0, 360, far)
+            self._walk(jumping, self._random.uniform(500, 100_000, far))
+            renew(jumping, t[chosen])
 
-        renew(subscribers, self._warm(subscribers))
+        renew(subscribers, self._arrived[subscribers])
         self._repeat(publishers, 5000, 15_000, publish)
         self._repeat(subscribers, 3000, 6000, maybe_jump)
+        self._lat, self._lon = lat, lon
 
     def _hiking(self, who: Who, topic: int) -> None:
         start_lat, start_lon = self._lat.copy(), self._lon.copy()
-        walked = np.zeros(len(self._client))
+        renewed_lat, renewed_lon = self._lat.copy(), self._lon.copy()
+        text_cm = np.zeros(len(self._client), np.int32)
+        text_cm[who] = self._metres(1000, 50_000, len(who))
 
         def renew(who: Who, t: Times) -> None:
-            self._subscribe(who, t, topic, 50_000)
-            radius = self._metres(1000, 50_000, len(who))
-            self._subscribe(who, t + 1, topic + 1, radius, start_lat, start_lon)
+            self._subscribe(who, t + 1, topic, 50_000)
+            self._subscribe(who, t + 2, topic + 1, text_cm[who], start_lat, start_lon)
+            renewed_lat[who], renewed_lon[who] = self._lat[who], self._lon[who]
 
-        def step(who: Who, t: Times, pause_ms: Times) -> None:
-            metres = self._random.uniform(2, 8, len(who)) * (pause_ms / 3600)
-            self._walk(who, metres)
-            walked[who] += metres
+        def step(who: Who, t: Times) -> None:
             self._locate(who, t)
-            far = walked[who] >= RENEW_M
-            walked[who[far]] = 0.0
-            renew(who[far], t[far] + 1)
+            places = (self._lat[who], self._lon[who], renewed_lat[who], renewed_lon[who])
+            far = distances_m(*(place / DEGREE for place in places)) >= RENEW_M
+            renew(who[far], t[far])
             says = self._random.random((2, len(who))) < np.array([[0.1], [0.5]])
             self._event(who[says[0]], t[says[0]] + 3, topic, 50_000, 100)
             count = int(says[1].sum())
-            radius, size = self._metres(1000, 50_000, count), self._random.integers(10, 1001, count)
+            radius, size = self._metres(1000, 50_000, count), self._random.integers(10, 1000, count)
             self._event(who[says[1]], t[says[1]] + 4, topic + 1, radius, size)
 
-        renew(who, self._warm(who))
-        self._repeat(who, 5000, 30_000, step)
+        renew(who, self._arrived[who])
+        self._repeat(who, 5000, 30_000, step, self._hike)
 
     def _context(self, who: Who, topic: int) -> None:
         subscribers, publishers = self._subscribers(who)
+        announces = np.zeros(len(self._client), np.bool_)
+        announces[publishers] = self._random.random(len(publishers)) < 0.1
 
-        def step(who: Who, t: Times, pause_ms: Times) -> None:
-            self._walk(who, self._random.uniform(2, 8, len(who)) * (pause_ms / 3600))
+        def step(who: Who, t: Times) -> None:
             self._locate(who, t)
             again = self._random.random(len(who)) < 0.05
             self._subscribe(who[again], t[again] + 1, topic, NO_FENCE)
 
-        def publish(who: Who, t: Times, _pause_ms: Times) -> None:
-            rare = self._random.random(len(who)) < 0.1
+        def publish(who: Who, t: Times) -> None:
+            rare = announces[who]
             radius = self._metres(np.where(rare, 10_000, 1000), np.where(rare, 100_000, 25_000), len(who))
-            size = np.where(rare, self._random.integers(50, 501, len(who)), 100)
-            self._event(who, t, np.where(rare, topic + 1, topic), radius, size)
+            size = np.where(rare, self._random.integers(50, 500, len(who)), 100)
+            self._event(who, t + 3, np.where(rare, topic + 1, topic), radius, size)
 
-        t = self._warm(subscribers)
-        self._subscribe(subscribers, t, topic, NO_FENCE)
-        self._subscribe(subscribers, t + 1, topic + 1, NO_FENCE)
-        self._repeat(subscribers, 5000, 30_000, step)
+        self._subscribe(subscribers, self._arrived[subscribers] + 1, topic, NO_FENCE)
+        self._subscribe(subscribers, self._arrived[subscribers] + 2, topic + 1, NO_FENCE)
+        self._repeat(subscribers, 5000, 30_000, step, self._hike)
         self._repeat(publishers, 10_000, 60_000, publish)
 
     def _validation(self, who: Who, topic: int) -> None:
-        """Three bursts of five events each."""
-        self._subscribe(who, self._warm(who), topic, 5_000_000)
-        for burst in range(3):
-            for each in range(5):
-                t = WARM_UP_MS + burst * self._spec.seconds * 1000 // 3 + each * 1000
-                self._event(who, t + self._random.integers(0, 1000, len(who)), topic, 5_000_000, 20)
+        """Everybody publishes five times at one place, five times at another before and five times after its
+        subscription has followed there."""
+        whole_ms = self._spec.seconds * 1000
 
-    def _repeat(self, who: Who, low_ms: int, high_ms: int, act: Act) -> None:
-        """Let clients act again and again, each at its own pace, until the end."""
+        def soon(share: float, count: int) -> Times:
+            """Within five seconds of this share of the run, or less if the run is shortened."""
+            return (whole_ms * (share + self._random.uniform(0, 5 / 155, count))).astype(np.int64)
+
+        def burst(share: float) -> None:
+            for each in range(5):
+                start = share + each * 7 / 155
+                t = whole_ms * (start + self._random.uniform(0, 7 / 155, len(who)))
+                self._event(who, t.astype(np.int64), topic, 5_000_000, 20)
+
+        self._subscribe(who, soon(10 / 155, len(who)), topic, 5_000_000)
+        burst(20 / 155)
+        self._lat[who], self._lon[who] = _start_places(self._world, self._home[who], self._random)
+        self._locate(who, soon(60 / 155, len(who)))
+        burst(70 / 155)
+        self._subscribe(who, soon(110 / 155, len(who)), topic, 5_000_000)
+        burst(120 / 155)
+
+    def _repeat(self, who: Who, low_ms: int, high_ms: int, act: Act, travel: Travel | None = None) -> None:
+        """Let clients act again and again from the end of the warm-up on, each at its own pace."""
         t = np.full(len(self._client), WARM_UP_MS, np.int64)
         while len(who):
-            pause_ms = self._random.integers(low_ms, high_ms + 1, len(who))
+            act(who, t[who])
+            pause_ms = self._random.integers(low_ms, high_ms, len(who))
+            if travel is not None:
+                travel(who, pause_ms)
             t[who] += pause_ms
-            left = t[who] < self._spec.end_ms
-            who, pause_ms = who[left], pause_ms[left]
-            act(who, t[who], pause_ms)
+            who = who[t[who] < self._spec.end_ms]
 
-    def _warm(self, who: Who) -> NDArray[np.int64]:
-        return WARM_UP_MS // 2 + self._random.integers(0, WARM_UP_MS // 2 - 10, len(who))
+    def _hike(self, who: Who, pause_ms: Times) -> None:
+        self._walk(who, self._random.integers(2, 8, len(who)) * (pause_ms / 3600))
 
     def _metres(self, low: int | NDArray[np.int64], high: int | NDArray[np.int64], count: int) -> Int32Array:
         """Random lengths in metres, as centimetres."""
         return (self._random.uniform(low, high, count) * 100).astype(np.int32)
 
-    def _walk(self, who: Who, metres: FloatArray, *, any_way: bool = False) -> None:
-        if any_way:
-            self._heading[who] = self._random.uniform(0, 360, len(who))
-        self._lat[who], self._lon[who], self._heading[who] = wander(
-            self._world, self._home[who], self._lat[who], self._lon[who], self._heading[who], metres, self._random
-        )
+    def _walk(self, who: Who, metres: FloatArray) -> None:
+        """Go roughly ahead; who would leave its area that way goes back instead, and who cannot stays."""
+        left = np.arange(len(who))
+        for attempt in range(TRIES + BACK_TRIES):
+            back = 180.0 if attempt >= TRIES else 0.0
+            mine = who[left]
+            course = self._heading[mine] + back + self._random.uniform(-TURN_DEG, TURN_DEG, len(mine))
+            lat, lon = moved(self._lat[mine], self._lon[mine], course, metres[left])
+            inside = self._world.areas.owners(lat / DEGREE, lon / DEGREE) == self._home[mine]
+            self._lat[mine[inside]], self._lon[mine[inside]] = lat[inside], lon[inside]
+            left = left[~inside]
+            if not len(left):
+                return
 
     def _locate(self, who: Who, t: Times) -> None:
         self._actions.add(Kind.LOCATION, t, self._client[who], self._lat[who], self._lon[who])
@@ -268,10 +301,16 @@ class _BlockMaker:
 
 
 def _start_places(world: World, home: Int32Array, random: np.random.Generator) -> tuple[Int32Array, Int32Array]:
-    """Uniform over the home's circle."""
-    radius_m = np.array([degrees_to_m(radius) for radius in world.circles_deg])[home]
+    """Uniform in latitude and longitude over the home's circle."""
+    reach = np.array(world.circles_deg)[home]
     lat0 = np.array([place.lat for place in world.places])[home]
     lon0 = np.array([place.lon for place in world.places])[home]
-    metres = radius_m * np.sqrt(random.random(len(home))) * 0.9999
-    lat, lon = destinations(lat0, lon0, random.uniform(0, 360, len(home)), metres)
-    return np.rint(lat * DEGREE).astype(np.int32), np.rint(lon * DEGREE).astype(np.int32)
+    half = np.degrees(np.arcsin(np.sin(np.radians(reach)) / np.cos(np.radians(lat0))))
+    lat, lon = np.empty(len(home), np.int32), np.empty(len(home), np.int32)
+    left = np.arange(len(home))
+    while len(left):
+        up, across = random.uniform(-1, 1, (2, len(left)))
+        lat[left] = np.rint((lat0[left] + up * reach[left]) * DEGREE)
+        lon[left] = np.rint((lon0[left] + across * half[left]) * DEGREE)
+        left = left[world.areas.owners(lat[left] / DEGREE, lon[left] / DEGREE) != home[left]]
+    return lat, lon
