@@ -7,7 +7,7 @@ import numpy as np
 from tests.workload.test_kernel import Row, actions_from, world_of
 from tests.workload.test_parity import histogram, spots_of
 
-from geomq.cli.simulation import federation_of, steps_of
+from geomq.cli.simulation import steps_of
 from geomq.geo import Location, distance_m
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.statistics import Statistics
@@ -51,7 +51,7 @@ def learned(world: World, spec: RecordedSpec, strategy: str) -> StrategyResult:
 def simulated(
     world: World, spec: RecordedSpec, strategy: str, *observers: Observer, settle_ms: int = 10_000, **options: Any
 ) -> Statistics:
-    federation, statistics = federation_of(world), Statistics()
+    federation, statistics = world.federation, Statistics()
     simulation = Simulation(federation, strategy, options=options, order="published")
     simulation.connect_all()
     simulation.advance(None)

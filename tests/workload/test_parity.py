@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.workload.test_kernel import CHOICES, Row, actions_from, tables_of, world_of
 
-from geomq.cli.simulation import federation_of, steps_of
+from geomq.cli.simulation import steps_of
 from geomq.geo import Location, distance_m
 from geomq.sim.engine import Simulation
 from geomq.sim.statistics import Statistics
@@ -31,7 +31,7 @@ def options_of(strategy: str, world: World) -> dict[str, Any]:
 
 
 def simulated(world: World, spec: RecordedSpec, strategy: str) -> Statistics:
-    federation, statistics = federation_of(world), Statistics()
+    federation, statistics = world.federation, Statistics()
     simulation = Simulation(
         federation,
         strategy,

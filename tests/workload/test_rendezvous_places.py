@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from tests.workload.test_kernel import CHOICES, world_of
 
-from geomq.cli.simulation import federation_of
 from geomq.routing.georendezvous import GeoRendezvous
 from geomq.sim.engine import Simulation
 from geomq.workload.evaluate import empty_tally
@@ -18,7 +17,7 @@ from geomq.workload.sent import CONTROL, GEORENDEZVOUS, evaluated_apart
 @pytest.mark.parametrize("brokers", sorted(CHOICES))
 def test_rendezvous_are_those_of_the_strategy(brokers: int) -> None:
     world = world_of(brokers)
-    federation = federation_of(world)
+    federation = world.federation
     simulation = Simulation(federation, "georendezvous")
     for topic in ("a", "b", "topic-7", "topic-8"):
         places = RendezvousMap(world).of_topic(topic)

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from geomq.geo import Location, distance_m
 from geomq.mqtt.topics import first_level
-from geomq.routing.federation import Broker, Federation
 from geomq.routing.georendezvous import GeoRendezvousOptions, place_of
-from geomq.routing.model import BrokerId
 from geomq.workload.world import World
 
 OPTIONS = GeoRendezvousOptions()
@@ -38,8 +36,7 @@ class RendezvousMap:
 
     def __init__(self, world: World) -> None:
         self._here = [Location(place.lat, place.lon) for place in world.places]
-        brokers = [Broker(BrokerId(place.name), here) for place, here in zip(world.places, self._here, strict=True)]
-        self._federation = Federation(brokers, world.areas)
+        self._federation = world.federation
         self._apart_m = np.array([[distance_m(a, b) for b in self._here] for a in self._here], np.float64)
         names = [place.name for place in world.places]
         self._name_rank = np.argsort(np.argsort(np.array(names))).astype(np.int32)
