@@ -56,18 +56,24 @@ docs: $(VENV)/.dev ## Build the documentation into site/, failing on broken link
 web: ## Check, test and build the dashboard's page from web/ into the package; needs Node 20 or newer
 	cd web && npm install --no-save --silent --no-audit --no-fund && npm run --silent check && npm run --silent test && npm run --silent build
 
-# The tests talk to a real Mosquitto and to mqtt.js; without the means to install them they are skipped, and say so.
+# The tests talk to a real Mosquitto, to mqtt.js and to a page in Chromium; without the means to install them they are
+# skipped, and say so.
 system-packages:
-	@command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || { \
-	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	    (apt-get update -qq && apt-get install -y -qq mosquitto mosquitto-clients) >/dev/null 2>&1 \
-	      || echo "mosquitto could not be installed: its tests will be skipped"; \
-	  else echo "mosquitto is not installed: its tests will be skipped"; fi; }
+	@command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || { $(call apt-install,mosquitto,mosquitto mosquitto-clients); }
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	  || test -n "$$GEOMQ_CHROMIUM" || { $(call apt-install,chromium,chromium fonts-dejavu-core); }
 	@test -d $(VENV)/js/node_modules/mqtt || { \
 	  if command -v npm >/dev/null; then \
 	    npm install --silent --no-audit --no-fund --prefix $(VENV)/js mqtt >/dev/null 2>&1 \
 	      || echo "mqtt.js could not be installed: its tests will be skipped"; \
 	  else echo "npm is not installed: the tests with mqtt.js will be skipped"; fi; }
+
+define apt-install
+if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+  (apt-get update -qq && apt-get install -y -qq $(2)) >/dev/null 2>&1 \
+    || echo "$(1) could not be installed: its tests will be skipped"; \
+else echo "$(1) is not installed: its tests will be skipped"; fi
+endef
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

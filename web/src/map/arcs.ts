@@ -4,6 +4,7 @@ import { KINDS, type Kind, type Tick } from '../wire/messages'
 import type { Camera } from './camera'
 import type { Palette } from './palette'
 import { dot, type Pen } from './pen'
+import type { Scene } from './scene'
 import { angle, greatCircle, toVector, type Vector } from './sphere'
 
 const ARCS_MAX = 320
@@ -53,8 +54,9 @@ export class Arcs {
     this.arcs = []
   }
 
-  draw(pen: Pen, camera: Camera, palette: Palette, kinds: ReadonlySet<Kind>, now: number): void {
+  draw(pen: Pen, camera: Camera, palette: Palette, { kinds, focused }: Scene, now: number): void {
     this.arcs = this.arcs.filter((arc) => now < arc.start + arc.duration * (1 + TAIL))
+    const strength = focused ? 0.25 : 1
     for (const arc of this.arcs) if (arc.version !== camera.version) project(arc, camera)
     for (const kind of KINDS) {
       if (!kinds.has(kind)) continue
@@ -65,21 +67,22 @@ export class Arcs {
       for (const [length, alpha, width] of COMET) {
         pen.beginPath()
         for (const arc of arcs) tail(pen, arc, (now - arc.start) / arc.duration, TAIL * length)
-        pen.globalAlpha = alpha
+        pen.globalAlpha = alpha * strength
         pen.lineWidth = width
         pen.stroke()
       }
-      pen.globalAlpha = 1
+      pen.globalAlpha = strength
       pen.beginPath()
       for (const arc of arcs) head(pen, arc, (now - arc.start) / arc.duration)
       pen.fill()
     }
+    pen.globalAlpha = 1
   }
 
   /** For those who want no motion: whole lines that fade. */
-  drawStill(pen: Pen, camera: Camera, palette: Palette, kinds: ReadonlySet<Kind>, now: number): void {
+  drawStill(pen: Pen, camera: Camera, palette: Palette, { kinds, focused }: Scene, now: number): void {
     this.arcs = this.arcs.filter((arc) => now < arc.start + 900)
-    pen.globalAlpha = 0.6
+    pen.globalAlpha = focused ? 0.2 : 0.6
     pen.lineWidth = 1.2
     for (const arc of this.arcs) {
       if (!kinds.has(arc.kind)) continue

@@ -5,7 +5,7 @@ import { PROJECTIONS, type ProjectionName } from './projections'
 import { toPlace, type Vector } from './sphere'
 
 export const ZOOM_MAX = 2000
-const MARGIN = 0.94
+const MARGIN = 0.88
 const RADIANS = Math.PI / 180
 
 export class Camera {

@@ -1,7 +1,7 @@
 /** Clients and brokers as dots: where they are on the screen now, how they are drawn, which one is under the mouse. */
 import type { Broker, Client, Federation } from '../model/federation'
 import type { Camera } from './camera'
-import type { Palette } from './palette'
+import { shade, type Palette } from './palette'
 import { dot, type Pen } from './pen'
 import type { Scene } from './scene'
 import { toVector } from './sphere'
@@ -9,8 +9,8 @@ import { toVector } from './sphere'
 const GLIDE_MS = 700
 /** Past this many, squares of three pixels: the eye sees no difference, the processor does. */
 const ROUND_MAX = 600
-const BROKER_MIN = 5
-const BROKER_MAX = 13
+const BROKER_MIN = 4.5
+const BROKER_MAX = 11.5
 
 interface Spot {
   x: number
@@ -73,10 +73,10 @@ export class Dots {
   drawClients(pen: Pen, scene: Scene, camera: Camera, palette: Palette, colours: Map<string, number>): void {
     const round = this.clients.size <= ROUND_MAX
     const size = Math.min(4.5, 2.2 + Math.log2(Math.max(1, camera.zoom)) * 0.3) + (round ? 0.6 : 0)
-    palette.cells.forEach((colour, index) => {
+    for (const colour of [...palette.cells, palette.neutral]) {
       pen.beginPath()
       for (const { client, x, y, seen } of this.clients.values()) {
-        if (!seen || (colours.get(client.home) ?? 0) % palette.cells.length !== index) continue
+        if (!seen || shade(palette, colours.get(client.home)) !== colour) continue
         if (round) dot(pen, x, y, size)
         else pen.rect(x - size / 2 - 0.5, y - size / 2 - 0.5, size + 1, size + 1)
       }
@@ -87,7 +87,7 @@ export class Dots {
         pen.stroke()
       }
       pen.fill()
-    })
+    }
     pen.beginPath()
     for (const id of scene.highlight.clients) {
       const spot = this.clients.get(id)
@@ -104,7 +104,7 @@ export class Dots {
       const down = !broker.now.up
       pen.beginPath()
       dot(pen, x, y, radius)
-      pen.fillStyle = down ? palette.halo : palette.cells[(colours.get(broker.name) ?? 0) % palette.cells.length]!
+      pen.fillStyle = down ? palette.halo : shade(palette, colours.get(broker.name))
       pen.fill()
       pen.strokeStyle = down ? palette.brokerDown : palette.broker
       pen.lineWidth = 2

@@ -50,7 +50,10 @@ export class Flight {
     const [lat, lon] = toPlace(sum)
     const middle = toVector(lat, lon)
     const spread = Math.max(...vectors.map((vector) => angle(middle, vector)))
-    if (!globe) return spread > 1 ? { lat: 10, lon: spread > 1.8 ? 0 : lon, zoom: 1 } : { lat, lon, zoom: 1 / spread }
+    if (!globe)
+      return spread > 1
+        ? { lat: 10, lon: spread > 1.8 ? 0 : lon, zoom: 1 }
+        : { lat, lon, zoom: Math.min(12, 1 / spread) }
     return { lat: Math.max(-35, Math.min(35, lat)), lon, zoom: spread < 0.6 ? Math.min(12, 0.6 / spread) : 1 }
   }
 }

@@ -8,8 +8,10 @@ export function groupsOf(layer: Layer): [group: string, brokers: string[]][] {
   return [...groups].sort(([a, x], [b, y]) => y.length - x.length || a.localeCompare(b, 'en', { numeric: true }))
 }
 
-export const groupOf = (layer: Layer, broker: string): string | undefined => layer.brokers[broker]?.group
+export const groupOf = (layer: Layer | null, broker: string): string | undefined => layer?.brokers[broker]?.group
 
-export function groupColours(layer: Layer): Map<string, number> {
-  return new Map(groupsOf(layer).map(([group], index) => [group, index]))
+/** A number per group, or null when there are no groups to tell apart. */
+export function groupColours(layer: Layer | null): Map<string, number> | null {
+  const groups = layer ? groupsOf(layer) : []
+  return groups.length ? new Map(groups.map(([group], index) => [group, index])) : null
 }

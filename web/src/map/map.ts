@@ -112,11 +112,15 @@ export class EarthMap {
     this.flyTo(this.camera.lat, this.camera.lon, this.camera.zoom * factor)
   }
 
-  /** The whole earth, seen from where the brokers are. */
+  /** All brokers. */
   overview(): void {
-    const brokers = [...this.scene.federation.brokers.values()]
-    this.flight.start(Flight.viewOf(brokers, this.camera.isGlobe), this.calm.matches ? 0 : 700)
-    this.wake()
+    this.fit([...this.scene.federation.brokers.values()])
+  }
+
+  /** As near as these places allow. */
+  fit(places: { lat: number; lon: number }[]): void {
+    const { lat, lon, zoom } = Flight.viewOf(places, this.camera.isGlobe)
+    this.flyTo(lat, lon, zoom)
   }
 
   /** Draw the whole picture with any pen; the downloads use it. */
@@ -157,10 +161,10 @@ export class EarthMap {
 
   private drawMoving(pen: Pen, now: number): void {
     const { camera, scene, palette } = this
-    if (!this.calm.matches) this.pulses.draw(pen, camera, palette, now)
+    if (!this.calm.matches && !scene.focused) this.pulses.draw(pen, camera, palette, now)
     this.dots.drawClients(pen, scene, camera, palette, this.colours)
-    if (this.calm.matches) this.arcs.drawStill(pen, camera, palette, scene.kinds, now)
-    else this.arcs.draw(pen, camera, palette, scene.kinds, now)
+    if (this.calm.matches) this.arcs.drawStill(pen, camera, palette, scene, now)
+    else this.arcs.draw(pen, camera, palette, scene, now)
     this.dots.drawBrokers(pen, scene, palette, this.colours)
     drawMarks(pen, scene, camera, palette)
   }
@@ -209,13 +213,12 @@ export class EarthMap {
   /** Brokers and clients wear the colour of their area, or of their group in a recorded layer. */
   recolour(): void {
     const { recorded } = this.scene
-    const groups = recorded && groupColours(recorded)
-    this.colours = new Map(
-      this.cells.map((cell) => [
-        cell.broker,
-        groups ? (groups.get(groupOf(recorded!, cell.broker) ?? '') ?? 0) : cell.colour,
-      ]),
-    )
+    const groups = groupColours(recorded)
+    this.colours = new Map()
+    for (const { broker, colour } of this.cells) {
+      const worn = groups ? groups.get(groupOf(recorded, broker) ?? '') : colour
+      if (worn !== undefined) this.colours.set(broker, worn)
+    }
     this.redraw()
   }
 
@@ -225,7 +228,9 @@ export class EarthMap {
     const { selection } = this.scene
     const index = selection?.what === 'broker' ? names.indexOf(selection.name) : by > 0 ? -1 : 0
     const name = names[(index + by + names.length) % names.length]!
+    const { lat, lon } = this.scene.federation.brokers.get(name)!
     this.listener.selected({ what: 'broker', name })
+    this.flyTo(lat, lon)
   }
 }
 

@@ -7,7 +7,7 @@ import type { Palette } from './palette'
 import { dot, FONT, type Pen } from './pen'
 import type { Draft, Scene } from './scene'
 import { EARTH_RADIUS_M, fenceShape, toVector } from './sphere'
-import { strokeGreatCircle } from './still'
+import { strokeGreatCircle } from './lines'
 
 export function drawMarks(pen: Pen, scene: Scene, camera: Camera, palette: Palette): void {
   const { highlight, draft, fence, here } = scene

@@ -11,7 +11,6 @@ export interface Palette {
   halo: string
   ink: string
   inkSoft: string
-  client: string
   clientEdge: string
   broker: string
   brokerDown: string
@@ -20,7 +19,13 @@ export interface Palette {
   own: string
   kinds: Record<Kind, string>
   cells: string[]
+  /** What belongs to no area or group. */
+  neutral: string
 }
+
+/** Area colours by number; they come again when there are more groups than colours. */
+export const shade = (palette: Palette, colour: number | undefined): string =>
+  colour === undefined ? palette.neutral : palette.cells[colour % palette.cells.length]!
 
 export function readPalette(root: Element = document.documentElement): Palette {
   const style = getComputedStyle(root)
@@ -34,7 +39,6 @@ export function readPalette(root: Element = document.documentElement): Palette {
     halo: token('map-halo'),
     ink: token('ink'),
     inkSoft: token('ink-soft'),
-    client: token('map-client'),
     clientEdge: token('map-client-edge'),
     broker: token('map-broker'),
     brokerDown: token('map-broker-down'),
@@ -42,6 +46,7 @@ export function readPalette(root: Element = document.documentElement): Palette {
     fence: token('map-fence'),
     own: token('map-own'),
     kinds: Object.fromEntries(KINDS.map((kind) => [kind, token(`kind-${kind}`)])) as Record<Kind, string>,
+    neutral: token('map-neutral'),
     cells: Array.from({ length: CELL_COLOURS }, (_, index) => token(`cell-${index}`)),
   }
 }

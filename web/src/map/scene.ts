@@ -35,6 +35,11 @@ export class Scene {
   /** Grows with every change that the still layer must show. */
   version = 0
 
+  /** One event or topic is looked at: everything else steps back. */
+  get focused(): boolean {
+    return this.selection?.what === 'event' || this.selection?.what === 'topic'
+  }
+
   changed(): void {
     this.version += 1
   }

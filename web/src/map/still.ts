@@ -2,17 +2,20 @@
 import { geoGraticule, geoPath } from 'd3-geo'
 import type { Geometry, MultiPolygon } from 'geojson'
 import type { Camera } from './camera'
-import type { Cell } from './cells'
+import { CELL_COLOURS, type Cell } from './cells'
 import { groupColours, groupOf } from './groups'
-import type { Palette } from './palette'
+import { drawLines } from './lines'
+import { shade, type Palette } from './palette'
 import { FONT, type Pen } from './pen'
 import type { Scene } from './scene'
-import { angle, fenceShape, greatCircle, toVector, type Vector } from './sphere'
+import { fenceShape } from './sphere'
 
 /** More fences than this at once tell nobody anything. */
-const FENCES_MAX = 400
+const FENCES_MAX = 300
+const FILLED_MAX = 150
 const LABELS_MAX = 60
-const LINKS_MAX = 400
+const LABELS_HASTY_MAX = 24
+const UNGROUPED = -1
 const LABEL_GAP_PX = 5
 
 export interface Still {
@@ -27,14 +30,14 @@ export interface Still {
   hasty: boolean
 }
 
-type Trace = (shape: Geometry | { type: 'Sphere' }) => void
+type Trace = (...shapes: (Geometry | { type: 'Sphere' })[]) => void
 
 function tracer(pen: Pen, { camera, hasty }: Still): Trace {
   camera.projection.precision(hasty ? 1.2 : 0.5)
   const path = geoPath(camera.projection, pen as unknown as CanvasRenderingContext2D)
-  return (shape) => {
+  return (...shapes) => {
     pen.beginPath()
-    path(shape as Geometry)
+    for (const shape of shapes) path(shape as Geometry)
   }
 }
 
@@ -46,7 +49,7 @@ export function drawEarth(pen: Pen, still: Still): void {
   trace({ type: 'Sphere' })
   pen.fillStyle = palette.ocean
   pen.fill()
-  drawAreas(pen, still, trace)
+  if (still.scene.layers.areas) drawAreas(pen, still, trace)
   trace(still.land)
   pen.fillStyle = palette.land
   pen.fill()
@@ -59,7 +62,7 @@ export function drawEarth(pen: Pen, still: Still): void {
     pen.lineWidth = 0.6
     pen.stroke()
   }
-  if (still.scene.layers.areas) drawBorders(pen, still, trace)
+  if (still.scene.layers.areas) drawChosen(pen, still, trace)
   trace({ type: 'Sphere' })
   pen.strokeStyle = palette.oceanDeep
   pen.lineWidth = 1
@@ -68,35 +71,43 @@ export function drawEarth(pen: Pen, still: Still): void {
 
 /** Fences come and go with subscriptions. */
 export function drawOverlay(pen: Pen, still: Still): void {
-  drawLines(pen, still)
-  if (!still.hasty && still.scene.layers.fences) drawFences(pen, still, tracer(pen, still))
+  drawLines(pen, still.scene, still.camera, still.palette)
+  if (!still.hasty && still.scene.layers.fences && !still.scene.focused) drawFences(pen, still, tracer(pen, still))
   if (still.scene.layers.labels) drawLabels(pen, still)
 }
 
+/** Areas of one colour are drawn at once: six strokes of the pen, not hundreds. */
 function drawAreas(pen: Pen, { scene, cells, palette }: Still, trace: Trace): void {
-  if (!scene.layers.areas) return
-  const groups = scene.recorded && groupColours(scene.recorded)
+  const groups = groupColours(scene.recorded)
+  const colours = new Map<number, Cell[]>()
   for (const cell of cells) {
-    const colour = groups ? groups.get(groupOf(scene.recorded!, cell.broker) ?? '') : cell.colour
-    if (colour === undefined) continue
-    trace(cell.shape)
-    pen.fillStyle = palette.cells[colour % palette.cells.length]!
-    const chosen = scene.selection?.what === 'broker' && scene.selection.name === cell.broker
-    pen.globalAlpha = chosen ? 0.42 : groups ? 0.34 : 0.2
-    pen.fill()
+    const colour = groups ? (groups.get(groupOf(scene.recorded, cell.broker) ?? '') ?? UNGROUPED) : cell.colour
+    colours.set(colour, [...(colours.get(colour) ?? []), cell])
+  }
+  pen.strokeStyle = palette.halo
+  pen.lineWidth = 1
+  for (const [colour, alike] of colours) {
+    trace(...alike.map(({ shape }) => shape))
+    pen.fillStyle = shade(palette, colour)
+    pen.globalAlpha = groups ? (colour < CELL_COLOURS ? 0.36 : 0.18) : 0.2
+    if (colour !== UNGROUPED) pen.fill()
+    pen.globalAlpha = 0.55
+    pen.stroke()
   }
   pen.globalAlpha = 1
 }
 
-function drawBorders(pen: Pen, { scene, cells, palette }: Still, trace: Trace): void {
-  for (const cell of cells) {
-    const chosen = scene.selection?.what === 'broker' && scene.selection.name === cell.broker
-    trace(cell.shape)
-    pen.strokeStyle = chosen ? palette.select : palette.halo
-    pen.globalAlpha = chosen ? 0.9 : 0.55
-    pen.lineWidth = chosen ? 1.6 : 1
-    pen.stroke()
-  }
+function drawChosen(pen: Pen, { scene: { selection }, cells, palette }: Still, trace: Trace): void {
+  const chosen = selection?.what === 'broker' && cells.find(({ broker }) => broker === selection.name)
+  if (!chosen) return
+  trace(chosen.shape)
+  pen.fillStyle = shade(palette, chosen.colour)
+  pen.globalAlpha = 0.25
+  pen.fill()
+  pen.globalAlpha = 0.9
+  pen.strokeStyle = palette.select
+  pen.lineWidth = 1.6
+  pen.stroke()
   pen.globalAlpha = 1
 }
 
@@ -116,67 +127,27 @@ function graticule(camera: Camera): Geometry {
     .step([step, step])()
 }
 
+/** The more there are, the fainter each: where many people listen stays visible, the map stays readable. */
 function drawFences(pen: Pen, { scene, palette }: Still, trace: Trace): void {
-  let left = FENCES_MAX
+  const fences = [...scene.federation.subscriptions.values()].flatMap((filters) =>
+    [...filters.values()].filter((fence) => fence !== null),
+  )
   pen.strokeStyle = palette.fence
   pen.fillStyle = palette.fence
   pen.lineWidth = 0.8
-  for (const filters of scene.federation.subscriptions.values())
-    for (const fence of filters.values()) {
-      if (!fence || left-- <= 0) continue
-      trace(fenceShape(fence))
-      pen.globalAlpha = 0.05
-      pen.fill()
-      pen.globalAlpha = 0.4
-      pen.stroke()
-    }
-  pen.globalAlpha = 1
-}
-
-function drawLines(pen: Pen, { camera, scene, palette }: Still): void {
-  const { federation, recorded, selection, layers } = scene
-  let lines = recorded?.lines.map(([from, to]) => [from, to] as [string, string]) ?? []
-  if (layers.links) lines = lines.concat(federation.links.map(([from, to]) => [from, to]))
-  if (selection?.what === 'broker')
-    lines = lines.concat(
-      federation.links
-        .filter(([from, to]) => from === selection.name || to === selection.name)
-        .map(([from, to]) => [from, to]),
-    )
-  pen.strokeStyle = palette.ink
-  pen.lineWidth = recorded ? 1.2 : 0.8
-  pen.globalAlpha = recorded ? 0.6 : 0.35
-  for (const [from, to] of lines.slice(0, recorded ? 4000 : LINKS_MAX)) {
-    const [a, b] = [federation.brokers.get(from), federation.brokers.get(to)]
-    if (a && b) strokeGreatCircle(pen, camera, toVector(a.lat, a.lon), toVector(b.lat, b.lon))
+  const crowd = Math.min(fences.length, FENCES_MAX)
+  for (const fence of fences.slice(0, FENCES_MAX)) {
+    trace(fenceShape(fence))
+    pen.globalAlpha = Math.min(0.05, 1.2 / crowd)
+    if (crowd < FILLED_MAX) pen.fill()
+    pen.globalAlpha = Math.max(0.12, Math.min(0.4, 24 / crowd))
+    pen.stroke()
   }
   pen.globalAlpha = 1
-}
-
-const scratch = new Float32Array(2)
-
-export function strokeGreatCircle(pen: Pen, camera: Camera, a: Vector, b: Vector): void {
-  const points = greatCircle(a, b, 2 + Math.ceil(angle(a, b) * 14))
-  pen.beginPath()
-  let drawing = false
-  let [lastX, lastY] = [0, 0]
-  for (const point of points) {
-    const seen = camera.vectorInto(point, scratch, 0)
-    const [x, y] = [scratch[0]!, scratch[1]!]
-    const jumps = drawing && !camera.isGlobe && Math.hypot(x - lastX, y - lastY) > camera.scale
-    if (!seen) drawing = false
-    else if (!drawing || jumps) {
-      pen.moveTo(x, y)
-      drawing = true
-    } else pen.lineTo(x, y)
-    lastX = x
-    lastY = y
-  }
-  pen.stroke()
 }
 
 /** Names of brokers, busiest first, each only where it covers no other. */
-function drawLabels(pen: Pen, { camera, scene, palette, radius }: Still): void {
+function drawLabels(pen: Pen, { camera, scene, palette, radius, hasty }: Still): void {
   const { brokers } = scene.federation
   const taken: Box[] = []
   let labels = 0
@@ -187,7 +158,7 @@ function drawLabels(pen: Pen, { camera, scene, palette, radius }: Still): void {
   pen.textBaseline = 'middle'
   pen.textAlign = 'left'
   for (const broker of busiest) {
-    if (labels >= LABELS_MAX) break
+    if (labels >= (hasty ? LABELS_HASTY_MAX : LABELS_MAX)) break
     const at = camera.toScreen(broker.lat, broker.lon)
     if (!at || at[0] < 0 || at[1] < 0 || at[0] > camera.width || at[1] > camera.height) continue
     const width = pen.measureText(broker.name).width

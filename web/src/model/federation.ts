@@ -20,7 +20,8 @@ export interface Client {
   id: string
   home: string
   at: Place | null
-  movable: boolean
+  /** Whether it may be moved from here; undefined when only the server knows. */
+  movable: boolean | undefined
   /** Where it was before and when it moved, so that the map lets it glide. */
   from: Place | null
   movedAt: number
@@ -157,7 +158,8 @@ export class Federation {
     for (const [id, home, lat, lon, movable] of put) {
       const at: Place | null = lat === null || lon === null ? null : [lat, lon]
       const before = this.clients.get(id)
-      this.clients.set(id, { id, home, at, movable: Boolean(movable), from: before?.at ?? at, movedAt: now })
+      const mayMove = movable === undefined ? undefined : movable !== null
+      this.clients.set(id, { id, home, at, movable: mayMove, from: before?.at ?? at, movedAt: now })
     }
     for (const id of drop) {
       this.clients.delete(id)

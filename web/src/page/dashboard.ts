@@ -22,7 +22,7 @@ import { Tabs } from './tabs'
 import { Theme } from './theme'
 import { Timeline } from './timeline'
 import { Toolbar } from './toolbar'
-import { viewInAddress, ViewChoice } from './views'
+import { ViewChoice } from './views'
 
 const PANEL_MS = 500
 
@@ -36,6 +36,7 @@ export class Dashboard implements App {
   private readonly choice = new ViewChoice()
   private readonly hint = new Hint()
   private readonly toolbar: Toolbar
+  private readonly legend: HTMLElement
   private readonly tip = h('div', { class: 'tip', hidden: true, 'aria-hidden': 'true' })
   private readonly empty = h(
     'p',
@@ -67,14 +68,14 @@ export class Dashboard implements App {
     )
     this.map = this.createMap(surface, still, moving)
     this.toolbar = new Toolbar(this)
+    this.legend = legend(this.map)
     fill(root, this.header(), this.main(surface), this.notices.toast)
     addEventListener('hashchange', () => void this.openView())
     setInterval(() => this.updatePanels(), PANEL_MS)
-    void getViews().then(
-      (views) => this.choice.offer(views),
-      () => this.choice.offer([]),
-    )
-    void this.openView()
+    void getViews().then((views) => {
+      this.choice.offer(views)
+      void this.openView()
+    })
   }
 
   tell(text: string, kind: 'done' | 'failed' = 'done'): void {
@@ -157,7 +158,7 @@ export class Dashboard implements App {
         this.tip,
         this.empty,
         this.notices.banner,
-        h('div', { class: 'bottom' }, this.timelinePlace, legend(this.map)),
+        h('div', { class: 'bottom' }, this.timelinePlace, this.legend),
         this.hint.element,
       ),
       this.tabs.element,
@@ -184,15 +185,14 @@ export class Dashboard implements App {
 
   private async openView(): Promise<void> {
     this.close()
-    this.choice.show()
-    const id = viewInAddress()
+    const id = this.choice.current
     if (id === 'live') return this.openLive()
     try {
       const view = await getView(id)
-      if (viewInAddress() === id) this.openRecorded(view)
+      if (this.choice.current === id) this.openRecorded(view)
     } catch (error) {
       this.tell(error instanceof ApiError ? error.message : String(error), 'failed')
-      location.hash = '#/live'
+      if (location.hash) location.hash = ''
     }
   }
 
@@ -202,6 +202,7 @@ export class Dashboard implements App {
     this.socket = this.timeline = null
     Object.assign(this.map.scene, { recorded: null, load: null, fence: null, here: null, draft: null })
     this.selection = this.map.scene.selection = null
+    this.legend.hidden = false
     fill(this.timelinePlace)
   }
 
@@ -211,7 +212,7 @@ export class Dashboard implements App {
     this.map.show(federation)
     this.tabs.use([...panels(this), ['details', new Details(this)]])
     this.updatePanels()
-    if (federation.brokers.size) this.map.overview()
+    if (federation.brokers.size && !this.map.scene.recorded) this.map.overview()
   }
 
   private openLive(): void {
@@ -233,16 +234,17 @@ export class Dashboard implements App {
   private openRecorded(view: RecordedView): void {
     const replay = view.frames?.length ? new Replay({ ...view, frames: view.frames }) : null
     const federation = replay?.federation ?? new Federation()
+    const moving = (view.frames?.length ?? 0) > 1
     if (!replay) federation.applyWorld(view.world)
     this.notices.connection('recorded', true)
     this.begin(federation, false, (app) => [
-      ...(view.results ? [['results', new Results(app, view.title, view.results)] as [TabName, Panel]] : []),
-      ...(view.layers?.length ? [['layers', new Layers(app, view.title, view.layers)] as [TabName, Panel]] : []),
+      ...recordedPanels(app, view),
       ['overview', new Overview(app)],
-      ...(replay ? [['events', new Events(app)] as [TabName, Panel]] : []),
+      ...(moving ? [['events', new Events(app)] as [TabName, Panel]] : []),
     ])
-    if (!replay) return
-    if (view.frames!.length === 1) return replay.seek(replay.end, performance.now())
+    this.legend.hidden = !moving
+    if (replay && !moving) replay.seek(replay.end, performance.now())
+    if (!replay || !moving) return
     this.timeline = new Timeline(
       replay,
       (tick, now) => this.map.tick(tick, now),
@@ -317,8 +319,15 @@ export class Dashboard implements App {
     const broker = picked.what === 'broker' ? this.federation.brokers.get(picked.name) : undefined
     if (!broker) return ''
     const { now } = broker
+    const mark = this.map.scene.recorded?.brokers[broker.name]
+    if (mark) return `${broker.name}: ${mark.label}`
     const load = this.map.scene.load?.get(broker.name)
     if (load !== undefined) return `${broker.name}: ${count(load)} messages`
     return `${broker.name}: ${count(now.clients)} clients, ${rate(now.sent + now.received)} messages/s, ${milliseconds(now.latency_ms)}`
   }
+}
+
+function recordedPanels(app: App, { title, results, layers }: RecordedView): [TabName, Panel][] {
+  if (results) return [['results', new Results(app, title, results, layers ?? [])]]
+  return layers?.length ? [['layers', new Layers(app, title, layers)]] : []
 }

@@ -15,13 +15,13 @@ export class Hint {
       h(
         'p',
         {},
-        'Clients publish events and subscribe to topics; a ',
+        'A ',
         h('strong', {}, 'fence'),
-        ' on either says where it matters, so an event reaches only subscribers inside its fence, and a subscription hears only publishers inside its own. Each broker serves an ',
-        h('strong', {}, 'area'),
-        '; the ',
+        ' says where an event or a subscription matters: an event reaches only subscribers inside its fence, a subscription hears only publishers inside its own. ',
+        'Each broker serves an area, and the ',
         h('strong', {}, 'strategy'),
-        ' decides which brokers an event or a subscription visits so that they meet, and every strategy delivers the same, at a different cost in messages. Pick anything to see why it went where it went, drag a client, draw a fence, or switch the strategy and watch the counts change.',
+        ' decides which brokers events and subscriptions visit to meet; every strategy delivers the same, at a different cost in messages. ',
+        'Pick anything to see why it went where it went, drag a client, draw a fence, or switch the strategy and watch the counts.',
       ),
       this.gotIt,
     )

@@ -104,7 +104,14 @@ function layersMenu(map: EarthMap): HTMLElement {
 }
 
 function downloadMenu(app: App): HTMLElement {
-  const item = (text: string, save: () => void) => h('button', { type: 'button', onclick: save }, text)
+  const item = (text: string, save: () => void) => {
+    const button = h('button', { type: 'button' }, text)
+    button.addEventListener('click', () => {
+      save()
+      button.closest('details')!.open = false
+    })
+    return button
+  }
   return menu(
     'Download the map',
     '⤓',

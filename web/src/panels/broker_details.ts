@@ -3,8 +3,9 @@ import { Sparkline } from '../charts/sparkline'
 import { count, degrees, milliseconds, rate } from '../model/numbers'
 import type { App } from '../page/app'
 import { fill, h } from '../page/dom'
+import type { Place } from '../wire/messages'
 import type { DetailView } from './details'
-import { brokerLink, clientLink, Facts, heading } from './facts'
+import { brokerLink, clientLink, Facts, heading, showButton } from './facts'
 
 const CLIENTS_SHOWN = 12
 
@@ -12,8 +13,8 @@ export function brokerDetails(app: App, name: string): DetailView {
   const facts = new Facts()
   const load = new Sparkline('plain')
   const latency = new Sparkline('plain')
-  const links = h('ul', { class: 'tight' })
-  const clients = h('ul', { class: 'tight' })
+  const links = h('ul', { class: 'tight columns' })
+  const clients = h('ul', { class: 'tight columns' })
   let listed = ''
   app.map.scene.highlight.brokers.add(name)
   return {
@@ -22,6 +23,7 @@ export function brokerDetails(app: App, name: string): DetailView {
       { class: 'box' },
       heading('Broker', name, app),
       facts.element,
+      showButton(app, () => placeOf(app, name)),
       h(
         'div',
         { class: 'pair sparks' },
@@ -69,6 +71,11 @@ export function brokerDetails(app: App, name: string): DetailView {
       )
     },
   }
+}
+
+function placeOf(app: App, name: string): Place | null {
+  const broker = app.federation.brokers.get(name)
+  return broker ? [broker.lat, broker.lon] : null
 }
 
 function linkRows(app: App, name: string, links: [string, string, number | null][]): HTMLElement[] {

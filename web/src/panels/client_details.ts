@@ -5,7 +5,7 @@ import { fill, h, say } from '../page/dom'
 import type { ClientDetails } from '../wire/messages'
 import { ApiError, getClient, moveClient } from '../wire/requests'
 import type { DetailView } from './details'
-import { brokerLink, Facts, heading, topicLink } from './facts'
+import { brokerLink, Facts, heading, showButton, topicLink } from './facts'
 import { fenceWords, placeFromText, placeToText } from './fence_text'
 
 const REFRESH_MS = 2000
@@ -20,15 +20,16 @@ export function clientDetails(app: App, id: string): DetailView {
     if (!app.live || performance.now() - asked < REFRESH_MS) return
     asked = performance.now()
     void getClient(id).then(
-      (details) => show(details),
+      (details) => tell(details),
       () => undefined,
     )
   }
-  const show = (details: ClientDetails) => {
+  const tell = (details: ClientDetails) => {
     facts.set('published', `${count(details.published)} events`)
     facts.set('delivered', `${count(details.delivered)} events`)
     facts.set('state', details.connected ? 'connected' : 'away; its session is kept')
   }
+  const show = showButton(app, () => app.federation.clients.get(id)?.at ?? null)
   let home: string | undefined
   let version = -1
   return {
@@ -37,12 +38,14 @@ export function clientDetails(app: App, id: string): DetailView {
       { class: 'box' },
       heading('Client', id, app),
       facts.element,
+      show,
       h('h3', {}, 'Subscriptions'),
       subscriptions,
       mover.element,
     ),
     update() {
       const client = app.federation.clients.get(id)
+      show.disabled = !client?.at
       if (client && client.home !== home) facts.set('home', brokerLink(app, (home = client.home)))
       facts.set('location', client ? (client.at ? degrees(...client.at) : 'unknown') : 'gone')
       mover.update()

@@ -2,7 +2,7 @@
 import type { Highlight } from '../map/scene'
 import { clock, count, degrees } from '../model/numbers'
 import type { App } from '../page/app'
-import { fill, h } from '../page/dom'
+import { fill, h, say } from '../page/dom'
 import { KINDS, type Kind, type Place, type Why, type WhyStep } from '../wire/messages'
 import { ApiError, getWhy } from '../wire/requests'
 import type { DetailView } from './details'
@@ -37,6 +37,7 @@ export function eventDetails(app: App, id: string): DetailView {
       facts.element,
       h('h3', {}, 'Why it went where it went'),
       steps,
+      app.live ? new Verdict(app, id).element : null,
     ),
     update() {
       const event = app.federation.events.get(id)
@@ -93,6 +94,48 @@ function light(app: App, steps: WhyStep[], highlight: Highlight): void {
     if (step.client) highlight.clients.add(step.client)
     const [from, to] = [brokers.get(step.broker), step.peer ? brokers.get(step.peer) : undefined]
     if (from && to) highlight.lines.push([place(from), place(to), kindOf(step)])
+  }
+}
+
+/** Why it did, or did not, reach one client. */
+class Verdict {
+  readonly element: HTMLElement
+  private readonly client = h('input', {
+    id: 'why-client',
+    type: 'text',
+    list: 'why-clients',
+    autocomplete: 'off',
+    placeholder: 'client id',
+  })
+  private readonly answer = h('p', { class: 'quiet', role: 'status' })
+
+  constructor(
+    private readonly app: App,
+    private readonly id: string,
+  ) {
+    const known = [...app.federation.clients.keys()].slice(0, 200)
+    this.element = h(
+      'form',
+      { class: 'mover', onsubmit: (event: Event) => void this.ask(event) },
+      h('label', { for: 'why-client' }, 'Did it reach a client, and why?'),
+      h('div', { class: 'inline' }, this.client, h('button', { type: 'submit' }, 'Ask')),
+      h('datalist', { id: 'why-clients' }, ...known.map((client) => h('option', { value: client }))),
+      this.answer,
+    )
+  }
+
+  private async ask(event: Event): Promise<void> {
+    event.preventDefault()
+    const client = this.client.value.trim()
+    if (!client) return
+    try {
+      const { clients } = await getWhy(this.id, client)
+      say(this.answer, clients?.[client]?.text ?? 'Nothing is known of that client and this event.')
+      this.app.map.scene.highlight.clients.add(client)
+      this.app.map.wake()
+    } catch (error) {
+      say(this.answer, error instanceof ApiError ? error.message : String(error))
+    }
   }
 }
 

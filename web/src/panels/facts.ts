@@ -1,6 +1,9 @@
 /** The shapes that all detail views share: a heading with its kind, and a list of facts. */
 import type { App } from '../page/app'
+import type { Place } from '../wire/messages'
 import { h, say, type Child } from '../page/dom'
+
+const SHOW_ZOOM = 40
 
 export function heading(kind: string, name: string, app: App): HTMLElement {
   return h(
@@ -30,6 +33,15 @@ export class Facts {
     if (typeof value === 'string') say(cell, value)
     else if (value && cell.firstChild !== value) cell.replaceChildren(value)
   }
+}
+
+/** Brings a place to the middle of the map, near enough to take it in hand. */
+export function showButton(app: App, place: () => Place | null): HTMLButtonElement {
+  const show = () => {
+    const at = place()
+    if (at) app.map.flyTo(...at, Math.max(app.map.camera.zoom, SHOW_ZOOM))
+  }
+  return h('button', { type: 'button', class: 'small', onclick: show }, 'Show on the map')
 }
 
 export const brokerLink = (app: App, name: string): HTMLElement =>

@@ -11,6 +11,7 @@ export class Overview implements Panel {
   private readonly traffic = new Traffic()
   private readonly brokers: BrokerTable
   private readonly clients: ClientTable
+  private readonly trafficBox = h('section', { class: 'box', 'aria-label': 'Traffic' }, this.traffic.element)
 
   constructor(private readonly app: App) {
     this.strategy = new StrategyBox(app)
@@ -20,15 +21,21 @@ export class Overview implements Panel {
       'div',
       { class: 'panel' },
       this.strategy.element,
-      h('section', { class: 'box', 'aria-label': 'Traffic' }, this.traffic.element),
+      this.trafficBox,
       this.brokers.element,
       this.clients.element,
     )
   }
 
   update(): void {
-    this.strategy.update()
-    this.traffic.update(this.app.federation)
+    const { federation, live } = this.app
+    const moves = live || federation.published.length > 1
+    this.strategy.element.hidden = !federation.strategy || !moves
+    this.trafficBox.hidden = !moves
+    if (moves) {
+      this.strategy.update()
+      this.traffic.update(federation)
+    }
     this.brokers.update()
     this.clients.update()
   }

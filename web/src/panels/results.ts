@@ -5,7 +5,7 @@ import { count } from '../model/numbers'
 import { strategySentence, strategyTitle } from '../model/strategies'
 import type { App, Panel } from '../page/app'
 import { fill, h } from '../page/dom'
-import type { Results as Recorded, Run } from '../wire/messages'
+import type { Layer, Results as Recorded, Run } from '../wire/messages'
 
 export class Results implements Panel {
   readonly element: HTMLElement
@@ -18,10 +18,11 @@ export class Results implements Panel {
     private readonly app: App,
     title: string,
     results: Recorded,
+    private readonly layers: Layer[],
   ) {
     this.runs = 'runs' in results ? results.runs : [results]
     this.run = this.runs[0]!
-    this.strategy = cheapest(this.run)
+    this.strategy = firstChoice(this.run)
     const choice = h(
       'select',
       { id: 'run-choice', onchange: () => this.choose(this.runs[Number(choice.value)]!) },
@@ -45,7 +46,7 @@ export class Results implements Panel {
 
   private choose(run: Run): void {
     this.run = run
-    if (!(this.strategy in run.strategies)) this.strategy = cheapest(run)
+    if (!(this.strategy in run.strategies)) this.strategy = firstChoice(run)
     this.draw()
   }
 
@@ -55,15 +56,12 @@ export class Results implements Panel {
     const pick = (strategy: string) => {
       this.strategy = strategy
       this.draw()
+      this.body.querySelector<HTMLElement>('[aria-pressed=true]')?.focus()
     }
     this.sizeBrokers()
     fill(
       this.body,
-      h(
-        'p',
-        { class: 'box quiet' },
-        `${runTitle(run)}: ${count(run.events)} events, ${count(run.subscriptions)} subscription updates.`,
-      ),
+      h('p', { class: 'box quiet' }, this.about(run)),
       h(
         'section',
         { class: 'box', 'aria-labelledby': 'messages-title' },
@@ -109,19 +107,29 @@ export class Results implements Panel {
     )
   }
 
+  private about(run: Run): string {
+    const deliveries = new Set(Object.values(run.strategies).map((result) => result.deliveries))
+    const same = deliveries.size === 1 ? ` Every strategy made the same ${count([...deliveries][0]!)} deliveries.` : ''
+    return `${count(run.events)} events, ${count(run.subscriptions)} subscription updates.${same}`
+  }
+
   private sizeBrokers(): void {
     const { load } = this.run.strategies[this.strategy] ?? {}
     const { scene } = this.app.map
     scene.load = load
       ? new Map(Object.entries(load).map(([name, { sent, received }]) => [name, sent + received]))
       : null
-    this.app.map.redraw()
+    const busiest = this.layers.find(({ name }) => name === this.strategy)
+    scene.recorded = busiest ? { ...busiest, brokers: {} } : null
+    this.app.map.recolour()
   }
 }
 
-function cheapest(run: Run): string {
-  const sorted = Object.entries(run.strategies).sort(([, a], [, b]) => a.messages.total - b.messages.total)
-  return sorted[0]?.[0] ?? ''
+/** The one to look at first: ours if it is there, else the cheapest that can be run. */
+function firstChoice(run: Run): string {
+  const real = Object.entries(run.strategies).filter(([name]) => name !== 'oracle')
+  const sorted = real.sort(([, a], [, b]) => a.messages.total - b.messages.total)
+  return 'adaptive' in run.strategies ? 'adaptive' : (sorted[0]?.[0] ?? '')
 }
 
 function runTitle({ run }: Run): string {

@@ -16,6 +16,7 @@ export class StrategyBox {
   private readonly sentence = h('p', { class: 'quiet', id: 'strategy-sentence' })
   private readonly reason = h('p', { class: 'quiet reason', id: 'strategy-reason' })
   private readonly trials = h('div', { class: 'trials' })
+  private readonly title = h('h2', { id: 'strategy-title' }, 'Strategy')
   private options = ''
   private running = ''
 
@@ -23,10 +24,10 @@ export class StrategyBox {
     this.element = h(
       'section',
       { class: 'box', 'aria-labelledby': 'strategy-title' },
-      h('h2', { id: 'strategy-title' }, 'Strategy'),
+      this.title,
       h(
         'form',
-        { class: 'inline', onsubmit: (event: Event) => void this.submit(event) },
+        { class: 'inline', hidden: !app.live, onsubmit: (event: Event) => void this.submit(event) },
         h('label', { for: 'strategy-choice', class: 'only-read' }, 'Strategy'),
         this.choice,
         this.button,
@@ -46,12 +47,13 @@ export class StrategyBox {
       const names = new Set([federation.strategy, ...federation.strategies])
       fill(this.choice, ...[...names].map((name) => h('option', { value: name }, strategyTitle(name))))
       this.choice.value = federation.strategy
+      say(this.title, this.app.live ? 'Strategy' : `Strategy: ${strategyTitle(federation.strategy)}`)
       this.explain()
     }
     const reason = whyNot(this.app)
     this.choice.disabled = reason !== null
     this.button.disabled = reason !== null || this.choice.value === federation.strategy
-    say(this.reason, reason ?? '')
+    say(this.reason, this.app.live ? (reason ?? '') : '')
     this.drawTrials()
   }
 

@@ -96,6 +96,9 @@ export interface WhyStep {
 export interface Why {
   id: string
   steps: WhyStep[]
+  reached?: string[]
+  /** Why it did or did not reach the clients that were asked about. */
+  clients?: Record<string, { verdict: string; text: string }>
 }
 
 export interface ClientDetails {
@@ -114,7 +117,7 @@ export interface Layer {
   text?: string
   /** Brokers that are not named are in no group. */
   brokers: Record<string, { label: string; group: string }>
-  lines: [from: string, to: string, kind: string][]
+  lines: [from: string, to: string, kind: string, weight?: number][]
 }
 
 export interface Spread {

@@ -13,7 +13,8 @@ export class ApiError extends Error {
 export const getSession = () => get<Session>('session')
 export const getViews = () => get<ViewEntry[]>('views')
 export const getView = (id: string) => get<RecordedView>(`views/${encodeURIComponent(id)}`)
-export const getWhy = (event: string) => get<Why>(`why/${encodeURIComponent(event)}`)
+export const getWhy = (event: string, client?: string) =>
+  get<Why>(`why/${encodeURIComponent(event)}${client ? `?client=${encodeURIComponent(client)}` : ''}`)
 export const getClient = (id: string) => get<ClientDetails>(`clients/${encodeURIComponent(id)}`)
 
 export const login = (token: string) => post('login', { token })
