@@ -49,7 +49,10 @@ soak: $(VENV)/.dev ## Long runs: faults simulated (SEEDS=1000) and in real proce
 bench: $(VENV)/.dev ## Measure against other brokers
 	$(BIN)/python -m bench
 
-docs: $(VENV)/.dev ## Build the documentation into site/, failing on broken links
+docs: $(VENV)/.dev ## Write the generated reference pages and build the documentation into site/; a broken link fails
+	$(BIN)/python -m geomq.cli.page > docs/reference/cli.md
+	$(BIN)/python -m geomq.broker.config_page > docs/reference/config.md
+	$(BIN)/python -m geomq.broker.metrics_page > docs/reference/metrics.md
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/mkdocs build --strict --quiet
 

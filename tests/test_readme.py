@@ -45,7 +45,7 @@ async def test_the_tutorial_delivers_in_paris_and_not_in_berlin() -> None:
     async with LocalFederation(local_configs(THREE_REGIONS, "adaptive")) as running:
         await until(lambda: running.linked)
         ports = {str(1883 + number): str(broker.port) for number, broker in enumerate(running.brokers.values())}
-        commands = [line for block in blocks(ROOT / "docs" / "tutorial.md", "") for line in block.splitlines()]
+        commands = [line for block in blocks(ROOT / "docs" / "tutorial.md", "sh") for line in block.splitlines()]
         words = [[ports.get(word, word) for word in shlex.split(line)] for line in commands]
         listen, hello, berlin, weather, rain = [each[1:] for each in words if each[1] in ("sub", "pub")]
         geomq = [sys.executable, "-m", "geomq"]

@@ -28,6 +28,7 @@ HELP = {
     "events_received": "Events published by clients.",
     "events_refused": "Events refused by access control, limits or the disk.",
     "events_repeated": "Events acknowledged but dropped because their writer had sent them before.",
+    "expired_sessions": "Sessions that ended because nobody came back in time.",
     "geo_errors": "Locations and fences that were none.",
     "location_updates": "Location updates taken.",
     "locations_dropped": "Location updates dropped by the rate limit.",
@@ -36,6 +37,9 @@ HELP = {
     "peers_connected": "Linked peers.",
     "protocol_errors": "Connections closed because of a protocol error.",
     "retained": "Retained messages.",
+    "retained_refused": "Retained messages not kept because there were too many.",
+    "sessions_given": "Sessions handed over to other brokers.",
+    "sessions_taken": "Sessions taken over from other brokers.",
     "sessions": "Sessions, connected or not.",
     "subscriptions": "Subscriptions.",
     "trace_dropped": "Trace records dropped because the disk did not keep up or failed.",
@@ -56,9 +60,9 @@ class BrokerCollector(Collector):
         yield info
         yield GaugeMetricFamily("geomq_start_time_seconds", "When the broker started.", self._view.started_at)
         for name, count in self._view.counts().items():
-            yield CounterMetricFamily(f"geomq_{name}", _help(name), count)
+            yield CounterMetricFamily(f"geomq_{name}", help_of(name), count)
         for name, value in self._view.gauges().items():
-            yield GaugeMetricFamily(f"geomq_{name}", _help(name), value)
+            yield GaugeMetricFamily(f"geomq_{name}", help_of(name), value)
 
 
 def make_registry(view: BrokerView) -> CollectorRegistry:
@@ -74,5 +78,6 @@ def metrics_text(registry: CollectorRegistry) -> bytes:
     return generate_latest(registry)
 
 
-def _help(name: str) -> str:
+def help_of(name: str) -> str:
+    """What a count or gauge means."""
     return HELP.get(name, f"{name.replace('_', ' ').capitalize()}.")
