@@ -250,9 +250,9 @@ def test_a_broker_that_is_not_there_is_one_clear_line() -> None:
 
 def test_default_ports_follow_the_transport() -> None:
     async def main() -> None:
-        assert Client()._name == "localhost:1883"
-        assert Client(tls=True)._name == "localhost:8883"
-        assert Client(websocket=True)._name == "localhost:9001"
-        assert Client(tls=True, websocket=True)._name == "localhost:9002"
+        assert Client().address == "localhost:1883"
+        assert Client(tls=True).address == "localhost:8883"
+        assert Client(websocket=True).address == "localhost:9001"
+        assert Client(tls=True, websocket=True).address == "localhost:9002"
 
     run(main)

@@ -8,7 +8,7 @@ client comes: because it was sent, because it moved, or because its broker is go
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -77,7 +77,7 @@ class _Visit:
 class Roaming:
     """One broker's side of all of it."""
 
-    def __init__(self, core: Core, registry: Registry, *, peers: Iterable[BrokerId], epoch: int) -> None:
+    def __init__(self, core: Core, registry: Registry, *, epoch: int) -> None:
         self.my_address: str | None = None
         self._core = core
         self._registry = registry
@@ -85,7 +85,8 @@ class Roaming:
         self._given = {BrokerId(p.name): p.client_address for p in core.config.peers if p.client_address is not None}
         self._addresses: dict[BrokerId, str] = dict(self._given)
         self._up: dict[BrokerId, None] = {}
-        self._down_since: dict[BrokerId, float] = dict.fromkeys(peers, core.loop.time())
+        self._started = core.loop.time()
+        self._down_since: dict[BrokerId, float] = {}
         self._next_token = epoch << _TOKEN_SHIFT
         self._visits: dict[str, _Visit] = {}
         self._unasked: dict[BrokerId, dict[str, SessionWanted]] = {}
@@ -145,7 +146,7 @@ class Roaming:
     ) -> None:
         """Find the client's session wherever it is, then go on."""
         core, client_id = self._core, agreement.client_id
-        if agreement.assigned or client_id in core.clients or not self._down_since:
+        if agreement.assigned or client_id in core.clients:
             then(None)
             return
         self._next_token += 1
@@ -159,11 +160,13 @@ class Roaming:
             return
         visit = self._visits[client_id] = _Visit(wanted, connection, then)
         wait_s = core.config.federation.session_wait_s
-        for peer, down_since in self._down_since.items():
+        for peer in core.node.strategy.federation.ids:
+            if peer == self._me:
+                continue
             if peer in self._up:
                 core.tell_peer(peer, wanted)
                 visit.waiting[peer] = None
-            elif core.loop.time() - down_since < wait_s:
+            elif core.loop.time() - self._down_since.get(peer, self._started) < wait_s:
                 visit.waiting[peer] = None
             else:
                 self._ask_later(peer, wanted)
@@ -226,13 +229,7 @@ class Roaming:
 
     def peer_down(self, peer: BrokerId) -> None:
         self._up.pop(peer, None)
-        if peer in self._down_since:
-            self._down_since[peer] = self._core.loop.time()
-
-    def set_peers(self, peers: Iterable[BrokerId]) -> None:
-        """The federation changed."""
-        now = self._core.loop.time()
-        self._down_since = {peer: self._down_since.get(peer, now) for peer in peers}
+        self._down_since[peer] = self._core.loop.time()
 
     def heard(self, peer: BrokerId, message: Message) -> bool:
         """Deal with a message of a peer; False if it is none of ours."""

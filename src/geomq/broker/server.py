@@ -183,7 +183,7 @@ class Broker:
         self.core.links = self.peering = peering
         self._retained = RetainedSync(core, self.desk.retention, peers_of(self._config), core.tell_peer)
         self._retained.load(notes)
-        self._roaming = Roaming(core, self.desk.registry, peers=peers_of(self._config), epoch=epoch)
+        self._roaming = Roaming(core, self.desk.registry, epoch=epoch)
         self._roaming.load(notes)
         self.desk.admission.roaming = self._roaming
         await peering.start(None if section.host == "*" else section.host, section.port, listen)

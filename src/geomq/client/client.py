@@ -5,11 +5,11 @@ do it; this is convenience and checking, no protocol of its own.
 """
 
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import aiomqtt
 from paho.mqtt.packettypes import PacketTypes
@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 
 UserProperties = tuple[tuple[str, str], ...]
 
+T = TypeVar("T")
+
+ROAM_PROPERTY = ("geo-roam", "1")
+"""Tells the broker that this client goes to another if it is sent there."""
+ROAMING_EXPIRY_S = 300
+"""How long the session of a client that roams outlives its connection, unless it says so itself."""
 DETAILS_PROPERTY = ("geo-details", "1")
 """Asks the broker to say with each event which one it is, when and where it was published."""
 
@@ -74,14 +80,12 @@ class Client:
         details: bool = False,
         timeout_s: float = 10.0,
         queue_max: int = 100_000,
+        roam: bool = False,
     ) -> None:
         context = ssl.create_default_context() if tls is True else (tls or None)
         self._location = None if at is None else location_of(at)
-        asked = (DETAILS_PROPERTY,) if details else ()
-        properties = _properties(PacketTypes.CONNECT, (*_places(at=at), *asked))
-        if session_expiry_s:
-            properties.SessionExpiryInterval = session_expiry_s
-        self._name = f"{host}:{port if port is not None else _default_port(context, websocket)}"
+        self._asked = ((DETAILS_PROPERTY,) if details else ()) + ((ROAM_PROPERTY,) if roam else ())
+        self._session_expiry_s = session_expiry_s or (ROAMING_EXPIRY_S if roam else 0)
         self._link = Link(
             host,
             port if port is not None else _default_port(context, websocket),
@@ -94,11 +98,28 @@ class Client:
             websocket_path=path if websocket else None,
             keepalive=keep_alive_s,
             clean_start=clean_start,
-            properties=properties,
+            properties=self._connect_properties(),
+            follows=roam,
             will=None if will is None else _paho_will(will),
             timeout=timeout_s,
             max_queued_incoming_messages=queue_max,
         )
+
+    def _connect_properties(self) -> Any:
+        properties = _properties(PacketTypes.CONNECT, (*_places(at=self._location), *self._asked))
+        if self._session_expiry_s:
+            properties.SessionExpiryInterval = self._session_expiry_s
+        return properties
+
+    def _is_at(self, place: "Location") -> None:
+        """Note the place, which the client has to say again should it be sent to another broker."""
+        self._location = place
+        self._link.say_at_connect(self._connect_properties())
+
+    @property
+    def address(self) -> str:
+        """host:port of the broker; a client that roams may be at another than it first connected to."""
+        return self._link.address
 
     @property
     def location(self) -> "Location | None":
@@ -117,7 +138,7 @@ class Client:
         return self._link.session_present
 
     async def __aenter__(self) -> Self:
-        with self._plain_errors(f"cannot connect to {self._name}"):
+        with self._plain_errors(f"cannot connect to {self.address}"):
             await self._link.__aenter__()
         return self
 
@@ -128,14 +149,15 @@ class Client:
             await self._link.__aexit__(kind, error, trace)
         except aiomqtt.MqttError:
             if error is None:
-                raise ClientError(f"the connection to {self._name} broke before it was closed") from None
+                raise ClientError(f"the connection to {self.address} broke before it was closed") from None
 
     async def move(self, lat: float, lon: float, *, qos: int = 0) -> None:
         """Tell the broker that this client is somewhere else now."""
         place = location_of((lat, lon))
+        await self._link.arrived()
+        self._is_at(place)
         with self._plain_errors("cannot send the location"):
             await self._link.publish(LOCATION_TOPIC, location_text_of(place), qos)
-        self._location = place
 
     async def subscribe(
         self,
@@ -154,13 +176,27 @@ class Client:
             properties.SubscriptionIdentifier = identifier
         options = SubscribeOptions(qos, no_local, retain_as_published, retain_handling)
         with self._plain_errors("cannot subscribe"):
-            granted = await self._link.subscribe(topic_filter, options=options, properties=properties)
+            granted = await self._steadily(
+                lambda: self._link.subscribe(topic_filter, options=options, properties=properties)
+            )
         code = granted[0]
         return int(code) if isinstance(code, int) else int(code.value)
 
     async def unsubscribe(self, topic_filter: str) -> None:
         with self._plain_errors("cannot unsubscribe"):
-            await self._link.unsubscribe(topic_filter)
+            await self._steadily(lambda: self._link.unsubscribe(topic_filter))
+
+    async def _steadily(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Do what only counts at the broker it is said to: again if the client was sent to another meanwhile."""
+        while True:
+            await self._link.arrived()
+            moves = self._link.moves
+            try:
+                return await call()
+            except aiomqtt.MqttError:
+                await self._link.arrived()
+                if self._link.moves == moves:
+                    raise
 
     async def publish(
         self,
@@ -187,13 +223,14 @@ class Client:
         ):
             if value is not None:
                 setattr(properties, name, value)
+        await self._link.arrived()
+        if at is not None:
+            self._is_at(location_of(at))
         with self._plain_errors("cannot publish"):
             await self._link.publish(topic, payload, qos, retain, properties)
-        if at is not None:
-            self._location = location_of(at)
 
     async def _received(self) -> AsyncIterator[Message]:
-        with self._plain_errors(f"the connection to {self._name} is lost"):
+        with self._plain_errors(f"the connection to {self.address} is lost"):
             async for received in self._link.messages:
                 yield message_of(received)
 

@@ -2,15 +2,19 @@
 
 aiomqtt forgets the reason codes of PUBACK and PUBREC and the reason strings of all answers; here they are kept
 until the call that caused them has raised them.
+
+A link that follows goes where a broker sends it ("use another server") without anybody above noticing: what was on its
+way is sent again there, with the same packet identifiers.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import aiomqtt
 from paho.mqtt.client import Client as PahoClient
-from paho.mqtt.client import ConnectFlags
+from paho.mqtt.client import ConnectFlags, DisconnectFlags
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -20,11 +24,23 @@ from geomq.client.errors import RefusedError
 T = TypeVar("T")
 
 
-class Link(aiomqtt.Client):
-    """An aiomqtt client that raises RefusedError when the broker says no."""
+USE_ANOTHER_SERVER, SERVER_MOVED = 0x9C, 0x9D
+SENT_ON_MAX = 8
+"""How often in a row a link is sent on before it gives up."""
+RETRIES_S = (0.1, 0.5, 1.0, 2.0, 4.0)
 
-    def __init__(self, hostname: str, port: int, **options: Any) -> None:
+
+class Link(aiomqtt.Client):
+    """An aiomqtt client that raises RefusedError when the broker says no, and follows where it is sent if asked to."""
+
+    def __init__(self, hostname: str, port: int, *, follows: bool = False, **options: Any) -> None:
         super().__init__(hostname, port, **options)
+        self.moves = 0
+        """How often it went to another broker since it was connected first."""
+        self._follows = follows
+        self._sent_on = 0
+        self._journey: asyncio.Task[None] | None = None
+        self._welcomed = asyncio.Event()
         self._refusals: dict[int, RefusedError] = {}
         self._watch_pubrec()
         self.welcome: Properties | None = None
@@ -58,11 +74,119 @@ class Link(aiomqtt.Client):
         reason_code: ReasonCode,
         properties: Properties | None = None,
     ) -> None:
+        address = self._sent_to(reason_code, properties)
+        if address is not None:
+            self._go(address)
+            return
         self.welcome = properties
         self.session_present = flags.session_present
         if reason_code.is_failure:
             self.refused = _refusal("connect", reason_code, properties)
+        else:
+            self._sent_on = 0
+            assigned = getattr(properties, "AssignedClientIdentifier", None)
+            if assigned and self._follows:  # elsewhere the client is known by it
+                client._client_id = assigned.encode()
+        self._welcomed.set()
         super()._on_connect(client, userdata, flags, reason_code, properties)
+
+    # Following.
+
+    @property
+    def address(self) -> str:
+        return f"{self._hostname}:{self._port}"
+
+    async def __aexit__(self, *details: Any) -> None:
+        if self._journey is not None:
+            self._journey.cancel()
+            await asyncio.gather(self._journey, return_exceptions=True)
+        await super().__aexit__(*details)
+
+    async def arrived(self) -> None:
+        """Wait until the link is not under way."""
+        while self._journey is not None and not self._journey.done():
+            await asyncio.wait([self._journey])
+
+    def say_at_connect(self, properties: Properties) -> None:
+        """What CONNECT says from now on."""
+        self._properties = properties
+
+    def _sent_to(self, reason_code: ReasonCode, properties: Properties | None) -> str | None:
+        if not self._follows or reason_code.value not in (USE_ANOTHER_SERVER, SERVER_MOVED):
+            return None
+        references = str(getattr(properties, "ServerReference", "")).split()
+        if not references or self._sent_on >= SENT_ON_MAX:
+            return None
+        return references[0]
+
+    def _on_disconnect(
+        self,
+        client: PahoClient,
+        userdata: Any,
+        flags: DisconnectFlags,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        if self._journey is not None and not self._journey.done():
+            return  # the journey sees for itself whether it gets anywhere
+        address = self._sent_to(reason_code, properties)
+        if address is None:
+            super()._on_disconnect(client, userdata, flags, reason_code, properties)
+        else:
+            self._go(address)
+
+    def _on_socket_register_write(self, client: PahoClient, userdata: Any, sock: Any) -> None:
+        """As aiomqtt does it, but by the time the loop gets to it the broker may have closed the socket."""
+
+        def write() -> None:
+            try:
+                client.loop_write()
+            except Exception as error:
+                if not self._disconnected.done():
+                    self._disconnected.set_exception(error)
+
+        def register() -> None:
+            if sock.fileno() > -1:
+                self._loop.add_writer(sock.fileno(), write)
+
+        self._loop.call_soon_threadsafe(register)
+
+    def _go(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._sent_on += 1
+        if host and port.isdecimal():
+            self._hostname, self._port = host.strip("[]"), int(port)
+        else:
+            self._hostname = address
+        if self._journey is None or self._journey.done():
+            self._journey = self._loop.create_task(self._travel())
+
+    async def _travel(self) -> None:
+        """Connect where the link was sent, and wait there to be welcomed; a broker may send it on once more."""
+        self._clean_start = self._clean_start if not self._connected.done() else False
+        trouble: Exception = aiomqtt.MqttError(f"sent to {self.address}, which does not answer")
+        for pause_s in RETRIES_S:
+            self._welcomed.clear()
+            sent_on = self._sent_on
+            try:
+                await self._loop.run_in_executor(None, self._client_connect)
+                async with asyncio.timeout(self.timeout):
+                    while not self._welcomed.is_set() and self._sent_on == sent_on and self._client.socket():
+                        await asyncio.sleep(0.01)
+            except (OSError, TimeoutError) as error:
+                trouble = aiomqtt.MqttError(f"sent to {self.address}: {error or 'no answer'}")
+            if self._welcomed.is_set():
+                break
+            await asyncio.sleep(0 if self._sent_on != sent_on else pause_s)
+        if self._welcomed.is_set() and self.refused is None:
+            self.moves += 1
+            for pending in self._pending_subscribes.values():
+                if not pending.done():
+                    pending.set_exception(aiomqtt.MqttError("sent to another broker meanwhile"))
+        elif not self._connected.done():
+            self._connected.set_exception(trouble)
+        elif not self._disconnected.done():
+            self._disconnected.set_exception(self.refused or trouble)
 
     def _on_publish(
         self, client: PahoClient, userdata: Any, mid: int, reason_code: ReasonCode, properties: Properties
