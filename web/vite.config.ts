@@ -11,6 +11,7 @@ export default defineConfig({
     target: 'es2022',
     assetsInlineLimit: 0,
     modulePreload: false,
+    license: { fileName: 'licenses.md' },
     chunkSizeWarningLimit: 1000,
   },
   plugins: [fingerprint(outDir)],

@@ -2,6 +2,9 @@
 import type { Camera } from './camera'
 import { angle, toPlace, toVector, type Vector } from './sphere'
 
+/** As near as a view of several places goes. */
+const NEAREST = 60
+
 export interface Pose {
   lat: number
   lon: number
@@ -53,7 +56,8 @@ export class Flight {
     if (!globe)
       return spread > 1
         ? { lat: 10, lon: spread > 1.8 ? 0 : lon, zoom: 1 }
-        : { lat, lon, zoom: Math.min(12, 1 / spread) }
-    return { lat: Math.max(-35, Math.min(35, lat)), lon, zoom: spread < 0.6 ? Math.min(12, 0.6 / spread) : 1 }
+        : { lat, lon, zoom: Math.min(NEAREST, 1 / spread) }
+    const level = spread < 0.6 ? lat : Math.max(-35, Math.min(35, lat))
+    return { lat: level, lon, zoom: spread < 0.6 ? Math.min(NEAREST, 0.6 / spread) : 1 }
   }
 }

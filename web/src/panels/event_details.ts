@@ -1,14 +1,16 @@
 /** An event: what was published where, and step by step why it went where it went. */
 import type { Highlight } from '../map/scene'
 import { clock, count, degrees } from '../model/numbers'
+import { strategySentence, strategyTitle } from '../model/strategies'
 import type { App } from '../page/app'
-import { fill, h, say } from '../page/dom'
-import { KINDS, type Kind, type Place, type Why, type WhyStep } from '../wire/messages'
+import { fill, h, say, type Child } from '../page/dom'
+import type { Kind, Place, Why, WhyStep } from '../wire/messages'
 import { ApiError, getWhy } from '../wire/requests'
 import type { DetailView } from './details'
 import { brokerLink, clientLink, Facts, heading, topicLink } from './facts'
 import { fenceWords } from './fence_text'
 
+const RUN_SHOWN = 4
 /** Steps still come in while the event travels: ask again this often, then leave it. */
 const ASK_AFTER_MS = [0, 400, 1500, 4000]
 
@@ -35,6 +37,7 @@ export function eventDetails(app: App, id: string): DetailView {
       { class: 'box' },
       heading('Event', topic, app),
       facts.element,
+      h('button', { type: 'button', class: 'small', onclick: () => showRoute(app, id) }, 'Show on the map'),
       h('h3', {}, 'Why it went where it went'),
       steps,
       app.live ? new Verdict(app, id).element : null,
@@ -65,36 +68,88 @@ export function eventDetails(app: App, id: string): DetailView {
 function showSteps(app: App, id: string, why: Why, list: HTMLElement): void {
   if (app.selection?.what !== 'event' || app.selection.id !== id) return
   const start = why.steps[0]?.t ?? 0
+  const { strategy } = app.federation
   fill(
     list,
-    ...why.steps.map((step) => stepRow(app, step, start)),
-    why.steps.length ? null : h('li', { class: 'quiet' }, 'No steps are known of this event.'),
+    ...runsOf(why.steps).map((run) => stepRow(app, run, start)),
+    why.steps.length
+      ? h('li', { class: 'quiet' }, `Under ${strategyTitle(strategy)}: ${strategySentence(strategy)}`)
+      : h('li', { class: 'quiet' }, 'No steps are known of this event.'),
   )
-  light(app, why.steps, app.map.scene.highlight)
+  light(app, id, why.steps, app.map.scene.highlight)
   app.map.wake()
 }
 
-function stepRow(app: App, step: WhyStep, start: number): HTMLElement {
-  const peer = step.peer ? h('span', {}, ' → ', brokerLink(app, step.peer)) : null
-  const client = step.client ? h('span', {}, ' → ', clientLink(app, step.client)) : null
+/** Steps of one kind at one broker, one after the other, are told together. */
+function runsOf(steps: WhyStep[]): WhyStep[][] {
+  const runs: WhyStep[][] = []
+  for (const step of steps) {
+    const last = runs.at(-1)
+    if (last?.[0]?.broker === step.broker && last[0].step === step.step) last.push(step)
+    else runs.push([step])
+  }
+  return runs
+}
+
+function stepRow(app: App, run: WhyStep[], start: number): HTMLElement {
+  const [{ t, broker, step }] = run as [WhyStep]
+  const texts = run.slice(0, RUN_SHOWN).map(({ text }) => h('span', { class: 'what' }, text))
+  const more = run.length - texts.length
   return h(
     'li',
-    { class: `step ${kindOf(step) ? `kind-${kindOf(step)}` : ''}` },
-    h('span', { class: 'when' }, `+${(step.t - start).toFixed(step.t - start < 10 ? 1 : 0)} ms`),
-    h('span', { class: 'where' }, brokerLink(app, step.broker), peer, client),
-    h('span', { class: 'what' }, step.text),
+    { class: `step kind-${COLOUR_OF[step] ?? 'control'}` },
+    h('span', { class: 'when' }, `+${(t - start).toFixed(t - start < 10 ? 1 : 0)} ms`),
+    h('span', { class: 'where' }, ...route(app, broker, run)),
+    ...texts,
+    more > 0 ? h('span', { class: 'what quiet' }, `and ${count(more)} more`) : null,
   )
 }
 
-function light(app: App, steps: WhyStep[], highlight: Highlight): void {
-  const { brokers } = app.federation
+/** Who handed it to whom. */
+function route(app: App, broker: string, run: WhyStep[]): Child[] {
+  const [{ step, peer, client }] = run as [WhyStep]
+  const here = brokerLink(app, broker)
+  if (step === 'published' && client) return [clientLink(app, client), ' → ', here]
+  if (step === 'received' && peer) return [brokerLink(app, peer), ' → ', here]
+  if (run.length > 1) return [here, ` → ${count(run.length)} ${step === 'sent' ? 'brokers' : 'clients'}`]
+  if (client) return [here, ' → ', clientLink(app, client)]
+  return peer ? [here, ' → ', brokerLink(app, peer)] : [here]
+}
+
+/** The event's way on the map: from its publisher, between brokers, to whom it was delivered. */
+function light(app: App, id: string, steps: WhyStep[], highlight: Highlight): void {
+  const { brokers, clients, events } = app.federation
   highlight.lines = []
-  for (const step of steps) {
-    highlight.brokers.add(step.broker)
-    if (step.client) highlight.clients.add(step.client)
-    const [from, to] = [brokers.get(step.broker), step.peer ? brokers.get(step.peer) : undefined]
-    if (from && to) highlight.lines.push([place(from), place(to), kindOf(step)])
+  for (const { step, broker, peer, client } of steps) {
+    const home = placeOf(brokers.get(broker))
+    const other = placeOf(peer === null ? undefined : brokers.get(peer))
+    const person = (client !== null && clients.get(client)?.at) || null
+    highlight.brokers.add(broker)
+    if (client) highlight.clients.add(client)
+    const from = events.get(id)?.at ?? person
+    if (step === 'published' && home && from) highlight.lines.push([from, home, 'event'])
+    if (step === 'sent' && home && other) highlight.lines.push([home, other, 'event'])
+    if (step === 'delivered' && home && person) highlight.lines.push([home, person, 'delivery'])
   }
+}
+
+function showRoute(app: App, id: string): void {
+  const at = app.federation.events.get(id)?.at
+  const places = app.map.scene.highlight.lines.flatMap(([from, to]) => [from, to])
+  if (at) places.push(at)
+  if (places.length) app.map.fit(places.map(([lat, lon]) => ({ lat, lon })))
+}
+
+const COLOUR_OF: Record<string, Kind> = {
+  published: 'event',
+  sent: 'event',
+  received: 'event',
+  matched: 'subscription',
+  delivered: 'delivery',
+}
+
+function placeOf(broker: { lat: number; lon: number } | undefined): Place | null {
+  return broker ? [broker.lat, broker.lon] : null
 }
 
 /** Why it did, or did not, reach one client. */
@@ -138,6 +193,3 @@ class Verdict {
     }
   }
 }
-
-const place = ({ lat, lon }: { lat: number; lon: number }): Place => [lat, lon]
-const kindOf = ({ step }: WhyStep): Kind | null => KINDS.find((kind) => step.includes(kind)) ?? null

@@ -234,6 +234,6 @@ function field(label: string, control: HTMLElement, ...more: HTMLElement[]): HTM
     'div',
     { class: 'field' },
     h('label', { for: control.id }, label),
-    h('div', { class: 'inline' }, control, ...more),
+    h('div', { class: more.length > 1 ? 'inline wide' : 'inline' }, control, ...more),
   )
 }
