@@ -65,7 +65,7 @@ def run_adaptive(
     asked = np.empty(len(paid), np.int64)
     for number in range(brokers * brokers):
         publisher, home = number // brokers, number % brokers
-        if publisher == home or events.start[number] == events.start[number + 1]:
+        if events.start[number] == events.start[number + 1]:
             continue
         state[:] = 0
         state[EVENT_AT], state[UPDATE_AT] = events.start[number], updates.start[number]

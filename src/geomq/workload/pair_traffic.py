@@ -88,21 +88,35 @@ def _bit(masks: Masks, row: int, broker: int) -> bool:
 
 
 @compiled
+def _others(masks: Masks, row: int, home: int) -> bool:
+    """Whether the mask has any broker but the home."""
+    if row < 0:
+        return False
+    for word in range(masks.shape[1]):
+        mine = np.uint64(1) << np.uint64(home & 63) if home >> 6 == word else np.uint64(0)
+        if masks[row, word] & ~mine != 0:
+            return True
+    return False
+
+
+@compiled
 def _pair_events(topic: TopicData, order: Longs, found: Ints, first: Longs, brokers: int) -> PairEvents:
     start = np.zeros(brokers * brokers + 1, np.int64)
     for event in order:
+        publisher = topic.event_home[event]
         for home in range(brokers):
-            start[topic.event_home[event] * brokers + home + 1] += _bit(topic.event_to, event, home)
+            start[publisher * brokers + home + 1] += home != publisher and _bit(topic.event_to, event, home)
     start = np.cumsum(start)
     filled = start[:-1].copy()
     t = np.empty(start[-1], np.int32)
     direct, placed = np.zeros(start[-1], np.int32), np.zeros(start[-1], np.int32)
     slot = np.empty(brokers, np.int64)
     for event in order:
+        publisher = topic.event_home[event]
         for home in range(brokers):
             slot[home] = -1
-            if _bit(topic.event_to, event, home):
-                pair = topic.event_home[event] * brokers + home
+            if home != publisher and _bit(topic.event_to, event, home):
+                pair = publisher * brokers + home
                 slot[home] = filled[pair]
                 t[filled[pair]] = topic.event_t[event]
                 filled[pair] += 1
@@ -129,13 +143,15 @@ def _pair_updates(topic: TopicData, updates: _Updates, event_start: Longs, broke
         current = np.full(len(topic.home), -1, np.int64)
         for i in range(len(updates.t)):
             client = updates.client[i]
-            last = current[client]
+            home, last = topic.home[client], current[client]
             version = updates.row[i] if updates.kind[i] == SUBSCRIPTION else last
             current[client] = version
+            if not (_others(topic.sub_held, last, home) or _others(topic.sub_held, version, home)):
+                continue
             for broker in range(brokers):
                 was, meets = _bit(topic.sub_held, last, broker), _bit(topic.sub_held, version, broker)
-                pair = broker * brokers + topic.home[client]
-                if not (was or meets) or event_start[pair] == event_start[pair + 1]:
+                pair = broker * brokers + home
+                if broker == home or not (was or meets) or event_start[pair] == event_start[pair + 1]:
                     continue
                 at = filled[pair]
                 filled[pair] += 1
