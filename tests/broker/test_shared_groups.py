@@ -230,6 +230,36 @@ async def test_a_message_expires_on_its_way_as_if_there_were_one_broker() -> Non
         await probe.drop()
 
 
+async def test_a_message_expires_while_it_waits_for_another_broker(tmp_path: Path) -> None:
+    running = processes("flood_events", tmp_path)
+    lasting = Properties(session_expiry_interval=3600)
+    try:
+        for process in running.values():
+            await process.start()
+        subscriber, _ = await Probe.connect(running["paris"].port, Connect("s", V5, properties=lasting))
+        await subscriber.subscribe(SubscribeRequest("t", 1))
+        publisher, _ = await Probe.connect(running["columbus"].port, Connect("p"))
+        await until_served(publisher, subscriber)
+        running["paris"].stop()
+        await subscriber.drop()
+        for payload, expiry_s in ((b"short", 1), (b"long", 600), (b"never", None)):
+            publisher.publish("t", payload, 1, properties=Properties(message_expiry_interval=expiry_s))
+            await publisher.expect(Puback)
+        await asyncio.sleep(1.5)
+        await running["paris"].start()
+        again = Connect("s", V5, clean_start=False, properties=lasting)
+        subscriber, _ = await Probe.connect(running["paris"].port, again)
+        first, second = await subscriber.expect(Publish, 20.0), await subscriber.expect(Publish)
+        assert (first.payload, second.payload) == (b"long", b"never")
+        assert first.properties.message_expiry_interval is not None
+        assert 500 < first.properties.message_expiry_interval < 599
+        for probe in (subscriber, publisher):
+            await probe.drop()
+    finally:
+        for process in running.values():
+            process.stop()
+
+
 async def test_a_session_that_expires_is_forgotten_by_every_broker() -> None:
     async with federation(configs("flood_subscriptions", brokers=3)) as brokers:
         short = Properties(session_expiry_interval=1)

@@ -30,7 +30,8 @@ class Delivery:
     def deliver(self, event: Event, matches: tuple[Match, ...], message: Message | None) -> int:
         """Hand the event to the clients of these matches; how many got or will get it."""
         self.last = matches
-        return self.fan_out(self._fanout(event, message), matches, event.publisher)
+        fanout = self._fanout(event, message)
+        return 0 if fanout is None else self.fan_out(fanout, matches, event.publisher)
 
     def deliver_to_one(
         self, event: Event, topic_filter: str, members: tuple[ClientId, ...], message: Message | None
@@ -41,13 +42,18 @@ class Delivery:
         if not found:
             return 0
         client, subscription = next((each for each in found if _can_take(each[0], event.topic)), found[0])
-        return self._to_client(client, subscription, self._fanout(event, message), own=False)
+        fanout = self._fanout(event, message)
+        return 0 if fanout is None else self._to_client(client, subscription, fanout, own=False)
 
-    def _fanout(self, event: Event, message: Message | None) -> Fanout:
+    def _fanout(self, event: Event, message: Message | None) -> Fanout | None:
+        """The event as it is sent to everybody; None if it expired on its way from another broker."""
         self._core.before_delivery()
         now = self._core.wall_s()
         if message is None:
             message = message_of_event(event, now)
+            if message.expired(now):
+                self._core.counts.events_dropped += 1
+                return None
         if self._core.tracer is not None:
             message = named(message, event)
         fanout = Fanout(message, now)
@@ -169,11 +175,12 @@ _PLAIN = (Terms(0, False, ()), Terms(1, False, ()), Terms(2, False, ()))
 
 
 def message_of_event(event: Event, now: float) -> Message:
-    """The message of an event that came from another broker."""
+    """The message of an event that came from another broker; it expires as counted from when it was accepted there."""
     properties = NO_PROPERTIES
     expires_at = None
     if event.properties:
         properties, _ = decode_properties(event.properties, 0, len(event.properties), PacketType.PUBLISH)
         if properties.message_expiry_interval is not None:
-            expires_at = now + properties.message_expiry_interval
+            accepted = min(now, event.at_ms / 1000.0) if event.at_ms else now
+            expires_at = accepted + properties.message_expiry_interval
     return Message(event.topic, event.payload, event.qos, event.retain, properties, expires_at)

@@ -328,7 +328,10 @@ class Roaming:
     def _handed(self, message: HandOver) -> None:
         """A part of a session; with the last one it is ours. A part that comes again is recognised by its token."""
         token, store = message.token, self._core.store
-        if token in self._taken or not 0 <= message.part < message.parts <= PARTS_MAX:
+        if token in self._taken or token > self._next_token or not 0 <= message.part < message.parts <= PARTS_MAX:
+            return
+        if token not in self._parts and len(self._parts) >= VISITS_MAX:
+            log.error("session of %s lost: too many are under way", message.client)
             return
         parts = self._parts.setdefault(token, {})
         parts[message.part] = message.data
