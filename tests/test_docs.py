@@ -98,6 +98,13 @@ def test_pages_tested_elsewhere_are() -> None:
         assert Path(page).name in (ROOT / test).read_text()
 
 
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md")], ids=name)
+def test_links_of_the_pages_at_the_top_lead_somewhere(page: Path) -> None:
+    """Those of the docs are checked by `make docs`."""
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        assert "://" in target or (ROOT / target).exists(), target
+
+
 class Stage:
     """Where the blocks of one page run."""
 
