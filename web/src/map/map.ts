@@ -16,7 +16,7 @@ import { readPalette, type Palette } from './palette'
 import type { Pen } from './pen'
 import { Pulses } from './pulses'
 import { Scene } from './scene'
-import { drawEarth, drawOverlay } from './still'
+import { drawEarth, drawOverlay, type Still } from './still'
 import { Tools, type ToolListener } from './tools'
 
 /** After the last move of the view, how long until it is drawn in full detail. */
@@ -189,16 +189,23 @@ export class EarthMap {
       subscriptions: settled ? federation.subscriptionsVersion : drawn.subscriptions,
     })
     const still = this.stillScene(!settled)
-    if (moved || changed || unsettled) {
-      this.earth.clearRect(0, 0, camera.width, camera.height)
-      drawEarth(this.earth, still)
-    }
     this.still.clearRect(0, 0, camera.width, camera.height)
-    this.still.drawImage(this.earth.canvas, 0, 0, camera.width, camera.height)
+    if (settled) this.drawEarthFromPicture(still, changed || unsettled)
+    else drawEarth(this.still, still)
     drawOverlay(this.still, still)
   }
 
-  private stillScene(hasty: boolean) {
+  /** While the view rests, the earth is a picture: fences change above it without drawing it again. */
+  private drawEarthFromPicture(still: Still, stale: boolean): void {
+    const { width, height } = this.camera
+    if (stale) {
+      this.earth.clearRect(0, 0, width, height)
+      drawEarth(this.earth, still)
+    }
+    this.still.drawImage(this.earth.canvas, 0, 0, width, height)
+  }
+
+  private stillScene(hasty: boolean): Still {
     const { camera, scene, palette, cells } = this
     const land = hasty ? coarseLand : this.fine
     return { camera, scene, palette, cells, land, hasty, radius: (name: string) => this.dots.radiusOf(name) }
