@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("geomq.cli.replay:replay", "Act out a workload against live brokers."),
     "testbed": ("geomq.cli.testbed:testbed", "Run a workload on real brokers with emulated links."),
     "evaluate": ("geomq.cli.evaluate:evaluate", "Evaluate all strategies exactly, at scale, on Spark."),
+    "analyse": ("geomq.cli.analyse:analyse", "Analyse live runs on Spark."),
     "report": ("geomq.cli.report:report", "Make tables and figures from results."),
     "reproduce": ("geomq.cli.reproduce:reproduce", "Reproduce a paper's published numbers."),
 }

@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Also write report.md, .csv, .html and figures.")
 def report(directory: Path, style: str, out: Path | None) -> None:
-    """Print what `geomq evaluate --out DIRECTORY` found; with --out also write it down, figures included.
+    """Print what `geomq evaluate` or `geomq analyse` found; with --out also write it down, figures included.
 
     \b
     geomq evaluate --preset paper --out results
     geomq report results --out report
     """
-    from geomq.workload.report import comma_separated, markdown, run_tables
+    from geomq.workload.report import check_tables, comma_separated, markdown, run_tables
     from geomq.workload.results import read_results
 
     results = read_results(directory)
-    tables = run_tables(results)
+    tables, checks = run_tables(results), check_tables(results)
     if style == "markdown":
-        click.echo(markdown(tables), nl=False)
+        click.echo(markdown(tables, checks), nl=False)
     elif style == "csv":
         click.echo(comma_separated(results), nl=False)
     else:
-        _print(tables)
+        _print(tables, checks)
     if out is not None:
         from geomq.workload.figures import page, write_figures
 
         try:
             paths = write_figures(results, out)
             for name, text in (
-                ("report.md", markdown(tables)),
+                ("report.md", markdown(tables, checks)),
                 ("report.csv", comma_separated(results)),
                 ("report.html", page(results)),
             ):
@@ -57,17 +57,17 @@ def report(directory: Path, style: str, out: Path | None) -> None:
         click.echo(f"{out}: report.md, report.csv, report.html and {len(paths)} figures", err=True)
 
 
-def _print(tables: "list[RunTable]") -> None:
+def _print(tables: "list[RunTable]", checks: "list[RunTable]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from geomq.workload.report import HEADERS, cell
+    from geomq.workload.report import CHECKED, HEADERS, cell
 
     console = Console(width=None if sys.stdout.isatty() else 190)
-    for shown in tables:
+    for shown in [*tables, *checks]:
         table = Table(title=shown.title, caption=shown.caption)
-        for name in HEADERS:
-            table.add_column(name, justify="left" if name == "strategy" else "right")
+        for number, name in enumerate(CHECKED if shown in checks else HEADERS):
+            table.add_column(name, justify="right" if number else "left")
         for row in shown.rows:
             table.add_row(*(cell(value) for value in row))
         console.print(table)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from geomq.cli.reproduce_groups import groups
+from geomq.cli.reproduce_live import live
 from geomq.cli.reproduce_mesh import mesh
 from geomq.cli.reproduce_rendezvous import rendezvous
 from geomq.errors import DataError, UsageError
@@ -18,6 +19,7 @@ def reproduce() -> None:
 
 
 reproduce.add_command(groups)
+reproduce.add_command(live)
 reproduce.add_command(mesh)
 reproduce.add_command(rendezvous)
 

@@ -135,6 +135,7 @@ def _configuration(master: str, scratch: Path, memory_gb: int) -> SparkConf:
         "spark.master": master,
         "spark.driver.memory": f"{memory_gb}g",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log4j} -XX:+UseParallelGC",
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.adaptive.enabled": "false",

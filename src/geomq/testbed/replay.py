@@ -11,7 +11,7 @@ Refuses a workload whose brokers it was not given.
 
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -78,14 +78,24 @@ class ReplayReport:
         return asdict(self)
 
 
-def replay(workload: Path, brokers: Sequence[BrokerAddress], settings: ReplaySettings, out: Path) -> ReplayReport:
-    """Act out the workload dataset against the brokers, which come in the order of the dataset's."""
+def replay(
+    workload: Path,
+    brokers: Sequence[BrokerAddress],
+    settings: ReplaySettings,
+    out: Path,
+    *,
+    settled: Callable[[], None] = lambda: None,
+) -> ReplayReport:
+    """Act out the workload dataset against the brokers, which come in the order of the dataset's.
+
+    When clients hear nothing more, `settled` may wait for whatever else has to come to rest before they leave.
+    """
     names = [place.name for place in DatasetSpec(workload).world.places]
     if len(brokers) != len(names):
         raise UsageError(f"the workload has {len(names)} brokers ({', '.join(names)}), {len(brokers)} are given")
     with new_directory(out, overwrite=False) as partial:
         began = time.monotonic()
-        ended_ms, reports = _run(workload, tuple(brokers), settings, partial)
+        ended_ms, reports = _run(workload, tuple(brokers), settings, partial, settled)
         report = _report(ended_ms, reports, partial, settings, time.monotonic() - began)
         facts = {"workload": workload.name, "speed": settings.speed, "qos": settings.qos, "report": report.as_json()}
         write_manifest(partial, {"kind": "replay", "parts": settings.processes, "brokers": names, **facts})
@@ -93,7 +103,11 @@ def replay(workload: Path, brokers: Sequence[BrokerAddress], settings: ReplaySet
 
 
 def _run(
-    workload: Path, brokers: tuple[BrokerAddress, ...], settings: ReplaySettings, out: Path
+    workload: Path,
+    brokers: tuple[BrokerAddress, ...],
+    settings: ReplaySettings,
+    out: Path,
+    settled: Callable[[], None],
 ) -> tuple[float, list[WorkerReport]]:
     """When all was quiet, and what each worker found."""
     clock_ms = time.time() * 1000.0 - time.monotonic() * 1000.0
@@ -110,6 +124,7 @@ def _run(
             connection.send(start_s)
         for process, connection in workers:
             _answer(process, connection)
+        settled()
         ended_ms = time.monotonic() * 1000.0 + clock_ms
         for _, connection in workers:
             connection.send("leave")

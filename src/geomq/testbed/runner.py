@@ -36,6 +36,8 @@ from geomq.workload.presets import Request, build
 from geomq.workload.world import World
 
 TRACE_FILE_S = 3600.0
+SETTLED_S = 0.5
+SETTLED_TRIES_MAX = 120
 Say = Callable[[str], None]
 
 
@@ -112,12 +114,31 @@ class _Testbed:
             section = self._plan.workload
             seconds = section.seconds if section.preset is None else None
             how = ReplaySettings(section.speed, section.processes, section.qos, seconds)
-            report = await asyncio.to_thread(replay, self._workload, addresses, how, self._out / "replay")
+            loop = asyncio.get_running_loop()
+            report = await asyncio.to_thread(
+                replay,
+                self._workload,
+                addresses,
+                how,
+                self._out / "replay",
+                settled=lambda: asyncio.run_coroutine_threadsafe(self._settled(federation), loop).result(),
+            )
             numbers = {name: await broker.numbers() for name, broker in federation.brokers.items()}
             lost = sum(link.segments_lost for link in self._links)
         made = RunReport(self._out, report, numbers, lost)
         self._write(made)
         return made
+
+    async def _settled(self, federation: Federation) -> None:
+        """Until every link is up and no broker delivers anything more: a broken link holds events back for a while."""
+        await federation.wait_linked()
+        before: list[float] = []
+        for _ in range(SETTLED_TRIES_MAX):
+            now = [(await broker.numbers())["events_delivered"] for broker in federation.brokers.values()]
+            if now == before:
+                return
+            before = now
+            await asyncio.sleep(SETTLED_S)
 
     async def _start_cloud(self) -> int | None:
         if not self._plan.cloud.enabled:

@@ -27,8 +27,11 @@ HEADERS = (
 )
 
 
+CHECKED = ("broker", "correct", "redundant", "required", "possible", "received", "lost", "duplicated", "unexpected")
+
+
 class RunTable(NamedTuple):
-    """One run in words and its rows, a strategy each."""
+    """One run in words and its rows: a strategy each, or a broker each."""
 
     title: str
     caption: str
@@ -74,6 +77,21 @@ def _run_table(results: dict[str, Rows], run: dict[str, Any]) -> RunTable:
     return RunTable(run_title(run), caption, rows)
 
 
+def check_tables(results: dict[str, Rows]) -> list[RunTable]:
+    """What live runs say of brokers and clients: a table per run; none for evaluations."""
+    tables = []
+    rows = results.get("checks", [])
+    for number in dict.fromkeys(row["run"] for row in rows):
+        mine = [row for row in rows if row["run"] == number]
+        shown = [tuple(row[name] for name in CHECKED) for row in mine]
+        total = [sum(row[name] for row in mine) for name in CHECKED[1:]]
+        correct, redundant = total[0], total[1]
+        share = redundant / (correct + redundant) if correct + redundant else 0.0
+        title = f"{mine[0]['workload']}, {mine[0]['strategy']}: what really happened"
+        tables.append(RunTable(title, f"{share:.0%} excess data", [*shown, ("all", *total)]))
+    return tables
+
+
 def cell(value: Any) -> str:
     """A number as people read it."""
     if value is None:
@@ -83,16 +101,17 @@ def cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def markdown(tables: list[RunTable]) -> str:
+def markdown(tables: list[RunTable], checks: list[RunTable] | None = None) -> str:
     """All tables as one Markdown text."""
-    parts = ["# Evaluation\n"]
-    for table in tables:
-        lines = [f"## {table.title}\n", f"{table.caption}. Times in milliseconds.\n"]
-        lines.append("| " + " | ".join(HEADERS) + " |")
-        lines.append("|---|" + "---:|" * (len(HEADERS) - 1))
-        lines += ["| " + " | ".join(cell(value) for value in row) + " |" for row in table.rows]
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
+    parts = [f"## {each.title}\n\n{each.caption}. Times in milliseconds.\n\n{_rows(HEADERS, each)}" for each in tables]
+    parts += [f"## {each.title}\n\n{each.caption}.\n\n{_rows(CHECKED, each)}" for each in checks or []]
+    return "\n".join(["# Evaluation\n", *parts])
+
+
+def _rows(headers: tuple[str, ...], table: RunTable) -> str:
+    lines = ["| " + " | ".join(headers) + " |", "|---|" + "---:|" * (len(headers) - 1)]
+    lines += ["| " + " | ".join(cell(value) for value in row) + " |" for row in table.rows]
+    return "\n".join(lines) + "\n"
 
 
 def comma_separated(results: dict[str, Rows]) -> str:

@@ -2,10 +2,12 @@
 
     manifest.json                     written last: a directory without it is not a result
     runs.parquet, results.parquet, histograms.parquet, links.parquet, places.parquet
+    checks.parquet                    of live runs: what brokers and clients really did
 
 Owns what a result directory holds and how it is read back. A sweep is several runs in one directory.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,6 +41,23 @@ class Run(NamedTuple):
     seed: int
 
 
+class Check(NamedTuple):
+    """What one broker dealt with in a live run, and what its clients received; the columns of `checks`."""
+
+    run: int
+    workload: str
+    strategy: str
+    broker: str
+    correct: int
+    redundant: int
+    required: int
+    possible: int
+    received: int
+    lost: int
+    duplicated: int
+    unexpected: int
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A run, its brokers with their places, and what each strategy did."""
@@ -59,7 +78,14 @@ class Outcome:
         }
 
 
-def write_results(directory: Path, outcomes: list[Outcome], facts: dict[str, Any], *, overwrite: bool) -> None:
+def write_results(
+    directory: Path,
+    outcomes: list[Outcome],
+    facts: dict[str, Any],
+    *,
+    overwrite: bool,
+    checks: Sequence[Check] = (),
+) -> None:
     """Write all outcomes; the directory appears when it is complete."""
     with new_directory(directory, overwrite=overwrite) as partial:
         write_table(_table("runs", [tuple(outcome.run) for outcome in outcomes]), partial / "runs.parquet")
@@ -68,13 +94,16 @@ def write_results(directory: Path, outcomes: list[Outcome], facts: dict[str, Any
         write_table(_table("links", _link_rows(outcomes)), partial / "links.parquet")
         places = [(outcome.run.number, *place) for outcome in outcomes for place in outcome.places]
         write_table(_table("places", places), partial / "places.parquet")
+        if checks:
+            write_table(_table("checks", [tuple(check) for check in checks]), partial / "checks.parquet")
         write_manifest(partial, {"kind": "results", **facts})
 
 
 def read_results(directory: Path) -> dict[str, list[dict[str, Any]]]:
     """All tables of a result directory as rows."""
     read_manifest(directory, "results")
-    return {name: read_table(directory / f"{name}.parquet", name).to_pylist() for name in FILES}
+    names = [*FILES, *(["checks"] if (directory / "checks.parquet").exists() else [])]
+    return {name: read_table(directory / f"{name}.parquet", name).to_pylist() for name in names}
 
 
 def statistics_of(rows: list[dict[str, Any]], run: int, strategy: str, measure: str) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""`geomq reproduce live`: the papers' live experiments on real brokers on this machine."""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from geomq.cli.reproduce_groups import make_directory, write_text
+
+
+@click.command(short_help="Live experiments: DisGB scenarios, broadcast groups.")
+@click.option("--quick", is_flag=True, help="A tenth of the clients, a minute of their time, three strategies.")
+@click.option("--only", help="Only these of open, hiking, context and groups, with commas.")
+@click.option("--strategies", help="Only these strategies, with commas.")
+@click.option("--speed", type=click.FloatRange(0.1, 100), help="How many times faster than the published experiments.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Of the workloads.")
+@click.option("--master", help="A Spark master; local[*] if not given.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Keep everything in this directory; finished runs are used."
+)
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable comparison.")
+def live(
+    quick: bool,
+    only: str | None,
+    strategies: str | None,
+    speed: float | None,
+    seed: int,
+    master: str | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Start brokers, let thousands of clients act out the published scenarios, and put the numbers beside the papers'.
+
+    Full size takes about 40 minutes on two cores, --quick less than four. A run that is in --out already is not
+    repeated.
+
+    \b
+    geomq reproduce live --quick
+    geomq reproduce live --out live
+    geomq reproduce live --only hiking --strategies disgb_events --out live
+    """
+    started = time.monotonic()
+    make_directory(out)
+    from geomq.pipeline.live_report import as_json as to_json
+    from geomq.pipeline.live_report import markdown, write_figures
+    from geomq.pipeline.live_study import FULL, QUICK, chosen, run_study
+
+    def say(text: str) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"{text} ...", err=True)
+
+    size = chosen(QUICK if quick else FULL, only=only, strategies=strategies, speed=speed)
+    with tempfile.TemporaryDirectory(prefix="geomq-live-") as scratch:
+        directory = Path(scratch) if out is None else out
+        study = run_study(directory, size, seed=seed, master=master, say=say)
+    text = markdown(study)
+    if out is not None:
+        write_text(out / "live.md", text)
+        write_text(out / "live.json", to_json(study) + "\n")
+        write_figures(study, out)
+    click.echo(to_json(study) if as_json else f"{text}\n{time.monotonic() - started:.0f} s; {study.conditions}")

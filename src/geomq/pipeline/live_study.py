@@ -1,0 +1,250 @@
+"""The published live experiments, run again: workloads, brokers and clients for real, traces through Spark.
+
+    workloads/<scenario>/          the datasets
+    runs/<scenario>-<strategy>/    what happened, one directory per experiment
+    results/                       what Spark made of it, for `geomq report`
+
+Owns the order of the work. A run that is there already is not repeated, so an interrupted study goes on where it was.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from geomq.errors import UsageError
+from geomq.pipeline.analyse import LiveRun, excess, journeys, latencies, live_run, read_frames
+from geomq.pipeline.analyse_results import Analysis, analyse_runs
+from geomq.pipeline.evaluate import evaluate_on_spark
+from geomq.pipeline.session import spark_session
+from geomq.testbed.experiments import SCENARIOS, STRATEGIES, Experiment, iov_experiments, scenario_experiments
+from geomq.testbed.processes import mosquitto_path
+from geomq.testbed.runner import run_testbed
+from geomq.workload.dataset import DatasetSpec
+from geomq.workload.generate import write_workload
+from geomq.workload.iov import AUTHORITY, CAR_1, CAR_2, CAR_3, MONITOR, write_iov
+from geomq.workload.model import NO_FENCE, Actions, Kind, generate
+from geomq.workload.presets import Request, build, describe
+from geomq.workload.results import Outcome
+from geomq.workload.world import World
+
+Say = Callable[[str], None]
+STEP_MS = 0.1
+RELATIONS = {
+    "same edge broker": {(CAR_2, CAR_3), (CAR_3, CAR_2)},
+    "edge 2 and edge 3": {(CAR_1, CAR_2), (CAR_1, CAR_3), (CAR_2, CAR_1), (CAR_3, CAR_1)},
+    "monitoring to authority": {(AUTHORITY, MONITOR)},
+}
+"""Who hears whom, as (client, publisher)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudySize:
+    """How much of it: the full experiments, or enough of them to see that they work."""
+
+    scenarios: tuple[str, ...] = SCENARIOS
+    strategies: tuple[str, ...] = STRATEGIES
+    clients: int | None = None
+    seconds: int | None = None
+    speed: float = 10.0
+    ways: tuple[str, ...] = ("global flooding", "cloud relay", "broadcast groups")
+    iov_seconds: int = 900
+    iov_speed: float = 5.0
+    probes: int = 20
+
+
+FULL = StudySize()
+QUICK = StudySize(
+    strategies=("disgb_events", "disgb_subscriptions", "adaptive"),
+    clients=360,
+    seconds=50,
+    iov_seconds=10,
+    iov_speed=1.0,
+    probes=4,
+)
+
+
+class Characteristics(NamedTuple):
+    """A row of Table II: what a workload's clients do, and how many fences meet more than one area."""
+
+    locations: int
+    subscriptions: int
+    subscription_overlaps: int | None
+    events: int
+    event_overlaps: int | None
+
+
+@dataclass(slots=True)
+class Study:
+    """Everything that came out; keys are scenarios, then strategies (ways, for the cars)."""
+
+    speed: float
+    characteristics: dict[str, Characteristics] = field(default_factory=dict)
+    live: dict[str, Outcome] = field(default_factory=dict)
+    evaluated: dict[str, Outcome] = field(default_factory=dict)
+    checks: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    replays: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    excess: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    latency: dict[str, dict[str, "np.ndarray[Any, np.dtype[np.int64]]"]] = field(default_factory=dict)
+    conditions: str = ""
+
+
+def run_study(out: Path, size: StudySize, *, seed: int, master: str | None, say: Say = lambda _: None) -> Study:
+    """Run what is not there yet, then analyse all of it."""
+    experiments = _experiments(out, size, seed)
+    for number, experiment in enumerate(experiments, 1):
+        directory = directory_of(out, experiment)
+        if not (directory / "manifest.json").exists():
+            say(f"{number}/{len(experiments)} {experiment.group}: {experiment.name}")
+            shutil.rmtree(directory, ignore_errors=True)
+            run_testbed(experiment.plan, directory)
+    runs = [live_run(number, directory_of(out, each)) for number, each in enumerate(experiments)]
+    say("analysing")
+    study = Study(size.speed, conditions=f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores at the end")
+    _analyse(out, study, experiments, runs, master)
+    say("evaluating")
+    _evaluate(out, study, size, seed, master)
+    return study
+
+
+def directory_of(out: Path, experiment: Experiment) -> Path:
+    return out / "runs" / f"{experiment.group}-{experiment.name.replace(' ', '-')}"
+
+
+def _experiments(out: Path, size: StudySize, seed: int) -> list[Experiment]:
+    """All experiments, their workloads written."""
+    datasets = {}
+    for scenario in size.scenarios:
+        datasets[scenario] = directory = out / "workloads" / scenario
+        if not directory.exists():
+            request = _request(scenario, size, seed)
+            write_workload(directory, *build(request), request, overwrite=False)
+    found = scenario_experiments(datasets, speed=size.speed, strategies=size.strategies)
+    if size.ways:
+        if mosquitto_path() is None:
+            raise UsageError("the cars' experiment needs mosquitto as cloud; install it")
+        cars = out / "workloads" / "iov"
+        if not cars.exists():
+            write_iov(cars, size.iov_seconds)
+        every = iov_experiments(cars, speed=size.iov_speed, probes=size.probes)
+        found += [each for each in every if each.name in size.ways]
+    return found
+
+
+def _request(scenario: str, size: StudySize, seed: int) -> Request:
+    return Request(scenario, clients=size.clients, seconds=size.seconds, seed=seed)
+
+
+def _analyse(
+    out: Path, study: Study, experiments: Sequence[Experiment], runs: list[LiveRun], master: str | None
+) -> None:
+    results = out / "results"
+    shutil.rmtree(results, ignore_errors=True)
+    with spark_session(master) as spark:
+        spark.conf.set("spark.sql.shuffle.partitions", str(2 * spark.sparkContext.defaultParallelism))
+        scenarios = [run for run, each in zip(runs, experiments, strict=True) if each.group != "iov"]
+        cars = [run for run, each in zip(runs, experiments, strict=True) if each.group == "iov"]
+        if scenarios:
+            _keep_scenarios(study, analyse_runs(spark, scenarios, results), experiments)
+        if cars:
+            frames = read_frames(spark, cars)
+            judged = analyse_runs(spark, cars, None)
+            _keep_checks(study, judged, experiments)
+            for row in (
+                excess(journeys(frames)).groupBy("run", "flow").agg(F.sum("correct"), F.sum("redundant")).collect()
+            ):
+                study.excess.setdefault(experiments[row.run].name, {})[row.flow] = (row[2], row[3])
+            for row in latencies(frames.received, "client", "publisher", step_ms=STEP_MS).collect():
+                _add_latency(study.latency.setdefault(experiments[row.run].name, {}), row)
+    for run, each in zip(runs, experiments, strict=True):
+        study.replays.setdefault(each.group, {})[each.name] = run.manifest["replay"]
+
+
+def _keep_cars(study: Study, spark: SparkSession, cars: Sequence[LiveRun], experiments: Sequence[Experiment]) -> None:
+    _keep_checks(study, analyse_runs(spark, cars, None), experiments)
+    frames = read_frames(spark, cars)
+    flows = excess(journeys(frames)).groupBy("run", "flow").agg(F.sum("correct"), F.sum("redundant"))
+    for row in flows.collect():
+        study.excess.setdefault(experiments[row.run].name, {})[row.flow] = (row[2], row[3])
+    for row in latencies(frames.received, "client", "publisher", step_ms=STEP_MS).collect():
+        _add_latency(study.latency.setdefault(experiments[row.run].name, {}), row)
+
+
+def _keep_scenarios(study: Study, analysis: Analysis, experiments: Sequence[Experiment]) -> None:
+    for outcome in analysis.outcomes:
+        study.live[outcome.run.preset] = outcome
+    _keep_checks(study, analysis, experiments)
+
+
+def _keep_checks(study: Study, analysis: Analysis, experiments: Sequence[Experiment]) -> None:
+    for check in analysis.checks:
+        each = experiments[check.run]
+        kept = study.checks.setdefault(each.group, {}).setdefault(each.name, {})
+        for name, value in check._asdict().items():
+            if isinstance(value, int) and name != "run":
+                kept[name] = kept.get(name, 0) + value
+
+
+def _add_latency(histograms: dict[str, Any], row: Any) -> None:
+    for relation, pairs in RELATIONS.items():
+        if (row.client, row.publisher) in pairs:
+            counts = histograms.setdefault(relation, np.zeros(row.steps + 1, np.int64))
+            if row.steps >= len(counts):
+                counts = histograms[relation] = np.pad(counts, (0, row.steps + 1 - len(counts)))
+            counts[max(row.steps, 0)] += row.count_
+
+
+def _evaluate(out: Path, study: Study, size: StudySize, seed: int, master: str | None) -> None:
+    """The same workloads through the columnar evaluation, and their characteristics."""
+    jobs = []
+    for number, scenario in enumerate(size.scenarios):
+        spec = DatasetSpec(out / "workloads" / scenario)
+        jobs.append((describe(_request(scenario, size, seed), spec.world, spec, number), spec.world, spec, seed, False))
+        study.characteristics[scenario] = characteristics(spec.world, generate(spec.world, spec, seed).actions)
+    for scenario, outcome in zip(size.scenarios, evaluate_on_spark(jobs, master=master) if jobs else [], strict=True):
+        study.evaluated[scenario] = outcome
+
+
+def characteristics(world: World, actions: Actions) -> Characteristics:
+    """The row of Table II of some actions."""
+    count = {kind: int((actions.kind == kind).sum()) for kind in Kind}
+    overlaps = {kind: _overlaps(world, actions.take(actions.kind == kind)) for kind in (Kind.SUBSCRIPTION, Kind.EVENT)}
+    return Characteristics(
+        count[Kind.LOCATION],
+        count[Kind.SUBSCRIPTION],
+        overlaps[Kind.SUBSCRIPTION],
+        count[Kind.EVENT],
+        overlaps[Kind.EVENT],
+    )
+
+
+def _overlaps(world: World, actions: Actions) -> int | None:
+    """How many fences meet more than one area; None if there are no fences."""
+    fenced = actions.take(actions.radius_cm != NO_FENCE)
+    if not len(fenced):
+        return None
+    masks = world.areas.touched_masks(fenced.lat_e7 / 1e7, fenced.lon_e7 / 1e7, fenced.radius_cm / 100.0)
+    return int((np.bitwise_count(masks).sum(axis=1) > 1).sum())
+
+
+def chosen(size: StudySize, *, only: str | None, strategies: str | None, speed: float | None) -> StudySize:
+    """A part of a study."""
+    parts = (*SCENARIOS, "groups") if only is None else _named(only, (*SCENARIOS, "groups"))
+    ways = size.ways if "groups" in parts else ()
+    used = size.strategies if strategies is None else _named(strategies, STRATEGIES)
+    scenarios = tuple(part for part in parts if part != "groups")
+    return replace(size, scenarios=scenarios, ways=ways, strategies=used, speed=speed or size.speed)
+
+
+def _named(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{name!r} is none of {', '.join(known)}")
+    return names

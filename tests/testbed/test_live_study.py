@@ -1,0 +1,90 @@
+"""The live experiments in small: real brokers, Mosquitto, Spark, and the papers' statements about what comes out."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from geomq.cli import main
+from geomq.errors import UsageError
+from geomq.pipeline.live_report import as_json, claims, is_full, markdown, percentile, share, write_figures
+from geomq.pipeline.live_study import FULL, QUICK, Study, StudySize, characteristics, chosen, run_study
+from geomq.testbed.processes import mosquitto_path
+from geomq.workload.model import generate
+from geomq.workload.presets import Request, build
+
+SMALL = StudySize(
+    scenarios=("context",),
+    strategies=("disgb_events",),
+    clients=60,
+    seconds=20,
+    ways=("broadcast groups",),
+    iov_seconds=4,
+    iov_speed=1.0,
+    probes=3,
+)
+
+needs_mosquitto = pytest.mark.skipif(mosquitto_path() is None, reason="mosquitto is not installed")
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("live")
+
+
+@pytest.fixture(scope="module")
+def study(directory: Path) -> Study:
+    return run_study(directory, SMALL, seed=1, master=None)
+
+
+@needs_mosquitto
+def test_the_statements_hold_in_small(study: Study) -> None:
+    # How late the replayer is and what brokers add to links depends on what else the machine does.
+    timing = ("the replayer is less than", "the median delivery takes")
+    for claim in claims(study):
+        assert claim.holds or any(word in claim.text for word in timing), claim
+
+
+@needs_mosquitto
+def test_excess_data_is_that_of_the_tables_and_links_take_their_time(study: Study) -> None:
+    assert {flow: round(share(counts), 2) for flow, counts in study.excess["broadcast groups"].items()} == {
+        "/car-telemetry": 0.33,
+        "/traffic-control": 0.0,
+    }
+    latency = study.latency["broadcast groups"]
+    assert 4 <= percentile(latency["same edge broker"], 0.05) < 7 <= percentile(latency["edge 2 and edge 3"], 0.05) < 44
+    assert percentile(latency["monitoring to authority"], 0.05) >= 44
+
+
+@needs_mosquitto
+def test_a_study_becomes_text_figures_and_data(study: Study, tmp_path: Path) -> None:
+    text = markdown(study)
+    assert "Table II" in text
+    assert "Tables I and II" in text
+    assert json.loads(as_json(study))["checks"]["context"]["disgb_events"]["lost"] == 0
+    assert {path.name for path in write_figures(study, tmp_path)} == {"live-context.svg", "live-telemetry.svg"}
+    assert not is_full(study.live["context"])
+
+
+def test_characteristics_count_fences_that_meet_two_areas() -> None:
+    world, spec = build(Request("hiking", clients=600, seconds=60))
+    found = characteristics(world, generate(world, spec, 1).actions)
+    assert found.subscription_overlaps is not None
+    assert 0 < found.subscription_overlaps < found.subscriptions
+    world, spec = build(Request("open", clients=30, seconds=60))
+    assert characteristics(world, generate(world, spec, 1).actions).event_overlaps is None
+
+
+def test_parts_of_a_study_can_be_chosen() -> None:
+    part = chosen(FULL, only="hiking,groups", strategies="adaptive", speed=3)
+    assert (part.scenarios, part.strategies, part.speed, part.ways) == (("hiking",), ("adaptive",), 3, FULL.ways)
+    assert chosen(QUICK, only="open", strategies=None, speed=None).ways == ()
+    with pytest.raises(UsageError, match="'hikking' is none of"):
+        chosen(FULL, only="hikking", strategies=None, speed=None)
+
+
+def test_the_command_refuses_unknown_parts_in_one_line() -> None:
+    result = CliRunner().invoke(main, ["reproduce", "live", "--only", "nothing"])
+    assert result.exit_code == 2
+    assert "'nothing' is none of open, hiking, context, groups" in result.output
