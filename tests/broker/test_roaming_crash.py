@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.federated import until
-from tests.broker.test_federation_crash import Process, Receiver, processes, publish
+from tests.broker.test_federation_crash import Process, Receiver, processes, publish, until_heard
 
 from geomq.broker.probe import Probe
 from geomq.errors import ProtocolError
@@ -64,7 +64,7 @@ class Traveller(Receiver):
             self.moves += 1
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("strategy", "qos"), [("flood_events", 2), ("disgb_events", 1)])
 async def test_kills_during_moves_lose_nothing_acknowledged_and_double_nothing(
     strategy: str, qos: int, tmp_path: Path
@@ -79,7 +79,7 @@ async def test_kills_during_moves_lose_nothing_acknowledged_and_double_nothing(
         traveller = Traveller([brokers["frankfurt"].port, brokers["paris"].port], qos, dice)
         tasks.append(asyncio.create_task(traveller.run()))
         await asyncio.wait_for(traveller.ready.wait(), 30)
-        await asyncio.sleep(1.0)
+        await until_heard(brokers["columbus"].port, traveller)
         tasks.append(asyncio.create_task(publish(brokers["columbus"].port, qos, acknowledged)))
         await until(lambda: traveller.moves > 4, seconds=30)
         for name in ("frankfurt", "paris", dice.choice(["frankfurt", "paris"])):

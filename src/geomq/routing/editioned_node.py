@@ -92,9 +92,7 @@ class EditionedNode(Node):
         if self._said:
             actions += self._said
             self._said.clear()
-        if len(self.travellers):
-            actions = self.travellers.sort_out(actions, hops=self._hops)
-        return actions
+        return self._sort_out(actions) if len(self.travellers) else actions
 
     def _tagged(self, key: Edition) -> list[Action]:
         """What one routing asks for. Only promised messages wait for a peer that has not adopted the edition."""

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from geomq.errors import GeomqError
 from geomq.geo import Fence, Location
-from geomq.routing.actions import Action, DeliverToClients
+from geomq.routing.actions import Action, DeliverToClients, SendToPeer
 from geomq.routing.events import (
     ClientArrived,
     ClientDeparted,
@@ -130,8 +130,16 @@ class Node:
         actions = self.strategy.take_actions()
         if self._hears_outsiders:
             actions = self._decided(actions)
-        if len(self.travellers):
-            actions = self.travellers.sort_out(actions, hops=self._hops)
+        return self._sort_out(actions) if len(self.travellers) else actions
+
+    def _sort_out(self, actions: list[Action]) -> list[Action]:
+        """Let events follow clients that left; what is sent after them they have not had yet."""
+        actions = self.travellers.sort_out(actions, hops=self._hops)
+        for action in actions:
+            if isinstance(action, SendToPeer) and isinstance(action.message, DeliverMoved):
+                for match in action.message.matches:
+                    for strategy in self.strategies:
+                        strategy.seen.forget(action.message.event.id, match.client)
         return actions
 
     @property

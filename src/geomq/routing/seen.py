@@ -37,6 +37,10 @@ class SeenEvents:
         clients.update(match.client for match in matches)
         return matches
 
+    def forget(self, event_id: EventId, client: ClientId) -> None:
+        """The client did not get the event after all."""
+        self._seen.get(event_id, set()).discard(client)
+
     def had_by(self, clients: frozenset[ClientId]) -> list[EventId]:
         """The events any of these clients had."""
         return [event_id for event_id, who in self._seen.items() if not clients.isdisjoint(who)]

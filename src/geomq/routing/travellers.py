@@ -206,7 +206,8 @@ class Travellers:
                     self._act(SendToPeer(peer, Settled(settled)))
                 return ()
             case Settled(clients=clients):
-                return tuple(c for c in clients if c in self._departed and self._departed[c].to == peer)
+                whole = self._is_whole(now)
+                return tuple(c for c in clients if whole and c in self._departed and self._departed[c].to == peer)
         return None
 
     def _is_settled(self, client: ClientId, now: float) -> bool:
@@ -245,14 +246,15 @@ class Travellers:
 
     def on_deadline(self, *, now: float) -> None:
         asked: dict[BrokerId, list[ClientId]] = {}
+        whole = self._is_whole(now)  # else something may still be on its way here
         for client, departure in self._departed.items():
-            if departure.ask_at <= now:
+            if whole and departure.ask_at <= now:
                 departure.ask_at = now + SETTLE_MS
                 asked.setdefault(departure.to, []).append(client)
         for broker, clients in asked.items():
             for start in range(0, len(clients), ASKED_MAX):
                 self._act(SendToPeer(broker, AskSettled(tuple(clients[start : start + ASKED_MAX]))))
-        if self._is_whole(now):
+        if whole:
             for client in [c for c, arrival in self._arrived.items() if now - arrival.since >= FORGET_MS]:
                 del self._arrived[client]
         self._wake_at = now + SETTLE_MS if len(self) else None
