@@ -23,6 +23,7 @@ SMALL = StudySize(
     iov_seconds=4,
     iov_speed=1.0,
     probes=3,
+    seeds=2,
 )
 
 needs_mosquitto = pytest.mark.skipif(mosquitto_path() is None, reason="mosquitto is not installed")
@@ -60,7 +61,7 @@ def test_excess_data_is_that_of_the_tables_and_links_take_their_time(study: Stud
 @needs_mosquitto
 def test_a_study_becomes_text_figures_and_data(study: Study, tmp_path: Path) -> None:
     text = markdown(study)
-    assert "Table II" in text
+    assert "context, 2 seeds" in text
     assert "Tables I and II" in text
     assert json.loads(as_json(study))["checks"]["context"]["disgb_events"]["lost"] == 0
     assert {path.name for path in write_figures(study, tmp_path)} == {"live-context.svg", "live-telemetry.svg"}

@@ -178,7 +178,16 @@ def _table_ii(study: Study) -> str:
         if is_full(study.live[scenario]):
             rows.append((f"{scenario}, published", *map(_cell, TABLE_II[scenario])))
         rows.append((f"{scenario}, here", *map(_cell, found)))
+        if study.spread.get(scenario):
+            seeds = study.spread[scenario]
+            columns = [_mean_and_spread(column) for column in zip(*seeds, strict=True)]
+            rows.append((f"{scenario}, {len(seeds)} seeds", *columns))
     return "## Table II: what clients do\n\n" + table(headers, rows)
+
+
+def _mean_and_spread(values: tuple[int | None, ...]) -> str:
+    numbers = [value for value in values if value is not None]
+    return f"{np.mean(numbers):,.0f} ± {np.std(numbers):,.0f}" if numbers else "-"
 
 
 def _messages(study: Study) -> str:

@@ -55,8 +55,9 @@ class StudySize:
     speed: float = 10.0
     ways: tuple[str, ...] = ("global flooding", "cloud relay", "broadcast groups")
     iov_seconds: int = 900
-    iov_speed: float = 5.0
+    iov_speed: float = 10.0
     probes: int = 20
+    seeds: int = 10
 
 
 FULL = StudySize()
@@ -67,6 +68,7 @@ QUICK = StudySize(
     iov_seconds=10,
     iov_speed=1.0,
     probes=4,
+    seeds=0,
 )
 
 
@@ -86,6 +88,7 @@ class Study:
 
     speed: float
     characteristics: dict[str, Characteristics] = field(default_factory=dict)
+    spread: dict[str, list[Characteristics]] = field(default_factory=dict)
     live: dict[str, Outcome] = field(default_factory=dict)
     evaluated: dict[str, Outcome] = field(default_factory=dict)
     checks: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
@@ -207,8 +210,15 @@ def _evaluate(out: Path, study: Study, size: StudySize, seed: int, master: str |
         spec = DatasetSpec(out / "workloads" / scenario)
         jobs.append((describe(_request(scenario, size, seed), spec.world, spec, number), spec.world, spec, seed, False))
         study.characteristics[scenario] = characteristics(spec.world, generate(spec.world, spec, seed).actions)
+        study.spread[scenario] = [_with_seed(scenario, size, seed + more) for more in range(size.seeds)]
     for scenario, outcome in zip(size.scenarios, evaluate_on_spark(jobs, master=master) if jobs else [], strict=True):
         study.evaluated[scenario] = outcome
+
+
+def _with_seed(scenario: str, size: StudySize, seed: int) -> Characteristics:
+    """What clients of the same scenario would do with other dice."""
+    world, spec = build(_request(scenario, size, seed))
+    return characteristics(world, generate(world, spec, seed).actions)
 
 
 def characteristics(world: World, actions: Actions) -> Characteristics:
