@@ -32,6 +32,20 @@ describe('cells', () => {
       }
   })
 
+  test('are the given polygons where areas are given', () => {
+    const [broker] = brokersAt([places[0]!])
+    const ring = [
+      [0, 40],
+      [10, 40],
+      [10, 55],
+      [0, 55],
+      [0, 40],
+    ]
+    const [cell] = cellsOf([{ ...broker!, area: { type: 'Polygon', coordinates: [ring] } }], 'polygons')
+    expect(geoContains(cell!.shape, [5, 50])).toBe(true)
+    expect(geoContains(cell!.shape, [-20, 50])).toBe(false)
+  })
+
   test('exist for brokers in one place, and on one great circle', () => {
     expect(cellsOf(brokersAt([places[0]!, places[0]!]), 'nearest')).toHaveLength(2)
     const equator = cellsOf(brokersAt([0, 90, 180, -90].map((lon) => [0, lon])), 'nearest')

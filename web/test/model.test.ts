@@ -57,9 +57,11 @@ describe('a federation', () => {
     )
     expect(federation.totals.event).toBe(3)
     expect(federation.rates.event.last).toBe(12)
+    federation.applyTick(tick(500, { flows: [['paris', 'columbus', 'event', 3]] }), 500)
+    expect(federation.rates.event.last).toBe(6)
     expect(federation.clients.get('c')?.movable).toBe(true)
     expect(federation.subscribersOf((filter) => topicMatches(filter, 'a/b'))).toHaveLength(1)
-    federation.applyTick(tick(250, { clients: { drop: ['c'] } }), 250)
+    federation.applyTick(tick(750, { clients: { drop: ['c'] } }), 750)
     expect(federation.clients.size + federation.subscriptions.size).toBe(0)
   })
 

@@ -4,7 +4,7 @@ import type { BrokerNow, BrokerSite, EventSeen, Fence, Kind, Place, Received, Ti
 import { Series } from './series'
 import { Trials } from './trials'
 
-export const TICKS_PER_SECOND = 4
+const TICKS_PER_SECOND = 4
 const SERIES_TICKS = 60 * TICKS_PER_SECOND
 const EVENTS_MAX = 500
 const RECEIVED_MAX = 100
@@ -106,6 +106,7 @@ export class Federation {
   }
 
   applyTick(tick: Tick, now: number): void {
+    const seconds = tickLength(tick.t - this.t)
     this.t = tick.t
     this.skipped += tick.skipped ?? 0
     if (tick.links) this.links = tick.links
@@ -117,7 +118,7 @@ export class Federation {
       this.received.push(...tick.received)
       this.received.splice(0, this.received.length - RECEIVED_MAX)
     }
-    this.applyFlows(tick)
+    this.applyFlows(tick, seconds)
   }
 
   subscribersOf(matches: (filter: string) => boolean): { client: string; filter: string; fence: Fence | null }[] {
@@ -188,13 +189,18 @@ export class Federation {
     if (events.length) this.eventsVersion += 1
   }
 
-  private applyFlows(tick: Tick): void {
+  private applyFlows(tick: Tick, seconds: number): void {
     const counts = noTotals()
     for (const [, , kind, count] of tick.flows ?? []) counts[kind] += count
     for (const kind of KINDS) {
       this.totals[kind] += counts[kind]
-      this.rates[kind].push(counts[kind] * TICKS_PER_SECOND)
+      this.rates[kind].push(counts[kind] / seconds)
     }
-    this.trials.record(counts, this.published.last / TICKS_PER_SECOND, this.latency.last)
+    this.trials.record(counts, this.published.last * seconds, this.latency.last)
   }
+}
+
+/** A busy server ticks late; rates are per second all the same. After a gap nobody knows, so a tick is a tick. */
+function tickLength(ms: number): number {
+  return ms >= 50 && ms <= 3000 ? ms / 1000 : 1 / TICKS_PER_SECOND
 }

@@ -12,7 +12,7 @@ import { Results } from '../panels/results'
 import { Try } from '../panels/try'
 import { LiveSocket, type Connection } from '../wire/live'
 import type { Fence, Place, RecordedView, Session, Tick, World } from '../wire/messages'
-import { ApiError, getView, getViews, logout, moveClient } from '../wire/requests'
+import { ApiError, getSession, getView, getViews, logout, moveClient } from '../wire/requests'
 import type { App, Panel, TabName } from './app'
 import { fill, h, say } from './dom'
 import { Hint } from './hint'
@@ -226,9 +226,19 @@ export class Dashboard implements App {
     this.socket = new LiveSocket({
       opened: () => federation.forgetClients(),
       message: (message) => this.heard(message, federation),
-      state: (state: Connection) => this.notices.connection(state, this.connected),
+      state: (state: Connection) => this.connectionChanged(state),
     })
     this.notices.onRetry(this.socket.retry)
+  }
+
+  /** A login ends after a while; the server then refuses, and only the session says why. */
+  private connectionChanged(state: Connection): void {
+    this.notices.connection(state, this.connected)
+    if (state === 'reconnecting')
+      getSession().then(
+        ({ login_required }) => login_required && location.reload(),
+        () => undefined,
+      )
   }
 
   private openRecorded(view: RecordedView): void {
@@ -272,7 +282,15 @@ export class Dashboard implements App {
     this.map.tick(message, now)
   }
 
+  /** The map in one sentence, for those who hear it. */
+  private describeMap(): void {
+    const { brokers, clients, strategy } = this.federation
+    const label = `Map of ${count(brokers.size)} brokers and ${count(clients.size)} clients${strategy ? `, strategy ${strategy}` : ''}`
+    if (this.map.surface.getAttribute('aria-label') !== label) this.map.surface.setAttribute('aria-label', label)
+  }
+
   private updatePanels(): void {
+    this.describeMap()
     this.empty.hidden = this.federation.brokers.size > 0 || !this.connected
     this.toolbar.update()
     if (!document.hidden) this.tabs.update()

@@ -23,6 +23,11 @@ export class Hint {
         ' decides which brokers events and subscriptions visit to meet; every strategy delivers the same, at a different cost in messages. ',
         'Pick anything to see why it went where it went, drag a client, draw a fence, or switch the strategy and watch the counts.',
       ),
+      h(
+        'p',
+        { class: 'quiet keys' },
+        'Keys on the map: arrows and + − move it, 0 shows all, N and P step through brokers, Enter picks, C and G draw a circle or polygon.',
+      ),
       this.gotIt,
     )
     if (!localStorage.getItem(KEY)) this.show(true)

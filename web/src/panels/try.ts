@@ -72,25 +72,26 @@ export class Try implements Panel {
   fenceDrawn(fence: Fence): void {
     this.fence.value = fenceToText(fence)
     this.useFence(fence)
-    this.topic.focus()
+    if (!touch()) this.topic.focus()
   }
 
   placeChosen(place: Place): void {
     this.at.value = placeToText(place)
     this.placeTyped()
-    this.at.focus()
+    if (!touch()) this.at.focus()
   }
 
   private form(): HTMLFieldSetElement {
     const { tools } = this.app.map
     const draw = (tool: 'circle' | 'polygon' | 'place', text: string) =>
       h('button', { type: 'button', class: 'small', onclick: () => this.draw(() => tools.use(tool)) }, text)
+    const clear = h('button', { type: 'button', class: 'small', onclick: () => this.clearFence() }, 'Clear')
     return h(
       'fieldset',
       { class: 'plain' },
       field('Topic, or filter to subscribe', this.topic),
       field('Payload', this.payload),
-      field('Fence', this.fence, draw('circle', 'Draw circle'), draw('polygon', 'Draw polygon')),
+      field('Fence', this.fence, draw('circle', 'Draw circle'), draw('polygon', 'Draw polygon'), clear),
       this.words,
       field('Your location', this.at, draw('place', 'Point')),
       h('div', { class: 'pair' }, field('Broker', this.broker), field('QoS', this.qos)),
@@ -107,6 +108,11 @@ export class Try implements Panel {
   private draw(begin: () => void): void {
     begin()
     this.app.map.surface.focus({ preventScroll: false })
+  }
+
+  private clearFence(): void {
+    this.fence.value = ''
+    this.useFence(null)
   }
 
   private fenceTyped(): void {
@@ -224,6 +230,9 @@ export class Try implements Panel {
     fill(this.received, ...rows)
   }
 }
+
+/** Focus on a text field brings up a keyboard over half the screen. */
+const touch = () => matchMedia('(pointer: coarse)').matches
 
 function input(id: string, value: string, attributes: Record<string, unknown> = {}): HTMLInputElement {
   return h('input', { id, value, type: 'text', autocomplete: 'off', spellcheck: 'false', ...attributes })
