@@ -26,6 +26,8 @@ TOKEN = "t" * 20
 class FakeBroker:
     """A broker with a handful of clients."""
 
+    membership = None
+
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or Config()
         self.started_at = 1_700_000_000.0

@@ -8,9 +8,10 @@ from tests.broker.federated import configs
 
 from geomq.broker import config as settings
 from geomq.broker.config import Config
-from geomq.broker.federating import credentials_of, federation_of, peers_of, tls_of
+from geomq.broker.federating import credentials_of, description_of, federation_of, peers_of, tls_of
 from geomq.errors import ConfigError
 from geomq.geo import Location
+from geomq.routing.model import BrokerId
 
 
 def changed(**federation: object) -> Config:
@@ -49,7 +50,9 @@ def test_two_brokers_of_one_name_are_refused() -> None:
 def test_addresses_may_be_ipv6() -> None:
     config = configs("flood_events", brokers=2)["columbus"]
     peer = msgspec.structs.replace(config.peers[0], address="[::1]:1884")
-    assert peers_of(msgspec.structs.replace(config, peers=(peer,))) == {"frankfurt": ("::1", 1884)}
+    assert peers_of(description_of(msgspec.structs.replace(config, peers=(peer,))), BrokerId("columbus")) == {
+        "frankfurt": ("::1", 1884)
+    }
 
 
 def test_off_loopback_a_key_or_certificates_are_needed(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from geomq.broker.tracer import RingPage
 class Numbers:
     """A broker that is nothing but numbers."""
 
+    membership = None
+
     config = Config()
     started_at = 5.0
     listeners: ClassVar[list[tuple[str, str, int]]] = []

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from geomq import __version__
+from geomq.broker.admin_federation import federation_routes
 from geomq.broker.admin_view import BrokerView, SubscriptionView
 from geomq.broker.config import LOOPBACK_HOSTS
 from geomq.broker.metrics import CONTENT_TYPE, make_registry, metrics_text
@@ -41,6 +42,7 @@ def make_app(view: BrokerView, token: Callable[[], str | None]) -> Starlette:
         Route("/api/v1/subscriptions", handlers.subscriptions),
         Route("/api/v1/trace", handlers.trace),
     ]
+    routes += federation_routes(view)
     guard = Middleware(_Guard, view=view, token=token)
     return Starlette(routes=routes, middleware=[guard], exception_handlers={404: _not_found, 405: _not_allowed})
 

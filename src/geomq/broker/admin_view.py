@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from geomq.broker.config import Config
+from geomq.broker.membership import Membership
 from geomq.broker.tracer import RingPage
 
 
@@ -43,6 +44,10 @@ class SubscriptionView(msgspec.Struct, frozen=True, kw_only=True):
 
 class BrokerView(Protocol):
     """The broker behind the admin API. Every call is quick and made on the broker's own event loop."""
+
+    @property
+    def membership(self) -> Membership | None:
+        """The federation; None before the broker has started."""
 
     @property
     def config(self) -> Config: ...

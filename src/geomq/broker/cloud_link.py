@@ -148,7 +148,7 @@ class CloudLink:
     ) -> None:
         self.session = session
         self._settings = settings
-        self._cloud = cloud
+        self.name = self._cloud = cloud
         self._handle = handle
         self._hold = hold
         self._channel: CloudChannel | None = None
@@ -301,20 +301,21 @@ class CloudAndPeers:
 
 
 def start_cloud(
-    core: Core, handle: Callable[[RoutingEvent], object], *, peers: PeerStore | None, notes: Notes, epoch: int
-) -> CloudLink | None:
-    """Link a broker to the cloud if its strategy has one; the core's `links` then lead there too.
+    core: Core,
+    strategy: BroadcastGroups,
+    handle: Callable[[RoutingEvent], object],
+    *,
+    peers: PeerStore | None,
+    notes: Notes,
+    epoch: int,
+) -> CloudLink:
+    """Link a broker to the cloud of its strategy; ConfigError if the config names none.
 
     `peers` and `notes` are what the broker keeps on disk of its links, `epoch` is its start count.
     """
-    strategy = core.node.strategy
-    if not isinstance(strategy, BroadcastGroups):
-        return None
     config, cloud = core.config, strategy.cloud
     if config.cloud.address is None:
-        log.warning("[cloud] has no address: groups cannot reach each other", extra={"cloud": cloud})
-        handle(PeerDown(cloud))
-        return None
+        raise ConfigError("[cloud] address is needed for broadcast groups: it is how they reach each other")
     reader = CloudReader(
         me=core.node.me,
         cloud=cloud,
@@ -333,7 +334,6 @@ def start_cloud(
     )
     settings = cloud_settings(config.cloud, config.broker.name, config.limits.packet_bytes_max + GEO_BYTES_MAX)
     link = CloudLink(settings, session, cloud=cloud, handle=handle, hold=core.outbox.hold)
-    core.links = CloudAndPeers(cloud, link, core.links)
     link.start()
     return link
 

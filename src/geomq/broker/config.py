@@ -255,8 +255,27 @@ class Federation(Section, frozen=True):
         about("Address to bind for links from other brokers; '*' is every interface."),
     ] = "*"
     port: Annotated[Port | None, about("Port for links from other brokers; none given: no such listener.")] = None
+    address: Annotated[
+        Annotated[str, Meta(pattern=r"^[^\s]{1,255}:\d{1,5}$")] | None,
+        about("host:port under which other brokers reach that listener; host and port when not given."),
+    ] = None
+    seed: Annotated[
+        Annotated[str, Meta(pattern=r"^[^\s]{1,255}:\d{1,5}$")] | None,
+        about("host:port of any broker of a federation to join; instead of [[peers]]."),
+    ] = None
+    admit: Annotated[
+        bool, about("Let brokers that prove their name join the federation with this broker as their seed.")
+    ] = True
+    version: Annotated[
+        Count,
+        about("Raise it in all brokers' files to put these, with their areas and strategy, above run-time changes."),
+    ] = 0
     area: Annotated[
         Text | None, about("The area of this broker as a fence; where it is the nearest when not given.")
+    ] = None
+    grid_deg: Annotated[
+        Annotated[int, Meta(ge=1, le=90)] | None,
+        about("Areas are squares of so many degrees, each of the broker nearest to its centre; divides 90."),
     ] = None
     certfile: Annotated[Path | None, about("PEM certificate that names this broker.", path="read")] = None
     keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None

@@ -109,6 +109,16 @@ class _Checker:
             self.fail("[federation]", "certfile and keyfile go together")
         if federation.certfile is not None and federation.cafile is None:
             self.fail("[federation]", "cafile is needed beside certfile")
+        for key in ("seed", "address"):
+            address = getattr(federation, key)
+            if address is not None and not 1 <= int(address.rpartition(":")[2]) <= 65_535:
+                self.fail("[federation]", f"{key}: no such port in {address!r}")
+        if federation.seed is not None and peers:
+            self.fail("[federation]", "seed has no meaning beside [[peers]]")
+        if federation.seed is not None and federation.port is None:
+            self.fail("[federation]", "port is needed beside seed, so that other brokers can connect")
+        if federation.grid_deg is not None and 90 % federation.grid_deg:
+            self.fail("[federation]", f"grid_deg: {federation.grid_deg} does not divide 90")
         seen = {own}
         for number, peer in enumerate(peers, 1):
             where = f"[[peers]] #{number}"

@@ -20,6 +20,8 @@ from geomq.mqtt.handshake import Policy
 from geomq.mqtt.message import Message
 from geomq.mqtt.topics import TopicNames
 from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, SendToPeer
+from geomq.routing.edition_messages import wrapped
+from geomq.routing.editions import KeepEditions, Kept
 from geomq.routing.events import RoutingEvent
 from geomq.routing.messages import Message as PeerMessage
 from geomq.routing.model import BrokerId, ClientId, Event, Match
@@ -93,6 +95,7 @@ class Core:
         self.topology_changed: Callable[[], None] = lambda: None
         self.deadline_changed: Callable[[], None] = lambda: None
         self.client_moved: Callable[[Client], None] = lambda _client: None
+        self.keep_editions: Callable[[Kept], None] = lambda _kept: None
 
     def now_ms(self) -> float:
         """The routing core's clock."""
@@ -119,8 +122,11 @@ class Core:
             elif isinstance(action, DeliverToOne):
                 assert self.deliverer is not None
                 delivered += self.deliverer.deliver_to_one(action.event, action.topic_filter, action.members, message)
-            elif isinstance(action, SendToPeer) and self.links is not None:
-                self.links.send(action.peer, action.message)
+            elif isinstance(action, SendToPeer):
+                if self.links is not None:
+                    self.links.send(action.peer, wrapped(action.message, action.edition))
+            elif isinstance(action, KeepEditions):
+                self.keep_editions(action.kept)
         return delivered
 
     def tell_peer(self, peer: BrokerId, message: PeerMessage) -> None:

@@ -11,56 +11,68 @@ from geomq.broker.config import Config
 from geomq.broker.peer_channel import Credentials
 from geomq.broker.peering import PeerAddress
 from geomq.errors import ConfigError, GeometryError
-from geomq.geo import Areas, Fence, NearestAreas, PolygonAreas, parse_fence, parse_location
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId
+from geomq.geo import parse_location
+from geomq.routing import description as descriptions
+from geomq.routing.description import BrokerEntry, Description, in_order
+from geomq.routing.federation import Federation
+from geomq.routing.model import BrokerId, Edition
 
 KEY_BYTES_MIN = 16
 
 
+def description_of(config: Config) -> Description:
+    """The federation as the config describes it."""
+    entries = [entry_of(config)]
+    for peer in config.peers:
+        if any(entry.name == peer.name for entry in entries):
+            raise ConfigError(f"two brokers of the federation are called {peer.name}")
+        entries.append(BrokerEntry(peer.name, _place(peer.location), peer.address, peer.area))
+    edition = Edition(config.federation.version, "")
+    return Description(
+        in_order(entries),
+        strategy=config.routing.strategy,
+        options=dict(config.routing.options),
+        grid_deg=config.federation.grid_deg,
+        edition=edition,
+        routing=edition,
+    )
+
+
+def entry_of(config: Config) -> BrokerEntry:
+    """This broker's own entry."""
+    section = config.federation
+    address = section.address
+    if address is None and section.port and section.host != "*":
+        address = f"{section.host}:{section.port}"
+    return BrokerEntry(config.broker.name, _place(config.broker.location), address, section.area)
+
+
+def _place(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        lat, lon = parse_location(text)
+    except GeometryError as error:
+        raise ConfigError(f"location: {error}") from None
+    return lat, lon
+
+
 def federation_of(config: Config) -> Federation:
     """All brokers that the config names, this one included."""
-    me = BrokerId(config.broker.name)
-    place = None if config.broker.location is None else parse_location(config.broker.location)
-    if not config.peers:
-        return Federation.alone(me, place)
-    brokers = {me: (place, config.federation.area)}
-    for peer in config.peers:
-        if BrokerId(peer.name) in brokers:
-            raise ConfigError(f"two brokers of the federation are called {peer.name}")
-        at = None if peer.location is None else parse_location(peer.location)
-        brokers[BrokerId(peer.name)] = (at, peer.area)
-    places: list[Broker] = []
-    for name in sorted(brokers):
-        location = brokers[name][0]
-        if location is None:
-            raise ConfigError(f"broker {name} of the federation needs a location")
-        places.append(Broker(name, location))
-    return Federation(places, _areas(places, {name: area for name, (_, area) in brokers.items()}))
+    return descriptions.federation_of(description_of(config))
 
 
-def _areas(brokers: list[Broker], texts: dict[BrokerId, str | None]) -> Areas:
-    """The areas given for all brokers, or the places nearest to each."""
-    given = {name: text for name, text in texts.items() if text is not None}
-    try:
-        if not given:
-            return NearestAreas([broker.location for broker in brokers])
-        missing = [broker.id for broker in brokers if broker.id not in given]
-        if missing:
-            raise ConfigError(f"areas are given for some brokers but not for {', '.join(missing)}")
-        fences: list[Fence] = [parse_fence(given[broker.id]) for broker in brokers]
-        return PolygonAreas(fences)
-    except GeometryError as error:
-        raise ConfigError(f"areas of the federation: {error}") from None
+def address_of(entry: BrokerEntry) -> PeerAddress | None:
+    """Where a broker is dialled."""
+    if entry.address is None:
+        return None
+    host, _, port = entry.address.rpartition(":")
+    return PeerAddress(host.strip("[]"), int(port))
 
 
-def peers_of(config: Config) -> dict[BrokerId, PeerAddress | None]:
-    """Where each peer is reached."""
-    addresses: dict[BrokerId, PeerAddress | None] = {}
-    for peer in config.peers:
-        host, _, port = peer.address.rpartition(":")
-        addresses[BrokerId(peer.name)] = PeerAddress(host.strip("[]"), int(port))
-    return addresses
+def peers_of(description: Description, me: BrokerId) -> dict[BrokerId, PeerAddress | None]:
+    """Where each other broker is reached."""
+    return {BrokerId(entry.name): address_of(entry) for entry in description.brokers if entry.name != me}
 
 
 def client_address(listening: Sequence[tuple[str, str, int]]) -> str | None:
@@ -90,7 +102,8 @@ def credentials_of(config: Config) -> Credentials:
 
 
 def _on_loopback(config: Config) -> bool:
-    hosts = [config.federation.host, *(peer.address.rpartition(":")[0] for peer in config.peers)]
+    dialled = [*(peer.address for peer in config.peers), *([config.federation.seed] if config.federation.seed else [])]
+    hosts = [config.federation.host, *(address.rpartition(":")[0] for address in dialled)]
     return all(host.startswith("127.") or host in ("localhost", "::1", "[::1]") for host in hosts)
 
 

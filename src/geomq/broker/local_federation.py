@@ -124,5 +124,4 @@ class LocalFederation:
     @property
     def linked(self) -> bool:
         """Whether every broker is connected with all its peers."""
-        links = ((broker.peering, self._configs[name].peers) for name, broker in self.brokers.items())
-        return all(peering is None or len(peering.connected) == len(peers) for peering, peers in links)
+        return all(broker.linked for broker in self.brokers.values())

@@ -6,7 +6,7 @@ What is kept is the message itself in its wire form, and restoring is hearing it
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
@@ -15,6 +15,7 @@ from geomq.broker.store import Store
 from geomq.errors import ProtocolError
 from geomq.routing.actions import Action, DeliverToClients
 from geomq.routing.coverage import DropGuest, PutGuest
+from geomq.routing.editions import Kept
 from geomq.routing.events import PeerSaid
 from geomq.routing.link import Data
 from geomq.routing.messages import (
@@ -27,7 +28,7 @@ from geomq.routing.messages import (
     SyncBegin,
     SyncEnd,
 )
-from geomq.routing.model import BrokerId, ClientId, EventId, Match
+from geomq.routing.model import CONFIGURED, BrokerId, ClientId, Edition, EventId, Match
 from geomq.routing.node import Node
 from geomq.routing.shared import (
     ChangeMember,
@@ -42,11 +43,22 @@ from geomq.routing.wire import decode_frame, encode_frame
 
 SEEN_MAX = 16_384
 OUTBOX, SEEN, SERVED, REPLICA = "outbox/", "seen", "served", "replica/"
+MEMBERS, FEDERATION = "members", "federation"
+OF_MEMBERS = (PutMember, DropMember, ChangeMember, MembersBegin, MembersEnd)
 _SERVED_KEY = msgspec.msgpack.Decoder(tuple[str, int, int, str, str])
 _SEEN_KEY = msgspec.msgpack.Decoder(tuple[str, int, int])
+_KEPT = msgspec.msgpack.Decoder(Kept)
 _CLIENTS = msgspec.msgpack.Decoder(tuple[str, ...])
 
 Notes = Mapping[str, Mapping[bytes, bytes]]
+
+
+def kept_editions(notes: Notes) -> Kept | None:
+    """The federation as it was when the broker stopped; None if it was as configured."""
+    try:
+        return _KEPT.decode(notes[FEDERATION][b""])
+    except (KeyError, msgspec.MsgspecError):
+        return None
 
 
 class PeerStore:
@@ -55,17 +67,22 @@ class PeerStore:
     def __init__(self, store: Store, committer: Committer, *, strategy: str) -> None:
         self._store = store
         self._committer = committer
-        self._replica_kind = f"{REPLICA}{strategy}/"
+        self._strategy = strategy
         self._next_key = 0
         self._outboxes: dict[BrokerId, deque[tuple[int, bytes]]] = {}
         self._seen: dict[bytes, tuple[ClientId, ...]] = {}
         self._served: deque[bytes] = deque()
-        self._replicas: dict[BrokerId, dict[bytes, None]] = {}
-        self._unmentioned: dict[BrokerId, dict[bytes, None]] = {}
+        self._replicas: dict[str, dict[bytes, None]] = {}
+        """By kind of note, which names the edition and the peer, the keys under which something is kept."""
+        self._unmentioned: dict[str, dict[bytes, None]] = {}
 
     def when_safe(self, callback: Callable[[], None]) -> None:
         """Call back when everything done so far is on disk."""
         self._committer.when_safe(callback)
+
+    def keep_editions(self, kept: Kept) -> None:
+        """Remember the federation descriptions and how far this broker is."""
+        self._write(FEDERATION, b"", msgspec.msgpack.encode(kept))
 
     def _write(self, kind: str, key: bytes, value: bytes) -> None:
         self._store.put_note(kind, key, value)
@@ -129,54 +146,73 @@ class PeerStore:
 
     # What peers have placed here.
 
-    def note_heard(self, peer: BrokerId, message: Message) -> None:
+    def note_heard(self, peer: BrokerId, message: Message, edition: Edition | None = None) -> None:
         """Keep what a peer said about its clients as long as it holds."""
+        kind = self._kind(MEMBERS if isinstance(message, OF_MEMBERS) else self._tag(edition or CONFIGURED), peer)
         match message:
             case PutSubscription(client=client, topic_filter=topic_filter):
-                self._put(peer, _key(b"s", client, topic_filter), message)
+                self._put(kind, _key(b"s", client, topic_filter), message)
             case PutGuest(client=client, topic_filter=topic_filter):
-                self._put(peer, _key(b"g", client, topic_filter), message)
+                self._put(kind, _key(b"g", client, topic_filter), message)
             case PutLocation(client=client):
-                self._put(peer, _key(b"t", client), message)
+                self._put(kind, _key(b"t", client), message)
             case CoverageChanged():
-                self._put(peer, b"c", message)
+                self._put(kind, b"c", message)
             case DropSubscription(client=client, topic_filter=topic_filter):
-                self._drop(peer, _key(b"s", client, topic_filter))
+                self._drop(kind, _key(b"s", client, topic_filter))
             case DropGuest(client=client):
-                self._drop_all(peer, _key(b"g", client))
+                self._drop_all(kind, _key(b"g", client))
             case DropClient(client=client):
-                for kind in (b"s", b"t"):
-                    self._drop_all(peer, _key(kind, client))
+                for letter in (b"s", b"t"):
+                    self._drop_all(kind, _key(letter, client))
             case PutMember(client=client, share=share, topic_filter=topic_filter):
-                self._put(peer, _key(b"m", client, share, topic_filter), message)
-                self._drop(peer, _key(b"n", client))
+                self._put(kind, _key(b"m", client, share, topic_filter), message)
+                self._drop(kind, _key(b"n", client))
             case DropMember(client=client, share=share, topic_filter=topic_filter):
-                self._drop(peer, _key(b"m", client, share, topic_filter))
+                self._drop(kind, _key(b"m", client, share, topic_filter))
             case ChangeMember(client=client):
-                self._put(peer, _key(b"n", client), message)
+                self._put(kind, _key(b"n", client), message)
             case ServeShared(event=event) if event.qos:
                 self._note_served(message)
             case SyncBegin() | MembersBegin():
-                about_members = isinstance(message, MembersBegin)
-                known = self._replicas.get(peer, {})
-                self._unmentioned[peer] = {key: None for key in known if (key[:1] in b"mn") == about_members}
+                self._unmentioned[kind] = dict(self._replicas.get(kind, {}))
             case SyncEnd() | MembersEnd():
-                for key in self._unmentioned.pop(peer, {}):
-                    self._drop(peer, key)
+                for key in self._unmentioned.pop(kind, {}):
+                    self._drop(kind, key)
 
-    def _put(self, peer: BrokerId, key: bytes, message: Message) -> None:
-        self._replicas.setdefault(peer, {})[key] = None
-        self._unmentioned.get(peer, {}).pop(key, None)
-        self._write(self._replica_kind + peer, key, encode_frame(Data(0, 0, message)))
+    def forget_others(self, editions: Collection[Edition], peers: Collection[BrokerId]) -> None:
+        """Only these editions and peers are left."""
+        kinds = {self._kind(tag, peer) for tag in (MEMBERS, *map(self._tag, editions)) for peer in peers}
+        for kind in [kind for kind in self._replicas if kind not in kinds]:
+            self._drop_all(kind, b"")
+            del self._replicas[kind]
+            self._unmentioned.pop(kind, None)
 
-    def _drop(self, peer: BrokerId, key: bytes) -> None:
-        if key in self._replicas.get(peer, {}):
-            del self._replicas[peer][key]
-            self._erase(self._replica_kind + peer, key)
+    def forget_outbox(self, peer: BrokerId) -> None:
+        """Nothing waits for a peer that left for good."""
+        for _, key in self._outboxes.pop(peer, ()):
+            self._erase(OUTBOX + peer, key)
 
-    def _drop_all(self, peer: BrokerId, prefix: bytes) -> None:
-        for key in [key for key in self._replicas.get(peer, {}) if key.startswith(prefix)]:
-            self._drop(peer, key)
+    def _tag(self, edition: Edition) -> str:
+        return self._strategy if edition == CONFIGURED else str(edition)
+
+    @staticmethod
+    def _kind(tag: str, peer: BrokerId) -> str:
+        return f"{REPLICA}{tag}/{peer}"
+
+    def _put(self, kind: str, key: bytes, message: Message) -> None:
+        self._replicas.setdefault(kind, {})[key] = None
+        self._unmentioned.get(kind, {}).pop(key, None)
+        self._write(kind, key, encode_frame(Data(0, 0, message)))
+
+    def _drop(self, kind: str, key: bytes) -> None:
+        if key in self._replicas.get(kind, {}):
+            del self._replicas[kind][key]
+            self._erase(kind, key)
+
+    def _drop_all(self, kind: str, prefix: bytes) -> None:
+        for key in [key for key in self._replicas.get(kind, {}) if key.startswith(prefix)]:
+            self._drop(kind, key)
 
     # After a restart.
 
@@ -190,14 +226,16 @@ class PeerStore:
         for key in notes.get(SERVED, {}):
             self._served.append(key)
             node.shared.is_first(*_served_of(key))
+        editions = {self._tag(edition): edition for edition in node.editions} | {MEMBERS: CONFIGURED}
         for kind, kept in notes.items():
-            if kind.startswith(self._replica_kind):
-                peer = BrokerId(kind.removeprefix(self._replica_kind))
+            tag, _, name = kind.removeprefix(REPLICA).rpartition("/")
+            if kind.startswith(REPLICA) and tag in editions:
+                edition = None if editions[tag] == CONFIGURED else editions[tag]
                 for key, message in _in_order(kept):
-                    self._replicas.setdefault(peer, {})[key] = None
-                    node.handle(PeerSaid(peer, message), now=now)
+                    self._replicas.setdefault(kind, {})[key] = None
+                    node.handle(PeerSaid(BrokerId(name), message, edition), now=now)
             elif kind.startswith(REPLICA):
-                for key in kept:  # another strategy's
+                for key in kept:  # another strategy's, or of an edition that is over
                     self._erase(kind, key)
 
 

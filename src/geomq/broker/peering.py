@@ -12,15 +12,16 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.broker.peer_store import Notes, PeerStore
+from geomq.routing.edition_messages import EditionReached, unwrapped
 from geomq.routing.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
-from geomq.routing.link import Frame, Link, LinkOutput, is_promised
+from geomq.routing.link import Frame, Hello, Link, LinkOutput, is_promised
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
-from geomq.routing.wire import Aside, Ping, Pong
+from geomq.routing.wire import Aside, AskToJoin, Described, Ping, Pong
 
 log = logging.getLogger("geomq.peers")
 
@@ -29,11 +30,29 @@ RESEND_MS = 5_000.0
 PROBE_S = 1.0
 SILENCE_S_MAX = 6.0
 WINDOW = 2048
+PATIENCE_S = 5.0
+"""How long a peer that is to dial us has time for it."""
+SMOOTHING = 0.2
+VISITORS_MAX = 64
+VISIT_S_MAX = 10.0
 
 
 class PeerAddress(NamedTuple):
     host: str
     port: int
+
+
+class Strangers(Protocol):
+    """Who deals with brokers that proved their name but are none of the peers."""
+
+    def asked_to_join(self, name: BrokerId, entry: bytes) -> Aside:
+        """The answer to one that wants to join."""
+
+    def unknown(self, name: BrokerId) -> Aside | None:
+        """What to tell one that believes it is a peer; None refuses it."""
+
+    def described(self, peer: BrokerId, description: bytes) -> None:
+        """A peer says what the federation is now."""
 
 
 class PeerLimits(NamedTuple):
@@ -53,8 +72,10 @@ class _Peer:
         self.link = link
         self.channel: PeerChannel | None = None
         self.up = False
+        self.met = False
         self.held = 0
         self.heard_s = 0.0
+        self.latency_ms: float | None = None
         self.pause_s = RETRY_S[0]
         self.dial: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
@@ -76,6 +97,7 @@ class Peering:
         limits: PeerLimits = DEFAULT_LIMITS,
         dial_tls: ssl.SSLContext | None = None,
         lost: Callable[[BrokerId, Message, str], object] = lambda _, __, ___: None,
+        strangers: Strangers | None = None,
     ) -> None:
         self._me = me
         self._lost = lost
@@ -89,6 +111,8 @@ class Peering:
         self._peers = {name: self._new_peer(name, address) for name, address in peers.items()}
         self._server: asyncio.Server | None = None
         self._probe: asyncio.TimerHandle | None = None
+        self._strangers = strangers
+        self._visitors: dict[PeerChannel, asyncio.TimerHandle] = {}
         self._closing = False
 
     def _new_peer(self, name: BrokerId, address: PeerAddress | None) -> _Peer:
@@ -119,12 +143,20 @@ class Peering:
     def connected(self) -> tuple[BrokerId, ...]:
         return tuple(name for name, peer in self._peers.items() if peer.up)
 
+    def latency_ms(self, peer: BrokerId) -> float | None:
+        """One way over the link, as a moving mean; None if it was not measured yet."""
+        known = self._peers.get(peer)
+        return None if known is None or not known.up else known.latency_ms
+
     async def stop(self) -> None:
         self._closing = True
         if self._probe is not None:
             self._probe.cancel()
         if self._server is not None:
             self._server.close()
+        for channel, visit in tuple(self._visitors.items()):
+            visit.cancel()
+            channel.close("this broker stops")
         for peer in self._peers.values():
             for pending in (peer.dial, peer.timer):
                 if pending is not None:
@@ -135,17 +167,29 @@ class Peering:
     def set_peers(self, peers: Mapping[BrokerId, PeerAddress | None]) -> None:
         """The federation changed: forget who left, dial who came."""
         for name in [name for name in self._peers if name not in peers]:
-            gone = self._peers.pop(name)
-            if gone.dial is not None:
-                gone.dial.cancel()
-            if gone.timer is not None:
-                gone.timer.cancel()
-            if gone.channel is not None:
-                gone.channel.close("no longer a peer")
+            self._forget(self._peers.pop(name))
         for name, address in peers.items():
-            if name not in self._peers:
-                self._peers[name] = self._new_peer(name, address)
-                self._dial(self._peers[name])
+            known = self._peers.get(name)
+            if known is None:
+                known = self._peers[name] = self._new_peer(name, address)
+            elif address not in (None, known.address):
+                known.address = address
+                if known.dial is not None:
+                    known.dial.cancel()
+                    known.dial = None
+            if known.channel is None:
+                self._dial(known)
+
+    def _forget(self, gone: _Peer) -> None:
+        for pending in (gone.dial, gone.timer):
+            if pending is not None:
+                pending.cancel()
+        if gone.channel is not None:
+            channel, gone.channel = gone.channel, None
+            channel.close("no longer a peer")
+            self._down(gone)
+        if self._kept is not None:
+            self._kept.forget_outbox(gone.name)
 
     def send(self, peer: BrokerId, message: Message) -> None:
         """Send a message to a peer, now or when it is there; one to a stranger goes nowhere."""
@@ -155,20 +199,24 @@ class Peering:
         output = known.link.send(message, now=self._now_ms())
         if output.lost is not None:
             self._lost(peer, output.lost, "link down" if output.lost is message else "link queue full")
-        durable = self._kept is not None and is_promised(message)
-        if self._kept is not None and durable:
+        promised = is_promised(message)
+        if self._kept is not None and promised:
             self._kept.keep(peer, known.link.latest, message)
+        durable = self._kept is not None and (promised or isinstance(message, EditionReached))
         self._carry_out(known, output, durable=durable)
 
     def _channel(self, expected: str | None) -> PeerChannel:
         return PeerChannel(self._credentials, self, expected=expected, frame_bytes_max=self._limits.frame_bytes_max)
 
     def _dial(self, peer: _Peer) -> None:
-        if peer.address is not None and self._me < peer.name and peer.dial is None and not self._closing:
-            peer.dial = self._loop.create_task(self._keep_dialling(peer, peer.address))
+        """Dial a peer that is ours to dial, or that has not dialled us yet: it may no longer want to."""
+        ours = self._me < peer.name
+        if peer.address is not None and (ours or not peer.met) and peer.dial is None and not self._closing:
+            peer.dial = self._loop.create_task(self._keep_dialling(peer, peer.address, 0.0 if ours else PATIENCE_S))
 
-    async def _keep_dialling(self, peer: _Peer, address: PeerAddress) -> None:
+    async def _keep_dialling(self, peer: _Peer, address: PeerAddress, patience_s: float) -> None:
         """Try until there is a connection; its end starts this anew."""
+        await asyncio.sleep(patience_s)
         while peer.channel is None and not self._closing:
             try:
                 await self._loop.create_connection(
@@ -189,8 +237,10 @@ class Peering:
     def opened(self, channel: PeerChannel) -> bool:
         """A peer proved its name: its link uses this connection from now on."""
         peer = self._peers.get(BrokerId(channel.peer or ""))
-        if peer is None or self._closing:
+        if self._closing:
             return False
+        if peer is None:
+            return self._receive_visitor(channel)
         if peer.channel is not None:
             before, peer.channel = peer.channel, None
             before.close("replaced by a new connection")
@@ -201,8 +251,28 @@ class Peering:
         self._carry_out(peer, peer.link.connected(now=self._now_ms()))
         return True
 
+    def _receive_visitor(self, channel: PeerChannel) -> bool:
+        """Somebody proved a name that is no peer's: it may say what it wants, and soon."""
+        if self._strangers is None or len(self._visitors) >= VISITORS_MAX:
+            return False
+        self._visitors[channel] = self._loop.call_later(VISIT_S_MAX, channel.close, "a stranger stayed too long")
+        return True
+
+    def _hear_visitor(self, channel: PeerChannel, frame: Frame | Aside) -> None:
+        name = BrokerId(channel.peer or "")
+        assert self._strangers is not None
+        if isinstance(frame, AskToJoin):
+            channel.send(self._strangers.asked_to_join(name, frame.entry))
+        elif isinstance(frame, Hello) and (answer := self._strangers.unknown(name)) is not None:
+            channel.send(answer)
+        else:
+            channel.close(f"broker {name[:80]!r} is not wanted here")
+
     def heard(self, channel: PeerChannel, frame: Frame | Aside) -> None:
         peer = self._peers.get(BrokerId(channel.peer or ""))
+        if channel in self._visitors:
+            self._hear_visitor(channel, frame)
+            return
         if peer is None or peer.channel is not channel:
             return
         peer.heard_s = self._loop.time()
@@ -211,13 +281,20 @@ class Peering:
         elif isinstance(frame, Pong):
             round_trip_ms = (time.perf_counter_ns() - frame.token) / 1e6
             if 0 <= round_trip_ms < 600_000:
+                before = round_trip_ms / 2 if peer.latency_ms is None else peer.latency_ms
+                peer.latency_ms = before + SMOOTHING * (round_trip_ms / 2 - before)
                 self._handle(LatencyMeasured(peer.name, round_trip_ms / 2))
+        elif isinstance(frame, Described) and self._strangers is not None:
+            self._strangers.described(peer.name, frame.description)
         elif isinstance(frame, Frame):
             self._carry_out(peer, peer.link.receive(frame, now=self._now_ms()))
 
     def closed(self, channel: PeerChannel, reason: str) -> None:
         peer = self._peers.get(BrokerId(channel.peer or ""))
-        if peer is not None and peer.channel is channel:
+        visit = self._visitors.pop(channel, None)
+        if visit is not None:
+            visit.cancel()
+        elif peer is not None and peer.channel is channel:
             log.info("peer gone", extra={"peer": peer.name, "reason": reason})
             peer.channel = None
             self._down(peer)
@@ -236,7 +313,7 @@ class Peering:
         """What a link puts out goes before what its news makes the node say; but an acknowledgement says that
         messages have been dealt with, so they are first."""
         for message in output.messages:
-            self._handle(PeerSaid(peer.name, message))
+            self._handle(PeerSaid(peer.name, *unwrapped(message)))
             durable = durable or (self._kept is not None and is_promised(message))
         if self._kept is not None:
             self._kept.acknowledged(peer.name, peer.link.acknowledged)
@@ -244,7 +321,7 @@ class Peering:
             self._emit(peer, peer.channel, output.frames, durable=durable)
         if output.came_up:
             log.info("peer there", extra={"peer": peer.name})
-            peer.up = True
+            peer.up = peer.met = True
             self._handle(PeerUp(peer.name))
         self._watch(peer)
 

@@ -36,6 +36,10 @@ class RetainedSync:
         self._hearing = False
         retention.changed = self._changed
 
+    def set_peers(self, peers: Iterable[BrokerId]) -> None:
+        """Brokers came or left; one that came compares digests when its link is up."""
+        self._peers = tuple(peers)
+
     def load(self, notes: Mapping[str, Mapping[bytes, bytes]]) -> None:
         """Take in the versions that the store remembered."""
         for key, value in notes.get(NOTE, {}).items():

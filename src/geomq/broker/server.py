@@ -15,19 +15,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from geomq.broker.acl import load_acl
-from geomq.broker.cloud_link import CloudLink, start_cloud
+from geomq.broker.cloud_link import CloudLink
 from geomq.broker.committer import Committer
 from geomq.broker.config import Config
 from geomq.broker.config_diff import config_changes, reloaded
 from geomq.broker.core import Core, Security
 from geomq.broker.desk import Desk
-from geomq.broker.federating import client_address, credentials_of, federation_of, peers_of, tls_of
+from geomq.broker.federating import client_address, credentials_of, description_of, tls_of
 from geomq.broker.listeners import Listeners
 from geomq.broker.logs import setup_logging
+from geomq.broker.membership import Membership
 from geomq.broker.once import NOTE
 from geomq.broker.outbox import Outbox
 from geomq.broker.passwords import load_passwords
-from geomq.broker.peer_store import Notes, PeerStore
+from geomq.broker.peer_store import Notes, PeerStore, kept_editions
 from geomq.broker.peering import Peering
 from geomq.broker.retained_sync import RetainedSync
 from geomq.broker.roaming import Roaming
@@ -39,9 +40,9 @@ from geomq.broker.view import View
 from geomq.errors import ConfigError, GeomqError
 from geomq.mqtt.reasons import ReasonCode
 from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.federated_node import FederatedNode
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
-from geomq.routing.node import Node
 from geomq.routing.outline import outline_of
 
 if TYPE_CHECKING:
@@ -65,13 +66,24 @@ class Broker:
         self._node_deadline: float | None = None
         self._admin: object | None = None
         self.peering: Peering | None = None
-        self.cloud: CloudLink | None = None
+        self.membership: Membership | None = None
         self._kept: PeerStore | None = None
         self._trace: TraceWriter | None = None
         self._retained: RetainedSync | None = None
         self._roaming: Roaming | None = None
         self._stopped = False
         self.exit_code = 0
+
+    @property
+    def cloud(self) -> CloudLink | None:
+        """The link to the cloud of broadcast groups, if there is one."""
+        return None if self.membership is None else self.membership.cloud
+
+    @property
+    def linked(self) -> bool:
+        """Whether this broker is connected with all its peers."""
+        wanted = () if self.membership is None else self.membership.addresses
+        return self.peering is None or set(wanted) <= set(self.peering.connected)
 
     @property
     def addresses(self) -> list[tuple[str, str, int]]:
@@ -101,7 +113,7 @@ class Broker:
         outbox = Outbox(loop, self._store, self._committer)
         # Without a disk the clock makes event ids unique across restarts.
         epoch = state.epoch if durable else int(time.time() * 1000)
-        node = _make_node(config, epoch)
+        node = _make_node(config, epoch, state.notes)
         self.core = Core(config, loop=loop, node=node, store=self._store, outbox=outbox, security=security)
         self.core.deadline_changed = self._watch_node
         self.desk = Desk(self.core)
@@ -113,7 +125,6 @@ class Broker:
             self.desk.registry.load(state.sessions)
             self.desk.publishing.writers.load(state.notes.get(NOTE, {}))
             await self._start_peering(epoch, state.notes)
-            self.cloud = start_cloud(self.core, self._linked, peers=self._kept, notes=state.notes, epoch=epoch)
             for listener in config.listeners:
                 await self._listeners.open(listener, self.desk.make_connection)
             if self._roaming is not None:
@@ -160,33 +171,37 @@ class Broker:
         self.admin_port = server.port
 
     async def _start_peering(self, epoch: int, notes: Notes) -> None:
-        if not self._config.peers:
-            return
-        section = self._config.federation
-        core = self.core
+        section, core = self._config.federation, self.core
         if self._committer is not None:
-            strategy = self._config.routing.strategy
-            self._kept = PeerStore(self._store, self._committer, strategy=strategy)
+            self._kept = PeerStore(self._store, self._committer, strategy=self._config.routing.strategy)
             self._kept.restore(core.node, notes, now=core.now_ms())
-        listen, dial = tls_of(self._config)
-        peering = Peering(
-            me=self.core.node.me,
-            epoch=epoch,
-            peers=peers_of(self._config),
-            handle=self._linked,
-            credentials=credentials_of(self._config),
-            kept=self._kept,
-            notes=notes,
-            dial_tls=dial,
-            lost=self._lost,
+        membership = self.membership = Membership(
+            core, self._linked, config=self._config, kept=self._kept, notes=notes, epoch=epoch
         )
-        self.core.links = self.peering = peering
-        self._retained = RetainedSync(core, self.desk.retention, peers_of(self._config), core.tell_peer)
-        self._retained.load(notes)
-        self._roaming = Roaming(core, self.desk.registry, epoch=epoch)
-        self._roaming.load(notes)
-        self.desk.admission.roaming = self._roaming
-        await peering.start(None if section.host == "*" else section.host, section.port, listen)
+        self.view.membership = membership
+        if membership.addresses or section.port is not None or section.seed is not None:
+            listen, dial = tls_of(self._config)
+            peering = Peering(
+                me=core.node.me,
+                epoch=epoch,
+                peers=membership.addresses,
+                handle=self._linked,
+                credentials=credentials_of(self._config),
+                kept=self._kept,
+                notes=notes,
+                dial_tls=dial,
+                lost=self._lost,
+                strangers=membership,
+            )
+            membership.peering = self.peering = peering
+            self._retained = RetainedSync(core, self.desk.retention, membership.addresses, core.tell_peer)
+            self._retained.load(notes)
+            self._roaming = Roaming(core, self.desk.registry, epoch=epoch)
+            self._roaming.load(notes)
+            self.desk.admission.roaming = self._roaming
+            membership.followers.append(self._retained.set_peers)
+            await peering.start(None if section.host == "*" else section.host, section.port, listen)
+        membership.start()
 
     def _linked(self, event: RoutingEvent) -> None:
         """Something happened on a link."""
@@ -201,7 +216,7 @@ class Broker:
             self._roaming.peer_down(event.peer)
         actions = self.core.node.handle(event, now=self.core.now_ms())
         if self._kept is not None and isinstance(event, PeerSaid):
-            self._kept.note_heard(event.peer, event.message)
+            self._kept.note_heard(event.peer, event.message, event.edition)
             self._kept.note_delivered(self.core.node.me, actions)
         if self.core.tracer is not None:
             self.core.tracer.handled(event, actions)
@@ -297,8 +312,8 @@ class Broker:
             self._node_timer.cancel()
         if self.peering is not None:
             await self.peering.stop()
-        if self.cloud is not None:
-            await self.cloud.stop()
+        if self.membership is not None:
+            await self.membership.stop()
         if self._admin is not None:
             await self._admin.stop()  # type: ignore[attr-defined]
         desk = self.desk
@@ -341,15 +356,15 @@ def _open_store(config: Config) -> Store:
     )
 
 
-def _make_node(config: Config, epoch: int) -> Node:
+def _make_node(config: Config, epoch: int, notes: Notes) -> FederatedNode:
     me = BrokerId(config.broker.name)
-    return Node(
+    return FederatedNode(
         me=me,
-        federation=federation_of(config),
-        strategy=config.routing.strategy,
-        options=config.routing.options,
+        description=description_of(config),
         epoch=epoch,
         rng=random.Random(f"{me}:{epoch}"),
+        kept=kept_editions(notes),
+        own_strategy=config.routing.strategy,
     )
 
 

@@ -8,6 +8,7 @@ from geomq.broker.config import Config
 from geomq.broker.core import Core
 from geomq.broker.desk import Desk
 from geomq.broker.geotopics import read_filter
+from geomq.broker.membership import Membership
 from geomq.broker.tracer import OnDemand, RingPage
 from geomq.geo import fence_text
 from geomq.mqtt.reasons import ReasonCode
@@ -22,6 +23,7 @@ class View:
         self._links = links
         self.started_at = core.wall_s()
         self.listeners: list[tuple[str, str, int]] = []
+        self.membership: Membership | None = None
         self._recent = OnDemand(core.trace, core.loop)
 
     @property

@@ -13,6 +13,7 @@ from geomq.errors import GeomqError
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("geomq.cli.up:up", "Start a federation on this machine, with its page and demo clients."),
     "broker": ("geomq.cli.broker:broker", "Run one MQTT broker."),
+    "peers": ("geomq.cli.peers:peers", "See and change the federation of a running broker."),
     "pub": ("geomq.cli.pub:pub", "Publish an event, to a fence if you like."),
     "sub": ("geomq.cli.sub:sub", "Subscribe and print what arrives."),
     "dashboard": ("geomq.cli.dashboard:dashboard", "Show a running federation or recorded things on a map."),

@@ -52,7 +52,7 @@ class FederatedNode(EditionedNode):
         rng: Dice,
         kept: Kept | None = None,
         own_strategy: str = "",
-        pause_ms: float = PAUSE_MS,
+        pause_ms: float | None = None,
     ) -> None:
         first = description if kept is None else kept.descriptions[0]
         federation, strategy, options = part_of(first, me)
@@ -71,12 +71,14 @@ class FederatedNode(EditionedNode):
         self.problem = ""
         """Why this broker cannot go on, if the driver knows a reason."""
         self._own_strategy = own_strategy
-        self._pause_ms = pause_ms
+        self._pause_ms = PAUSE_MS if pause_ms is None else pause_ms
         self._reached: dict[BrokerId, dict[Edition, EditionReached]] = {}
         self._offers: dict[BrokerId, Edition] = {}
         self._asked: BrokerId | None = None
         self._mine: list[tuple[Edition, Change]] = []
         """Own changes, to be made again should a change made elsewhere at the same time overtake them."""
+        self._used: dict[Edition, None] = {self.newest: None}
+        """The routings that own clients' events may have gone by."""
         self._retire_at: float | None = None
         self._handlers |= {
             ChangeAsked: self._change_asked,
@@ -198,7 +200,9 @@ class FederatedNode(EditionedNode):
 
     def _make_again(self, now: float) -> None:
         """Own changes that the description now in force does not know of are made on top of it."""
-        known, oldest = {self.edition, *self.description.history}, min(self.description.history, default=CONFIGURED)
+        if not self.description.history:
+            return  # somebody wrote it anew
+        known, oldest = {self.edition, *self.description.history}, min(self.description.history)
         lost = [(edition, change) for edition, change in self._mine if edition not in known and edition > oldest]
         self._mine = [mine for mine in self._mine if mine not in lost]
         for _, change in lost:
@@ -219,6 +223,7 @@ class FederatedNode(EditionedNode):
         else:
             self._begin(key, description, now)
         self._change_peers(now)
+        self._said.append(KeepEditions(self.kept))
         news = PutDescription(encode_description(description)) if source is None else OfferDescription(self.edition)
         for peer in self.peers:
             if peer in self.linked and peer != source:
@@ -227,7 +232,6 @@ class FederatedNode(EditionedNode):
         for peer, reached in tuple(self._reached.items()):
             if key in reached:
                 self._note_reached(peer, reached[key], now)
-        self._said.append(KeepEditions(self.kept))
 
     def _begin(self, key: Edition, description: Description, now: float) -> None:
         """Start the routing of a new edition and tell it of every client."""
@@ -240,6 +244,7 @@ class FederatedNode(EditionedNode):
 
     def _end(self, key: Edition) -> None:
         self.end(key)
+        self._used.pop(key, None)
         del self.descriptions[key]
 
     def _change_peers(self, now: float) -> None:
@@ -258,7 +263,10 @@ class FederatedNode(EditionedNode):
             key = routing_key(description, self.me)
             self.begin(key, *part_of(description, self.me))
             self.descriptions[key] = description
-        self.strategy = self.live.get(kept.publishing, self.live[self.newest])
+        publishing = kept.publishing if kept.publishing in self.live else self.newest
+        self.strategy = self.live[publishing]
+        keys = tuple(self.live)
+        self._used = dict.fromkeys(keys[: keys.index(publishing) + 1])
         self.phase = Phase(min(max(kept.phase, Phase.ADOPTED), Phase.DRAINED))
         self._brokers_changed((self.me, *self._peers()), 0.0)
 
@@ -312,8 +320,9 @@ class FederatedNode(EditionedNode):
             self.phase = Phase(self.phase + 1)
             if self.phase == Phase.SWITCHED:
                 self.strategy = strategy
-            self._tell_reached()
+                self._used[self.newest] = None
             self._said.append(KeepEditions(self.kept))
+            self._tell_reached()
         if self.phase == Phase.DRAINED and self._retire_at is None and self._all_reached(Phase.DRAINED):
             self._retire_at = now + self._pause_ms
         if self._retire_at is not None and now >= self._retire_at:
@@ -329,7 +338,8 @@ class FederatedNode(EditionedNode):
         if self.phase == Phase.PREPARED:
             return strategy.is_ready(now=now)
         if self.phase == Phase.SWITCHED:
-            return all(old.is_drained(now=now) for old in self.strategies if old is not strategy)
+            older = (old for key, old in self.live.items() if key in self._used and old is not strategy)
+            return all(old.is_drained(now=now) for old in older)
         return True
 
     def _retire(self, now: float) -> None:

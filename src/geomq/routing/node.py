@@ -33,7 +33,7 @@ from geomq.routing.events import (
     RoutingEvent,
 )
 from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId, ClientId, Event, EventId, Subscriber
+from geomq.routing.model import CONFIGURED, BrokerId, ClientId, Edition, Event, EventId, Subscriber
 from geomq.routing.registry import strategy_class
 from geomq.routing.shared import Group, ServeShared, SharedGroups
 from geomq.routing.strategy import ClientState, Dice, Strategy
@@ -103,6 +103,11 @@ class Node:
             LatencyMeasured: self._measured,
             FederationChanged: self._federation_changed,
         }
+
+    @property
+    def editions(self) -> tuple[Edition, ...]:
+        """Of which editions of the federation description there is a routing."""
+        return (CONFIGURED,)
 
     def handle(self, event: RoutingEvent, *, now: float) -> list[Action]:
         """Take in what happened; return what is to be done."""

@@ -1,0 +1,203 @@
+"""`geomq peers`: see and change the federation of a running broker, through its admin API."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from geomq.errors import UsageError
+
+ANSWER_S_MAX = 30.0
+POLL_S = 0.2
+
+
+class Admin:
+    """The admin API of one broker."""
+
+    def __init__(self, url: str, token_file: Path | None) -> None:
+        self._root = url.rstrip("/") + "/api/v1/federation"
+        self._headers = {"Content-Type": "application/json"}
+        if token_file is not None:
+            try:
+                self._headers["Authorization"] = f"Bearer {token_file.read_text().strip()}"
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"cannot read {token_file}: {error}") from None
+
+    def ask(self, method: str, path: str = "", body: object = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            request = urllib.request.Request(self._root + path, data, self._headers, method=method)
+            with urllib.request.urlopen(request, timeout=ANSWER_S_MAX) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except urllib.error.HTTPError as error:
+            raise UsageError(_reason(error)) from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise UsageError(f"no admin API at {self._root.removesuffix('/api/v1/federation')}: {reason}") from None
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"the broker answered {error.code}"
+
+
+@click.group(short_help="See and change the federation of a running broker.")
+@click.option(
+    "--admin", default="http://127.0.0.1:9883", show_default=True, help="The admin API of any of its brokers."
+)
+@click.option("--token-file", type=click.Path(path_type=Path), help="File with the admin API's bearer token.")
+@click.pass_context
+def peers(context: click.Context, admin: str, token_file: Path | None) -> None:
+    """Brokers, areas and strategy of a federation, while it runs. Every change reaches all brokers.
+
+    \b
+    geomq peers list
+    geomq peers add rome rome.example:1884 41.9,12.5 --dry-run
+    geomq peers remove rome
+    geomq peers areas grid --degrees 6
+    geomq peers strategy dht
+    """
+    context.obj = Admin(admin, token_file)
+
+
+def _changing(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that all changes have in common."""
+    command = click.option("--dry-run", is_flag=True, help="Only say what would change.")(command)
+    command = click.option("--wait/--no-wait", default=True, show_default=True, help="Until all brokers follow.")(
+        command
+    )
+    return click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")(command)
+
+
+@peers.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@click.pass_obj
+def show(admin: Admin, as_json: bool) -> None:
+    """Print the brokers, their areas and the strategy."""
+    found = admin.ask("GET")
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    edition = found["edition"]
+    made = f"edition {edition['number']} by {edition['origin']}" if edition["number"] else "as configured"
+    click.echo(
+        f"{len(found['brokers'])} brokers, strategy {found['strategy']}, areas {found['areas']['kind']}; {made}."
+    )
+    for broker in found["brokers"]:
+        click.echo(f"  {_line(broker, found['me'])}")
+    if found["change"] is not None:
+        click.echo(_under_way(found["change"]))
+
+
+def _line(broker: dict[str, Any], me: str) -> str:
+    place = "nowhere" if broker["location"] is None else "{:g},{:g}".format(*broker["location"])
+    if broker["name"] == me:
+        state = "this one"
+    elif broker["latency_ms"] is not None:
+        state = f"connected, {broker['latency_ms']:.1f} ms"
+    else:
+        state = "connected" if broker["connected"] else "not connected"
+    return f"{broker['name']:<24} {broker['address'] or '-':<24} {place:<20} {state}"
+
+
+def _under_way(change: dict[str, Any]) -> str:
+    waiting = ", ".join(change["waiting_for"]) or "nobody; the old routing ends soon"
+    problems = "".join(f"; {name}: {reason}" for name, reason in change["problems"].items())
+    return f"A change is under way ({change['phase']}), waiting for {waiting}{problems}."
+
+
+@peers.command()
+@click.argument("name")
+@click.argument("address")
+@click.argument("location")
+@click.option("--area", help="Its area as a fence, where areas are given.")
+@click.option("--strategy", help="The strategy from now on; needed if the broker was alone until now.")
+@_changing
+@click.pass_obj
+def add(
+    admin: Admin, /, name: str, address: str, location: str, area: str | None, strategy: str | None, **how: Any
+) -> None:
+    """Add the broker NAME, which other brokers reach at ADDRESS (host:port), at LOCATION (lat,lon)."""
+    body = {"name": name, "address": address, "location": location, "area": area, "strategy": strategy}
+    _change(admin, "POST", "/peers", body, **how)
+
+
+@peers.command()
+@click.argument("name")
+@_changing
+@click.pass_obj
+def remove(admin: Admin, /, name: str, **how: Any) -> None:
+    """Remove the broker NAME. Its clients' acknowledged events are delivered first, if it can be reached."""
+    _change(admin, "DELETE", f"/peers/{quote(name, safe='')}", None, **how)
+
+
+@peers.command()
+@click.argument("kind", type=click.Choice(["nearest", "grid", "given"]))
+@click.option("--degrees", type=int, help="Width of the squares of a grid.")
+@click.option("--file", type=click.Path(path_type=Path), help="JSON file: the fence of every broker, by name.")
+@_changing
+@click.pass_obj
+def areas(admin: Admin, /, kind: str, degrees: int | None, file: Path | None, **how: Any) -> None:
+    """Redraw all areas: the nearest broker's, squares of a grid, or given fences."""
+    body: dict[str, Any] = {"kind": kind}
+    if degrees is not None:
+        body["grid_deg"] = degrees
+    if file is not None:
+        try:
+            body["areas"] = json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{file}: {error}") from None
+    _change(admin, "PUT", "/areas", body, **how)
+
+
+@peers.command()
+@click.argument("name")
+@click.option(
+    "--option", "-o", "options", multiple=True, metavar="KEY=VALUE", help="An option of the strategy, as JSON."
+)
+@_changing
+@click.pass_obj
+def strategy(admin: Admin, /, name: str, options: tuple[str, ...], **how: Any) -> None:
+    """Let all brokers use the strategy NAME from now on."""
+    _change(admin, "POST", "/strategy", {"strategy": name, "options": dict(map(_option, options))}, **how)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"an option is KEY=VALUE, not {text!r}")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def _change(admin: Admin, method: str, path: str, body: object, *, dry_run: bool, wait: bool, as_json: bool) -> None:
+    found = admin.ask(method, f"{path}?dry_run={int(dry_run)}", body)
+    if wait and not dry_run:
+        while (change := admin.ask("GET")["change"]) is not None and change["phase"] != "drained":
+            time.sleep(POLL_S)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    if not found["changed"]:
+        click.echo("Nothing changes.")
+        return
+    verb = "would be" if dry_run else "is"
+    edition = found["edition"]
+    click.echo(f"Edition {edition['number']} {verb} in force: {len(found['brokers'])} brokers, {found['strategy']}.")
+    for move in found["moves"]:
+        click.echo(f"  {move['km2']:,.0f} km2 from {move['from'] or 'nobody'} to {move['to'] or 'nobody'}")
+    if found["clients_outside"]:
+        click.echo(
+            f"  {found['clients_outside']} clients of this broker {'would be' if dry_run else 'are'} outside its area"
+        )
