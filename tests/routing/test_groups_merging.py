@@ -316,13 +316,32 @@ def test_a_silent_leader_is_a_dead_one() -> None:
     assert world.strategy("c").seat.leader == "b"
 
 
-def test_a_silent_member_is_dropped_and_told_so() -> None:
-    world = GroupWorld({"a": 3.0, "b": 2.0}, NEAR)
+def test_a_silent_member_is_dropped_after_the_grace_and_told_so() -> None:
+    world = GroupWorld({"a": 3.0, "b": 2.0}, NEAR, grace_ms=5_000)
     world.run(10_000)
     world.lose = lambda source, target, message: source == "b" and target == "a"
     world.run(3_000)
+    assert world.strategy("a").members.keys() == world.strategy("a").away.keys() == {"b"}
+    world.run(5_000)
     assert not world.strategy("a").members
     assert world.strategy("b").seat.leader == "b"
+
+
+def test_one_that_refuses_or_does_not_answer_lets_others_have_their_turn() -> None:
+    a = leader(b=2.0, c=4.0)
+    a.strategy.leaders = {B: 1e9, C: 1e9}
+    a.wake(500)
+    assert a.strategy.asking is not None
+    assert a.strategy.asking.peer == B
+    a.hear(501, "b", MergeReply(a.strategy.asking.round, None))
+    a.wake(1_000)
+    assert a.strategy.asking is not None
+    assert a.strategy.asking.peer == C
+    a.wake(3_001)
+    a.strategy.leaders = {B: 1e9, C: 1e9}
+    a.wake(3_501)
+    assert a.strategy.asking is not None
+    assert a.strategy.asking.peer == B, "asked again after a while"
 
 
 def test_a_peer_that_goes_down_is_not_asked_any_more() -> None:

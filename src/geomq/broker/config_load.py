@@ -73,6 +73,8 @@ class _Checker:
                 self.fail("[geo]", f"owntracks_topics: {error}")
         self.check_federation(config.broker.name, config.federation, config.peers)
         self.check_cloud(config.cloud)
+        if config.routing.strategy == "broadcast_groups" and config.cloud.address is None:
+            self.fail("[cloud]", "address is needed for broadcast_groups: it is how groups reach each other")
         self.check_geometry(config)
 
     def check_listeners(self, listeners: tuple[Listener, ...]) -> None:

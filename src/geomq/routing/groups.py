@@ -48,7 +48,8 @@ class GroupOptions(StrategyOptions, frozen=True):
     """`lcm` says per broker how fit it is to lead (the weight, under the fixed rule); unnamed brokers have 0.
 
     `formation = "fixed"` takes `groups` (leader: members) or, without one, the greedy rule over distances with
-    `join_ms` as threshold. A `join_ms` of 0 is plain cloud relay, a very large one global flooding.
+    `join_ms` as threshold. A `join_ms` of 0 is plain cloud relay, a very large one global flooding. A member that is
+    away is served on for `grace_ms`.
     """
 
     cloud: Annotated[str, msgspec.Meta(min_length=1)] = "cloud"
@@ -60,6 +61,7 @@ class GroupOptions(StrategyOptions, frozen=True):
     announce_ms: Positive = 500.0
     expire_ms: Positive = 1000.0
     silence_ms: Positive = 2000.0
+    grace_ms: Positive = 30_000.0
     answer_ms: Positive = 2000.0
     drain_ms: Positive = 10_000.0
     request_probability: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.6

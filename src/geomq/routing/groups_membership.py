@@ -4,7 +4,9 @@ A broker always has exactly one seat: at a leader's, or its own. It takes a new 
 The new leader subscribes at the cloud for the newcomer, waits until the cloud has acted on that, and only then
 confirms with the group's view; meanwhile the old leader serves on, and what comes twice is dropped by id. A leader
 serves one that left until what the cloud had on the way for it is through, and one that took a seat elsewhere keeps
-serving the members it still has. So no event is missed that passed the cloud while groups change.
+serving the members it still has. So no event is missed that passed the cloud while groups change. A member that is
+away stays one for a grace period: what is meant for it waits on the links, and when it is back it gives up its seat
+only after the cloud has its own subscriptions.
 """
 
 from collections.abc import Sequence
@@ -73,6 +75,8 @@ class GroupMembership(RendezvousStrategy):
         self.move: Move | None = None
         self.members: dict[BrokerId, Member] = {}
         self.departed: dict[BrokerId, int] = {}
+        self.away: dict[BrokerId, float] = {}
+        """Members not heard from, and until when they are waited for."""
         self.version = 0
         self.down: set[BrokerId] = set()
         self.interest = GroupInterest(lambda message: self.send(self.cloud, message))
@@ -231,7 +235,12 @@ class GroupMembership(RendezvousStrategy):
         elif (peer, view.term) == (self.seat.leader, self.seat.term):
             self.seat = seat
         else:
-            self.send(peer, Leave(view.term))
+            self.give_up(peer, view.term, now=now)
+
+    def give_up(self, leader: BrokerId, term: int, *, now: float) -> None:
+        """Leave a seat from before a restart; not before the cloud serves this broker itself."""
+        if self.seat.leader != self.me or self.is_ready(now=now):
+            self.send(leader, Leave(term))
 
     def on_dismissed(self, peer: BrokerId, dismissed: Dismissed, *, now: float) -> None:
         if self.move is not None and (peer, dismissed.term) == (self.move.leader, self.move.term):
@@ -243,7 +252,7 @@ class GroupMembership(RendezvousStrategy):
         if (peer, beat.term) == (self.seat.leader, self.seat.term):
             self.seat.heard = now
         elif self.move is None or peer != self.move.leader:
-            self.send(peer, Leave(beat.term))
+            self.give_up(peer, beat.term, now=now)
 
     def on_join(self, peer: BrokerId, join: Join, *, now: float) -> None:
         if not self.leading or len(join.filters) > FILTERS_MAX:
@@ -257,12 +266,18 @@ class GroupMembership(RendezvousStrategy):
         self.interest.replace(peer, [f for f in join.filters if _is_filter(f)])
         self.members[peer] = Member(join.term, since, now, self.interest.mark())
         self.departed.pop(peer, None)
+        self.away.pop(peer, None)
         if known is None:
             self.send_views()
 
     def on_leave(self, peer: BrokerId, leave: Leave) -> None:
         member = self.members.get(peer)
         if member is not None and member.term == leave.term:
+            self.part(peer)
+
+    def part(self, peer: BrokerId) -> None:
+        """A member that is served elsewhere now; what the cloud had on the way for it is still sent on."""
+        if peer in self.members:
             self.remove_member(peer)
             if self.interest.up:
                 self.departed[peer] = self.interest.mark()
@@ -271,6 +286,7 @@ class GroupMembership(RendezvousStrategy):
         member = self.members.get(peer)
         if member is not None and member.term == beat.term:
             member.heard = now
+            self.away.pop(peer, None)
         elif member is None:
             self.send(peer, Dismissed(beat.term))
 
@@ -303,6 +319,7 @@ class GroupMembership(RendezvousStrategy):
             self.tell(peer, Dismissed(member.term))
 
     def remove_member(self, peer: BrokerId) -> None:
+        self.away.pop(peer, None)
         if self.members.pop(peer, None) is not None:
             self.version += 1
             self.interest.replace(peer, ())
@@ -330,11 +347,20 @@ class GroupMembership(RendezvousStrategy):
             self.departed.clear()
         elif peer in self.federation.position:
             self.down.add(peer)
+            self.miss(peer, now=now)
             self._lose(peer, now=now)
+
+    def miss(self, peer: BrokerId, *, now: float) -> None:
+        """A member is not there: serve it on for a while, so that it finds everything when it is back."""
+        if peer in self.members:
+            self.away.setdefault(peer, now + self.options.grace_ms)
+
+    def dismiss_missing(self, *, now: float) -> None:
+        for peer in [peer for peer, until in self.away.items() if now >= until]:
+            self.dismiss(peer)
 
     def _lose(self, peer: BrokerId, *, now: float) -> None:
         self.departed.pop(peer, None)
-        self.remove_member(peer)
         if peer == self.seat.leader:
             self.lead_at_once(now=now)
         elif self.move is not None and self.move.leader == peer:
@@ -345,6 +371,7 @@ class GroupMembership(RendezvousStrategy):
         for broker in before.ids:
             if broker not in self.federation.position:
                 self.down.discard(broker)
+                self.remove_member(broker)
                 self._lose(broker, now=now)
 
     def state_size(self) -> int:

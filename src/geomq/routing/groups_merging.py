@@ -27,13 +27,15 @@ from geomq.routing.groups_messages import (
     CloudAnnounced,
     Dismissed,
     LeaderBeat,
-    Leave,
     MemberBeat,
     MergeNotice,
     MergeReply,
     MergeRequest,
 )
 from geomq.routing.model import BrokerId
+
+REFUSAL_TICKS = 4
+"""For how many announcements one that refused is not asked again."""
 
 
 class Asking(msgspec.Struct, frozen=True):
@@ -55,6 +57,8 @@ class GroupMerging(GroupMembership):
         self.asking: Asking | None = None
         self._round = 0
         self._refused_by: BrokerId | None = None
+        self._refusers: dict[BrokerId, float] = {}
+        """Leaders that would not merge, and until when others are asked instead."""
         self._drain_by = math.inf
         self.live: bool = self.options.formation == "live"
         self._tick_at: float | None = 0.0 if self.live else None
@@ -62,11 +66,13 @@ class GroupMerging(GroupMembership):
     def next_deadline(self) -> float | None:
         deadlines = [deadline for deadline in (self._tick_at,) if deadline is not None]
         deadlines += [waiting.deadline for waiting in (self.move, self.asking) if waiting is not None]
+        deadlines += self.away.values()
         return min(deadlines, default=None)
 
     def on_deadline(self, *, now: float) -> None:
+        self.dismiss_missing(now=now)
         if self.asking is not None and now >= self.asking.deadline:
-            self.asking = None
+            self._refused(self.asking.peer, now=now)
         if self.move is not None and now >= self.move.deadline:
             self._move_timed_out(now=now)
         if self._tick_at is not None and now >= self._tick_at:
@@ -85,7 +91,9 @@ class GroupMerging(GroupMembership):
     def tick(self, *, now: float) -> None:
         """What is done again and again: beats, silence, announcements, requests."""
         for peer, member in tuple(self.members.items()):
-            if now - member.heard > self.options.silence_ms or now >= self._drain_by:
+            if now - member.heard > self.options.silence_ms:
+                self.miss(peer, now=now)
+            elif now >= self._drain_by:
                 self.dismiss(peer)
         if self.seat.leader != self.me:
             if now - self.seat.heard > self.options.silence_ms:
@@ -113,10 +121,11 @@ class GroupMerging(GroupMembership):
 
     def _maybe_ask(self, *, now: float) -> None:
         self.leaders = {leader: until for leader, until in self.leaders.items() if until > now}
+        self._refusers = {leader: until for leader, until in self._refusers.items() if until > now}
         others = (
             (leader, self.latency.mean(leader))
             for leader in self.leaders
-            if leader not in self.members and leader not in self.down
+            if leader not in self.members and leader not in self.down and leader not in self._refusers
         )
         nearest = nearest_leader(others, self.options.join_ms)
         if nearest is None or self.asking is not None:
@@ -132,7 +141,7 @@ class GroupMerging(GroupMembership):
     def on_request(self, peer: BrokerId, request: MergeRequest, *, now: float) -> None:
         if not math.isfinite(request.lcm):
             return
-        self.remove_member(peer)
+        self.part(peer)
         leader = self._negotiated(peer, request)
         self.send(peer, MergeReply(request.round, leader))
         if leader == peer:
@@ -154,8 +163,15 @@ class GroupMerging(GroupMembership):
         if asking is None or (peer, reply.round) != (asking.peer, asking.round):
             return
         self.asking = None
-        if reply.leader == peer and self.leading:
+        if reply.leader is None:
+            self._refused(peer, now=now)
+        elif reply.leader == peer and self.leading:
             self.merge_into(peer, now=now)
+
+    def _refused(self, peer: BrokerId, *, now: float) -> None:
+        """Somebody would not merge, or did not answer: let it be for a while, so that others have their turn."""
+        self.asking = None
+        self._refusers[peer] = now + REFUSAL_TICKS * self.options.announce_ms
 
     def merge_into(self, leader: BrokerId, *, now: float) -> None:
         """Algorithm 1 where the other one leads: notify the members, join the new leader."""
@@ -167,7 +183,7 @@ class GroupMerging(GroupMembership):
     def on_notice(self, peer: BrokerId, notice: MergeNotice, *, now: float) -> None:
         if (peer, notice.term) != (self.seat.leader, self.seat.term):
             if self.move is None or self.move.leader != peer:
-                self.send(peer, Leave(notice.term))
+                self.give_up(peer, notice.term, now=now)
             return
         self.seat.heard = now
         if self.move is not None:
@@ -213,6 +229,7 @@ class GroupMerging(GroupMembership):
     def peer_down(self, peer: BrokerId, *, now: float) -> None:
         self.latency.forget(peer)
         self.leaders.pop(peer, None)
+        self._refusers.pop(peer, None)
         if self.asking is not None and self.asking.peer == peer:
             self.asking = None
         super().peer_down(peer, now=now)
