@@ -29,6 +29,7 @@ ONLY_DATA = (
 )
 
 TESTED_AS_A_WHOLE: dict[str, str] = {
+    "geomq/broker/admin_federation.py": "broker/test_membership.py",
     "geomq/broker/clients.py": "broker/test_server_connections.py",
     "geomq/broker/counts.py": "broker/test_metrics.py",
     "geomq/broker/delivery.py": "broker/test_server_protocol.py",

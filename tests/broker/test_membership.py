@@ -203,6 +203,7 @@ async def test_one_removed_while_away_hears_of_it_when_it_returns() -> None:
         async with Broker(configured["paris"]) as again:
             await until(lambda: membership(again).status().edition.number == 1, seconds=20)
             await until(lambda: membership(again).addresses == {}, seconds=20)
+            assert membership(again).status().change is None
 
 
 async def test_a_restarted_broker_learns_what_changed_meanwhile() -> None:
