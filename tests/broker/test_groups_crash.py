@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.broker.federated import free_ports, until
 from tests.broker.mosquitto_cloud import MosquittoCloud, cloud_configs, mosquitto, needs_mosquitto
-from tests.broker.test_federation_crash import Process, Receiver, publish, until_reached
+from tests.broker.test_federation_crash import Process, Receiver, publish, until_heard
 
 from geomq.broker import config as settings
 from geomq.broker.config_text import config_text
@@ -72,9 +72,8 @@ async def test_a_killed_member_finds_what_was_published_while_it_was_down(
         for broker in brokers.values():
             await broker.start()
         await asyncio.wait_for(receiver.ready.wait(), 30)
-        await until_reached(receiver, brokers[source].port)
+        await until_heard(brokers[source].port, receiver)
         await asyncio.sleep(2.0)
-        receiver.got.clear()
         tasks.append(asyncio.create_task(publish(brokers[source].port, 1, acknowledged)))
         await asyncio.sleep(0.5)
         brokers["paris"].stop()
