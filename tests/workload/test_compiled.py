@@ -1,6 +1,7 @@
 """Compiled kernels are kept on disk, and never taken for those of other sources."""
 
 import re
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,18 @@ def test_only_the_latest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(compiling, "source_hash", lambda number=number: f"{number:02}")
         assert compiling._made(tmp_path) == tmp_path / f"{PREFIX}{number:02}"
     assert len(list(tmp_path.iterdir())) == KEPT
+
+
+def test_a_kernel_that_cannot_be_kept_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "cache_directory", lambda: tmp_path)
+    kernel = compiled(double)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+    try:
+        assert kernel(np.ones(4)) == 8.0
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.rglob("*.nbc"))
 
 
 def test_kernels_run_without_any_cache(monkeypatch: pytest.MonkeyPatch) -> None:

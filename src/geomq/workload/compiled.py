@@ -7,6 +7,7 @@ modules a kernel may take something from, and whatever is kept of other sources 
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -39,7 +40,20 @@ def compiled(function: Function) -> Function:
         dispatcher: Any = njit(cache=directory is not None, nogil=True)(function)
     finally:
         settings.CACHE_DIR = before
+    if directory is not None:
+        _bear_a_full_disk(dispatcher._cache)
     return cast(Function, dispatcher)
+
+
+def _bear_a_full_disk(kept: Any) -> None:
+    """What cannot be kept is compiled again next time."""
+    save = kept.save_overload
+
+    def save_if_possible(signature: Any, data: Any) -> None:
+        with suppress(OSError):
+            save(signature, data)
+
+    kept.save_overload = save_if_possible
 
 
 @cache
