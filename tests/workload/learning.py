@@ -45,7 +45,8 @@ def busy_script(brokers: int, seed: int, *, actions: int = 400, gap_ms: int = 40
 
 
 def learned(world: World, spec: RecordedSpec, strategy: str) -> StrategyResult:
-    return summarise(evaluate(world, spec, 0, paper=False), view_table(world, paper=False), learning=True)[strategy]
+    tally = evaluate(world, spec, 0, paper=False)
+    return summarise(tally, view_table(world, paper=False), learned=[strategy])[strategy]
 
 
 def simulated(

@@ -42,21 +42,17 @@ def disgb(
     geomq reproduce disgb --rounds 1 --scale 0.1
     """
     from geomq.cli.evaluate import run_requests
-    from geomq.workload.published import claims, compare, markdown, requests
+    from geomq.workload.published import claims, compare, markdown, own_markdown, own_rows, requests
 
     numbers = _rounds(rounds)
     if not 0 < scale <= 1:
         raise UsageError("the scale must be above 0 and at most 1")
     started = time.monotonic()
-    outcomes = dict(
-        zip(
-            numbers,
-            run_requests(requests(numbers, seed=seed, scale=scale), data=None, engine=engine, master=master),
-            strict=True,
-        )
-    )
+    found = run_requests(requests(numbers, seed=seed, scale=scale), data=None, engine=engine, master=master)
+    outcomes = dict(zip(numbers, found[: len(numbers)], strict=True))
+    own = dict(zip(numbers, found[len(numbers) :], strict=True))
     wall_s = round(time.monotonic() - started, 1)
-    text = markdown(outcomes)
+    text = markdown(outcomes) + "\n" + own_markdown(own)
     if out is not None:
         try:
             out.write_text(text, encoding="utf-8")
@@ -64,8 +60,13 @@ def disgb(
             raise DataError(f"cannot write {out}: {error.strerror or error}") from None
     if as_json:
         tables = {f"round {number + 1}": compare(outcome, number) for number, outcome in outcomes.items()}
-        found = [claim._asdict() for claim in claims(outcomes)]
-        click.echo(json.dumps({"table_iii": tables, "claims": found, "wall_s": wall_s}, indent=2, default=str))
+        data = {
+            "table_iii": tables,
+            "claims": [claim._asdict() for claim in claims(outcomes)],
+            "as_geomq_runs_them": {f"round {number + 1}": own_rows(outcome) for number, outcome in own.items()},
+            "wall_s": wall_s,
+        }
+        click.echo(json.dumps(data, indent=2, default=str))
     else:
         click.echo(text + f"\n{wall_s} s")
 

@@ -43,7 +43,7 @@ class Evaluator:
         self._names = spec.topic_names()
         self._ring = HashRing([place.name for place in world.places])
         self._table = view_table(world, paper=paper)
-        self._learns = learns(world, spec, paper=paper)
+        self._learned = learned(world, spec, paper=paper)
         self.tally = empty_tally(len(world), histogram_size(self._table), len(self._table.group_leader))
         self._rendezvous = RendezvousMap(world)
         self.firsts = no_firsts(len(world))
@@ -54,7 +54,8 @@ class Evaluator:
         wanted_at = self._note_interest(records)
         data, places = lay_out(records, self._world, self._last_clients, wanted_at, paper=self._paper)
         table = with_topic_broker(self._table, self._owner(self._names[topic]))
-        if self._learns:
+        rendezvous = None
+        if "georendezvous" in self._learned:
             rendezvous = self._rendezvous.of_topic(self._names[topic])
             with_near(table, rendezvous.near)
         count_updates(data, table, self.tally)
@@ -65,11 +66,16 @@ class Evaluator:
         fences = build_fences(data, places, sub_reach if np.isfinite(sub_reach) else 30.0)
         scratch = Scratch(empty_counts(len(self._world)), np.full(len(data.home), -1, np.int64))
         found = evaluate_events(data, states, fences, table, self.tally, scratch)
-        if self._learns:
+        if self._learned:
             self._replay(records, data, places, found, rendezvous)
 
     def _replay(
-        self, records: Records, data: TopicData, places: TopicPlaces, found: NDArray[np.int32], rendezvous: Rendezvous
+        self,
+        records: Records,
+        data: TopicData,
+        places: TopicPlaces,
+        found: NDArray[np.int32],
+        rendezvous: Rendezvous | None,
     ) -> None:
         """Add the strategies that learn from a topic's traffic."""
         kind = records["when"] & ((1 << KIND_BITS) - 1)
@@ -80,8 +86,9 @@ class Evaluator:
         events, updates = traffic_of(data, places, found, len(self._world))
         run_adaptive(events, updates, self._table, self.tally, told)
         self.told_moves.append(told_moves.rows_of(data, clients, told))
-        first = run_georendezvous(data, publishers, clients, found, rendezvous, self._table, self.tally)
-        np.minimum(self.firsts, first, out=self.firsts)
+        if rendezvous is not None:
+            first = run_georendezvous(data, publishers, clients, found, rendezvous, self._table, self.tally)
+            np.minimum(self.firsts, first, out=self.firsts)
 
     def _deliver_at_home(self, data: TopicData, found: NDArray[np.int32]) -> None:
         """A publisher's broker always serves its own clients."""
@@ -117,7 +124,7 @@ class Evaluator:
     @cached_property
     def _near(self) -> NDArray[np.int32]:
         """By topic and home the brokers that hold subscriptions under `georendezvous`."""
-        if not self._learns:
+        if "georendezvous" not in self._learned:
             return np.empty((0, 0, 0), np.int32)
         return np.stack([self._rendezvous.of_topic(name).near for name in self._names])
 
@@ -162,9 +169,9 @@ def evaluate(world: World, spec: Spec, seed: int, *, paper: bool) -> Tally:
     return evaluator.finished()
 
 
-def learns(world: World, spec: Spec, *, paper: bool) -> bool:
-    """Whether strategies that learn from their traffic are evaluated too; the published comparison has none."""
-    return not paper and sent.evaluated_apart(spec.topic_names(), len(world))
+def learned(world: World, spec: Spec, *, paper: bool) -> tuple[str, ...]:
+    """Which strategies that learn from their traffic are evaluated too; the published comparison has none."""
+    return () if paper else sent.evaluated(spec.topic_names(), len(world))
 
 
 def evaluate_locally(run: Run, world: World, spec: Spec, seed: int, paper: bool) -> Outcome:
@@ -175,7 +182,7 @@ def evaluate_locally(run: Run, world: World, spec: Spec, seed: int, paper: bool)
 
 def outcome_of(run: Run, world: World, spec: Spec, tally: Tally, *, paper: bool) -> Outcome:
     """What a tally says, by strategy."""
-    strategies = summarise(tally, view_table(world, paper=paper), learning=learns(world, spec, paper=paper))
+    strategies = summarise(tally, view_table(world, paper=paper), learned=learned(world, spec, paper=paper))
     places = [(place.name, place.lat, place.lon) for place in world.places]
     return Outcome(run, places, int(tally.published.sum()), int(tally.subscribed.sum()), strategies)
 

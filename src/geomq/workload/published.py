@@ -31,11 +31,12 @@ class Claim(NamedTuple):
 
 
 def requests(rounds: Sequence[int], *, seed: int, scale: float = 1.0) -> list[Request]:
-    """The published rounds; a scale below 1 takes that share of the clients."""
-    chosen = [ROUNDS[number] for number in rounds]
+    """The published rounds, first as published, then as GeoMQ runs them; a scale below 1 takes that share of the
+    clients."""
+    chosen = [(variant, *ROUNDS[number]) for variant in ("paper", "default") for number in rounds]
     return [
-        Request("paper", "paper", brokers=brokers, clients=max(1, round(clients * scale)), seed=seed)
-        for brokers, clients in chosen
+        Request("paper", variant, brokers=brokers, clients=max(1, round(clients * scale)), seed=seed)
+        for variant, brokers, clients in chosen
     ]
 
 
@@ -131,6 +132,31 @@ def _claims_256(outcome: Outcome) -> list[Claim]:
         ),
         Claim("at 256 brokers the third quartile is above 10 ms (Figure 12)", quartile > 10, f"{quartile} ms"),
     ]
+
+
+def own_rows(outcome: Outcome) -> list[tuple[str, float, float, int, int]]:
+    """Rows of strategy, mean and std of latency, messages but for moves, and moves, fewest messages first."""
+    data = outcome.as_json()["strategies"]
+    rows = []
+    for name, result in data.items():
+        latency, sent = result["latency_ms"], result["messages"]
+        rows.append((name, latency["mean"], latency["std"], sent["total"] - sent["location"], sent["location"]))
+    return sorted(rows, key=lambda row: row[3] + row[4])
+
+
+def own_markdown(outcomes: dict[int, Outcome]) -> str:
+    """The same rounds with all strategies as GeoMQ runs them, as Markdown."""
+    parts = ["### All strategies as GeoMQ runs them\n"]
+    for number, outcome in outcomes.items():
+        brokers, clients = ROUNDS[number]
+        parts.append(f"Round {number + 1}: {brokers} brokers, {clients:,} clients\n")
+        parts.append("| strategy | latency, mean (std) | messages | of moves |\n|---|---|---:|---:|")
+        parts += [
+            f"| {name} | {mean:.1f} ({std:.1f}) | {sent + moves:,} | {moves:,} |"
+            for name, mean, std, sent, moves in own_rows(outcome)
+        ]
+        parts.append("")
+    return "\n".join(parts)
 
 
 def markdown(outcomes: dict[int, Outcome]) -> str:

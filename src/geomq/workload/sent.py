@@ -6,6 +6,7 @@ Owns their numbers, the kinds of messages in a tally, and which workloads they c
 from collections.abc import Sequence
 
 from geomq.mqtt.topics import first_level
+from geomq.routing.adaptive import PAIRS_MAX
 from geomq.routing.georendezvous import KEYS_MAX
 
 GEORENDEZVOUS = 0
@@ -22,7 +23,13 @@ KINDS = 5
 NAMES = {"adaptive": ADAPTIVE, "georendezvous": GEORENDEZVOUS}
 
 
-def evaluated_apart(topics: Sequence[str], brokers: int) -> bool:
-    """Whether each topic is a topic group of its own, and no table of a broker can become full."""
+TABLES_MAX = {"adaptive": PAIRS_MAX, "georendezvous": KEYS_MAX}
+
+
+def evaluated(topics: Sequence[str], brokers: int) -> tuple[str, ...]:
+    """The strategies among these that can be evaluated topic by topic: if each topic is a topic group of its own,
+    those of which no broker's table can become full."""
     groups = {first_level(topic) or "" for topic in topics}
-    return len(groups) == len(topics) and len(topics) * brokers < KEYS_MAX
+    if len(groups) != len(topics):
+        return ()
+    return tuple(name for name in NAMES if len(topics) * brokers < TABLES_MAX[name])

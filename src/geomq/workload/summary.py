@@ -3,6 +3,7 @@
 Owns what is called what in a result and how it follows from the counts. Exact: percentiles come from whole histograms.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,8 +101,8 @@ def statistics(histogram: Counts) -> dict[str, float | int | None]:
     }
 
 
-def summarise(tally: Tally, table: ViewTable, *, learning: bool = False) -> dict[str, StrategyResult]:
-    """Results by strategy name; a strategy the world cannot run is left out, and unless told, those that learn."""
+def summarise(tally: Tally, table: ViewTable, *, learned: Collection[str] = ()) -> dict[str, StrategyResult]:
+    """Results by strategy name, of those that learn the given ones; a strategy the world cannot run is left out."""
     makers = {
         "flood_events": _flood_events,
         "flood_subscriptions": _flood_subscriptions,
@@ -117,8 +118,7 @@ def summarise(tally: Tally, table: ViewTable, *, learning: bool = False) -> dict
             continue
         events, subscriptions, delay = make(tally, table)
         results[name] = _result(name, tally, table, events, subscriptions, delay)
-    if learning:
-        results |= {name: _sent(name, number, tally, table) for name, number in sent.NAMES.items()}
+    results |= {name: _sent(name, sent.NAMES[name], tally, table) for name in learned}
     results[ORACLE] = _oracle(tally, table)
     return results
 
