@@ -169,7 +169,7 @@ def journeys(frames: Frames) -> DataFrame:
 
 
 def excess(journeys: DataFrame) -> DataFrame:
-    """Correct and redundant messages that brokers dealt with, by broker and by the first two levels of the topic."""
+    """Correct and redundant messages that brokers dealt with, by broker and by the first level of the topic."""
     flow = F.regexp_extract("topic", "^(/?[^/]*)", 1)
     return (
         journeys.groupBy("run", "broker", flow.alias("flow"))

@@ -27,6 +27,7 @@ from geomq.testbed.experiments import SCENARIOS, STRATEGIES, Experiment, iov_exp
 from geomq.testbed.processes import mosquitto_path
 from geomq.testbed.runner import run_testbed
 from geomq.workload.dataset import DatasetSpec
+from geomq.workload.evaluate import evaluate_locally
 from geomq.workload.generate import write_workload
 from geomq.workload.iov import AUTHORITY, CAR_1, CAR_2, CAR_3, MONITOR, write_iov
 from geomq.workload.model import NO_FENCE, Actions, Kind, generate
@@ -64,10 +65,10 @@ FULL = StudySize()
 QUICK = StudySize(
     strategies=("disgb_events", "disgb_subscriptions", "adaptive"),
     clients=360,
-    seconds=50,
-    iov_seconds=10,
+    seconds=40,
+    iov_seconds=8,
     iov_speed=1.0,
-    probes=4,
+    probes=3,
     seeds=0,
 )
 
@@ -211,8 +212,11 @@ def _evaluate(out: Path, study: Study, size: StudySize, seed: int, master: str |
         jobs.append((describe(_request(scenario, size, seed), spec.world, spec, number), spec.world, spec, seed, False))
         study.characteristics[scenario] = characteristics(spec.world, generate(spec.world, spec, seed).actions)
         study.spread[scenario] = [_with_seed(scenario, size, seed + more) for more in range(size.seeds)]
-    for scenario, outcome in zip(size.scenarios, evaluate_on_spark(jobs, master=master) if jobs else [], strict=True):
-        study.evaluated[scenario] = outcome
+    if size.clients is None and jobs:
+        outcomes = evaluate_on_spark(jobs, master=master)
+    else:  # too small to be worth another JVM
+        outcomes = [evaluate_locally(*job) for job in jobs]
+    study.evaluated |= dict(zip(size.scenarios, outcomes, strict=True))
 
 
 def _with_seed(scenario: str, size: StudySize, seed: int) -> Characteristics:

@@ -17,7 +17,7 @@ TRACED: tuple[Step, ...] = ("published", "sent", "received")
 WAYS = {"global flooding": 100_000.0, "cloud relay": 0.0, "broadcast groups": 5.0}
 """The join threshold in milliseconds that makes broadcast groups behave that way."""
 LEAVE_MS_MIN = 60.0
-FORM_S = 8.0
+FORM_S = 6.0
 """Groups need this long beside a second for every latency probe."""
 
 CAR_MS, MONITOR_MS, AUTHORITY_MS = 2.0, 2.0, 2.0

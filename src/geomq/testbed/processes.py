@@ -197,7 +197,8 @@ class Federation:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             for broker in self.brokers.values():
-                await stack.enter_async_context(broker)
+                stack.push_async_callback(broker.stop)
+            await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
             await self.wait_linked()
             self._stack = stack.pop_all()
         return self

@@ -28,6 +28,7 @@ from geomq.workload.files import new_directory, read_table
 from geomq.workload.model import Kind
 
 START_DELAY_S = 0.5
+LOOK_S = 0.5
 PROCESSES_MAX = 64
 SPEED_MAX = 1000.0
 
@@ -85,50 +86,52 @@ def replay(
     out: Path,
     *,
     settled: Callable[[], None] = lambda: None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> ReplayReport:
     """Act out the workload dataset against the brokers, which come in the order of the dataset's.
 
-    When clients hear nothing more, `settled` may wait for whatever else has to come to rest before they leave.
+    When clients hear nothing more, `settled` may wait for whatever else has to come to rest before they leave. Once
+    `stopped` says so, everything is given up.
     """
     names = [place.name for place in DatasetSpec(workload).world.places]
     if len(brokers) != len(names):
         raise UsageError(f"the workload has {len(names)} brokers ({', '.join(names)}), {len(brokers)} are given")
     with new_directory(out, overwrite=False) as partial:
         began = time.monotonic()
-        ended_ms, reports = _run(workload, tuple(brokers), settings, partial, settled)
+        with _workers(_tasks(workload, tuple(brokers), settings, partial)) as workers:
+            ended_ms, reports = _run(workers, settled, stopped)
         report = _report(ended_ms, reports, partial, settings, time.monotonic() - began)
         facts = {"workload": workload.name, "speed": settings.speed, "qos": settings.qos, "report": report.as_json()}
         write_manifest(partial, {"kind": "replay", "parts": settings.processes, "brokers": names, **facts})
     return report
 
 
-def _run(
-    workload: Path,
-    brokers: tuple[BrokerAddress, ...],
-    settings: ReplaySettings,
-    out: Path,
-    settled: Callable[[], None],
-) -> tuple[float, list[WorkerReport]]:
-    """When all was quiet, and what each worker found."""
+def _tasks(workload: Path, brokers: tuple[BrokerAddress, ...], settings: ReplaySettings, out: Path) -> list[Task]:
+    """One for each process."""
     clock_ms = time.time() * 1000.0 - time.monotonic() * 1000.0
     until_ms = float("inf") if settings.seconds is None else settings.seconds * 1000.0
-    tasks = [
+    return [
         Task(workload, brokers, out, part, settings.processes, settings.speed, settings.qos, until_ms, clock_ms)
         for part in range(settings.processes)
     ]
-    with _workers(tasks) as workers:
-        for process, connection in workers:
-            _answer(process, connection)
-        start_s = time.monotonic() + START_DELAY_S
-        for _, connection in workers:
-            connection.send(start_s)
-        for process, connection in workers:
-            _answer(process, connection)
-        settled()
-        ended_ms = time.monotonic() * 1000.0 + clock_ms
-        for _, connection in workers:
-            connection.send("leave")
-        return ended_ms, [_answer(process, connection) for process, connection in workers]
+
+
+def _run(
+    workers: "list[tuple[BaseProcess, Connection]]", settled: Callable[[], None], stopped: Callable[[], bool]
+) -> tuple[float, list[WorkerReport]]:
+    """When all was quiet, and what each worker found."""
+    for process, connection in workers:
+        _answer(process, connection, stopped)
+    start_s = time.monotonic() + START_DELAY_S
+    for _, connection in workers:
+        connection.send(start_s)
+    for process, connection in workers:
+        _answer(process, connection, stopped)
+    settled()
+    ended_ms = time.time() * 1000.0
+    for _, connection in workers:
+        connection.send("leave")
+    return ended_ms, [_answer(process, connection, stopped) for process, connection in workers]
 
 
 @contextmanager
@@ -147,15 +150,17 @@ def _workers(tasks: list[Task]) -> Iterator[list[tuple[BaseProcess, Connection]]
     finally:
         for each, connection in workers:
             connection.close()
-            each.join(5.0)
+            each.join(LOOK_S)
             if each.is_alive():
                 each.kill()
                 each.join()
 
 
-def _answer(process: BaseProcess, connection: Connection) -> Any:
+def _answer(process: BaseProcess, connection: Connection, stopped: Callable[[], bool]) -> Any:
     """The next word of a worker; its error is ours."""
-    wait([connection, process.sentinel])
+    while not wait([connection, process.sentinel], LOOK_S):
+        if stopped():
+            raise UsageError("the replay was stopped")
     try:
         said = connection.recv()
     except EOFError:

@@ -12,6 +12,7 @@ missing.
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -117,20 +118,28 @@ class _Testbed:
             section = self._plan.workload
             seconds = section.seconds if section.preset is None else None
             how = ReplaySettings(section.speed, section.processes, section.qos, seconds)
-            loop = asyncio.get_running_loop()
-            report = await asyncio.to_thread(
-                replay,
-                self._workload,
-                addresses,
-                how,
-                self._out / "replay",
-                settled=lambda: asyncio.run_coroutine_threadsafe(self._settled(federation), loop).result(),
-            )
+            report = await self._replay(addresses, how, federation)
             numbers = {name: await broker.numbers() for name, broker in federation.brokers.items()}
             lost = sum(link.segments_lost for link in self._links)
         made = RunReport(self._out, report, numbers, lost)
         self._write(made)
         return made
+
+    async def _replay(self, addresses: list[BrokerAddress], how: ReplaySettings, brokers: Federation) -> ReplayReport:
+        """Replay in a thread, so that links live on; it gives up when this is cancelled."""
+        loop, stopped = asyncio.get_running_loop(), threading.Event()
+
+        def settled() -> None:
+            asyncio.run_coroutine_threadsafe(self._settled(brokers), loop).result()
+
+        out = self._out / "replay"
+        try:
+            return await asyncio.to_thread(
+                replay, self._workload, addresses, how, out, settled=settled, stopped=stopped.is_set
+            )
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
 
     async def _settled(self, federation: Federation) -> None:
         """Until every link is up and no broker delivers anything more: a broken link holds events back for a while."""
