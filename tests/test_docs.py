@@ -153,7 +153,7 @@ class Stage:
             try:
                 yield log
             finally:
-                os.killpg(running.pid, signal.SIGINT)
+                os.killpg(running.pid, signal.SIGTERM)
                 running.wait(60)
 
 

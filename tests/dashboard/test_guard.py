@@ -1,11 +1,22 @@
 """Who may ask the dashboard for what, over real HTTP."""
 
-import pytest
-from tests.dashboard.pages import OURS, dashboard
-from websockets.exceptions import InvalidStatus
+import asyncio
+import contextlib
+import ssl
+import urllib.request
+from pathlib import Path
 
-from geomq.dashboard.access import LOGIN_BURST, REQUEST_BURST
+import pytest
+from tests.broker.test_peer_channel import certificates
+from tests.dashboard.pages import OURS, dashboard, message
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from geomq.broker.http_server import WEBSOCKET_MESSAGE_BYTES_MAX, Certificate
+from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
+from geomq.dashboard import access
+from geomq.dashboard.access import LOGIN_BURST
 from geomq.dashboard.guard import BODY_BYTES_MAX, HEADERS
+from geomq.dashboard.local_feed import LocalFeed
 from geomq.dashboard.server import Doors
 
 pytestmark = pytest.mark.anyio
@@ -119,11 +130,13 @@ async def test_bad_bodies_are_one_line(body: bytes) -> None:
         assert answer.body["error"].startswith("the request is not understood")
 
 
-async def test_too_many_requests_have_to_wait() -> None:
+async def test_too_many_requests_have_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "REQUESTS_PER_S", 0.001)
+    monkeypatch.setattr(access, "REQUEST_BURST", 5)
     async with dashboard() as page:
-        answers = [(await page.ask("/api/session")).status for _ in range(REQUEST_BURST + 100)]
-        assert answers[0] == 200
-        assert 429 in answers
+        answers = [(await page.ask("/api/session")).status for _ in range(7)]
+        assert answers == [200] * 5 + [429] * 2
+        assert (await page.ask("/")).status != 429, "the page itself is not counted"
 
 
 async def test_every_answer_says_what_the_page_may_load() -> None:
@@ -134,3 +147,35 @@ async def test_every_answer_says_what_the_page_may_load() -> None:
                 assert headers[name.lower()] == value
             assert "server" not in headers
         assert (await page.ask("/api/session")).headers["cache-control"] == "no-store"
+
+
+async def test_over_https_the_cookie_is_for_https_only(tmp_path: Path) -> None:
+    made = certificates(tmp_path, "localhost")["localhost"]
+    async with dashboard(doors=LOCKED._replace(certificate=Certificate(*made))) as page:
+        assert page.dashboard.url.startswith("https://127.0.0.1:")
+        trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        trusting.check_hostname = False
+
+        def log_in() -> str:
+            request = urllib.request.Request(
+                f"{page.dashboard.url}api/login", b'{"token": "%s"}' % TOKEN.encode(), OURS
+            )
+            with urllib.request.urlopen(request, context=trusting, timeout=20) as answer:
+                assert answer.status == 204
+                return str(answer.headers["set-cookie"])
+
+        assert "Secure" in await asyncio.to_thread(log_in)
+
+
+async def test_a_page_that_says_too_much_on_its_socket_is_cut_off() -> None:
+    async with LocalFederation(local_configs(THREE_REGIONS[:1], "single")) as running:
+        async with dashboard([LocalFeed(running.brokers["paris"])]) as page, page.live() as socket:
+            await socket.send("x" * 100)
+            await message(socket)
+            await socket.send("x" * (WEBSOCKET_MESSAGE_BYTES_MAX + 1))
+            with contextlib.suppress(ConnectionClosed):
+                async with asyncio.timeout(60):
+                    while True:
+                        await message(socket)
+            assert socket.close_code == 1009
+        assert running.brokers["paris"].view.unwell() is None

@@ -124,3 +124,14 @@ def test_a_delivery_may_be_told_before_its_event() -> None:
     tick = state.tick(1)
     assert [event["delivered"] for event in tick["events"]] == [1]
     assert tick["brokers"]["b"]["latency_ms"] == 7.0
+
+
+def test_links_are_told_when_they_change_and_now_and_then() -> None:
+    state = State(["a", "b"])
+    state.looked("a", 0.0, look())
+    assert state.tick(0)["links"] == [["a", "b", 5.0]]
+    told = [state.tick(number).get("links") for number in range(tested.LINKS_EVERY)]
+    assert told == [None] * (tested.LINKS_EVERY - 1) + [[["a", "b", 5.0]]]
+    state.lost("a")
+    assert state.tick(9)["links"] == []
+    assert next(state.whole(10))["links"] == []

@@ -78,6 +78,7 @@ def dashboard(
 async def _serve(
     urls: tuple[str, ...], token: str | None, views: "list[View]", doors: "Doors", credentials: "Credentials"
 ) -> None:
+    from geomq.broker.config import is_loopback
     from geomq.dashboard.remote_feed import RemoteFeed
     from geomq.dashboard.server import Dashboard
 
@@ -89,6 +90,8 @@ async def _serve(
         click.echo(f"The page: {page.url}")
         if page.token is not None and doors.token is None:
             click.echo(f"Log in with this token, which is not shown again: {page.token}")
+        if page.token is not None and doors.certificate is None and not is_loopback(doors.host):
+            click.echo("It is served without encryption; give --certfile, or put a proxy with TLS before it.")
         click.echo("Ctrl-C stops it.")
         await stop.wait()
 

@@ -19,6 +19,7 @@ from geomq.routing.trace import Step, TraceRecord
 CHANGES_MAX = 5_000
 EVENTS_MAX = 200
 REMEMBERED_MAX = 10_000
+LINKS_EVERY = 8
 
 Key = TypeVar("Key")
 ClientRow = tuple[str, float | None, float | None]
@@ -95,6 +96,8 @@ class State:
         self._early: OrderedDict[str, list[tuple[_BrokerState, float]]] = OrderedDict()
         self._told = _Pending[str]()
         self._done: dict[str, Counter[str]] = {}
+        self._linked: set[tuple[str, str]] = set()
+        self._ticks_since_links = 0
 
     # What brokers tell.
 
@@ -282,6 +285,7 @@ class State:
         flows, self._flows = self._flows, Counter()
         tick = {
             **self._head(t_ms),
+            **self._due_links(),
             "clients": {
                 "put": [self._row(one) for one in moved if one in self._clients],
                 "drop": [one for one in moved if one not in self._clients],
@@ -306,6 +310,7 @@ class State:
             part = slice(start, start + CHANGES_MAX)
             yield {
                 **self._head(t_ms),
+                "links": self._links(),
                 "clients": {"put": clients[part], "drop": []},
                 "subscriptions": {"put": subscriptions[part], "drop": []},
                 "flows": [],
@@ -314,13 +319,19 @@ class State:
             }
 
     def _head(self, t_ms: float) -> Json:
-        links = [
-            [name, peer, latency_ms]
-            for name, broker in self._brokers.items()
-            for peer, latency_ms in broker.links.items()
-        ]
-        brokers = {name: broker.json() for name, broker in self._brokers.items()}
-        return {"type": "tick", "t": t_ms, "brokers": brokers, "links": links}
+        return {"type": "tick", "t": t_ms, "brokers": {name: broker.json() for name, broker in self._brokers.items()}}
+
+    def _links(self) -> list[list[Any]]:
+        return [[name, *link] for name, broker in self._brokers.items() for link in broker.links.items()]
+
+    def _due_links(self) -> Json:
+        """Links when some came or went, and now and then with their latencies: there may be thousands."""
+        pairs = {(name, peer) for name, broker in self._brokers.items() for peer in broker.links}
+        self._ticks_since_links += 1
+        if pairs == self._linked and self._ticks_since_links < LINKS_EVERY:
+            return {}
+        self._linked, self._ticks_since_links = pairs, 0
+        return {"links": self._links()}
 
     def _row(self, client: str) -> list[Any]:
         return [client, *self._clients[client]]
