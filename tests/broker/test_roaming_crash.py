@@ -65,7 +65,7 @@ class Traveller(Receiver):
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("strategy", "qos"), [("flood_events", 2), ("disgb_events", 1)])
+@pytest.mark.parametrize(("strategy", "qos"), [("flood_events", 2)])
 async def test_kills_during_moves_lose_nothing_acknowledged_and_double_nothing(
     strategy: str, qos: int, tmp_path: Path
 ) -> None:

@@ -82,7 +82,7 @@ class MovingDay(FaultySimulation):
 @pytest.mark.parametrize("strategy", PATIENT)
 def test_moves_under_faults_lose_and_double_nothing(strategy: str) -> None:
     moves = 0
-    for seed in range(8):
+    for seed in range(5):
         dicer = Dicer(1_000 + seed)
         checkers: list[Checker] = [NoDuplicates(), SameAsOracle(from_ms=SETTLED_MS, until_ms=DRAIN_MS)]
         simulation = MovingDay(dicer.federation, strategy, seed=seed, observers=checkers)
@@ -107,4 +107,4 @@ def test_moves_under_faults_lose_and_double_nothing(strategy: str) -> None:
             assert checker.violations == [], (seed, checker.violations)
         nodes = [node for node in simulation.nodes.values() if isinstance(node, Node)]
         assert sum(len(node.travellers) for node in nodes) == 0, "everything settled"
-    assert moves > 15
+    assert moves > 8

@@ -43,7 +43,10 @@ class Broker(Section, frozen=True):
     data_dir: Annotated[Path, about("Folder for everything this broker writes.", path="write")] = "geomq-data"
     client_address: Annotated[
         Address | None,
-        about("host:port where clients reach this broker, for other brokers to send them here; the first listener's."),
+        about(
+            "host:port where clients reach this broker, for other brokers to send them here; the first listener's"
+            " address when not given."
+        ),
     ] = None
 
 
