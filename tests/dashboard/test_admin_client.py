@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager, closing
 
 import pytest
 
-from geomq.dashboard.admin_client import AdminClient, FeedError
+from geomq.dashboard.admin_client import AdminClient
+from geomq.dashboard.feed import FeedError
 from geomq.errors import UsageError
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.broker.federated import until
-from tests.dashboard.pages import Page, dashboard
+from tests.dashboard.pages import Page, dashboard, message
 from tests.dashboard.test_live import ticks_until
 
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
@@ -121,3 +121,26 @@ async def test_without_a_federation_there_is_nothing_to_command() -> None:
         answer = await page.post("/api/publish", {"topic": "a"})
         assert (answer.status, answer.body["error"]) == (400, "this dashboard shows no federation")
         assert (await page.ask("/api/clients/x")).status == 400
+
+
+async def test_the_strategy_changes_at_run_time_and_the_page_is_told() -> None:
+    async with running() as (page, ports), page.live() as socket:
+        assert (await message(socket))["strategy"] == "flood_events"
+        assert (await page.post("/api/strategy", {"strategy": "disgb_events"})).status == 204
+        while (told := await message(socket))["type"] != "world":
+            pass
+        assert told["strategy"] == "disgb_events"
+        async with Client("127.0.0.1", ports["paris"], at=(48.88, 2.36)) as anna:
+            await anna.subscribe("news")
+            await page.post("/api/publish", {"broker": "columbus", "topic": "news", "payload": "x", "qos": 1})
+            assert (await anext(aiter(anna.messages))).text == "x"
+        answer = await page.post("/api/strategy", {"strategy": "disgb_event"})
+        assert (answer.status, answer.body["error"][:31]) == (400, "unknown strategy 'disgb_event';")
+        answer = await page.post("/api/strategy", {"strategy": "grid_quorum"})
+        assert (answer.status, "square number" in answer.body["error"]) == (400, True)
+
+
+async def test_links_have_a_latency_once_it_was_measured() -> None:
+    async with running() as (page, _), page.live() as socket:
+        tick = await ticks_until(socket, lambda tick: any(link[2] is not None for link in tick.get("links", ())))
+        assert all(0 <= link[2] < 60_000 for link in tick.get("links", ()) if link[2] is not None)

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from geomq.broker.config import is_loopback
-from geomq.errors import GeomqError, UsageError
+from geomq.dashboard.feed import FeedError
+from geomq.errors import UsageError
 
 TIMEOUT_S = 5.0
 ANSWER_BYTES_MAX = 32_000_000
@@ -23,10 +24,6 @@ Answer = TypeVar("Answer")
 
 class _Refusal(msgspec.Struct):
     error: str
-
-
-class FeedError(GeomqError):
-    """A broker does not answer as it should."""
 
 
 class AdminClient:

@@ -4,6 +4,7 @@ from typing import Protocol
 
 import msgspec
 
+from geomq.errors import GeomqError
 from geomq.geo import Fence, Location
 from geomq.routing.federation import Federation
 from geomq.routing.model import EventId
@@ -11,6 +12,10 @@ from geomq.routing.trace import TraceRecord
 
 CLIENTS_MAX = 20_000
 """Clients of one broker that the page shows; the rest are only counted."""
+
+
+class FeedError(GeomqError):
+    """A broker does not answer as it should."""
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -2,10 +2,12 @@
 
 from itertools import islice
 
+from geomq.broker.membership import FederationView, Membership
 from geomq.broker.server import Broker
 from geomq.broker.tracer import RING_RECORDS
-from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, Look, Place, Subscribed, is_about
+from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, FeedError, Look, Place, Subscribed, is_about
 from geomq.geo import Location, parse_fence
+from geomq.routing.changes import SetStrategy
 from geomq.routing.model import EventId
 from geomq.routing.trace import TraceRecord
 
@@ -15,12 +17,10 @@ class LocalFeed:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._latencies_ms: dict[str, float] = {}
         self.name = broker.view.config.broker.name
 
     async def place(self) -> Place:
-        strategy = self._broker.core.node.strategy
-        return Place(strategy.federation, self._broker.view.config.routing.strategy)
+        return Place(self._broker.core.node.strategy.federation, self._status().strategy)
 
     async def address(self) -> tuple[str, int] | None:
         plain = ((host, port) for kind, host, port in self._broker.addresses if kind == "tcp")
@@ -42,13 +42,13 @@ class LocalFeed:
         ]
 
     async def look(self, cursor: int | None) -> Look:
-        view, peering = self._broker.view, self._broker.peering
-        links: dict[str, float | None] = {} if peering is None else dict.fromkeys(peering.connected)
+        view = self._broker.view
         page = view.trace(cursor or 0, RING_RECORDS)
+        members = self._status().brokers
         return Look(
             counts=dict(view.counts()),
             connections=int(view.gauges()["connections"]),
-            links=links,
+            links={one.name: one.latency_ms for one in members if one.connected and one.name != self.name},
             records=() if cursor is None else tuple(page.items),
             cursor=page.next,
             missed=page.missed,
@@ -60,7 +60,16 @@ class LocalFeed:
         ]
 
     async def change_strategy(self, strategy: str) -> None:
-        raise NotImplementedError
+        self._membership().change(SetStrategy(strategy, {}))
 
     async def close(self) -> None:
         """The broker is not ours to close."""
+
+    def _status(self) -> FederationView:
+        return self._membership().status()
+
+    def _membership(self) -> Membership:
+        membership = self._broker.membership
+        if membership is None:
+            raise FeedError(f"{self.name} has not started yet")
+        return membership

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from geomq.dashboard.admin_client import AdminClient, FeedError
-from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, Look, Place, Subscribed, is_about
+from geomq.dashboard.admin_client import AdminClient
+from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, FeedError, Look, Place, Subscribed, is_about
 from geomq.errors import GeomqError
 from geomq.geo import make_location, parse_fence
 from geomq.routing.federation import Federation
