@@ -4,6 +4,7 @@ Built on the codec alone. Owns nothing but its connection; what it hears goes to
 """
 
 import asyncio
+import os
 import time
 from typing import Protocol, cast
 
@@ -51,14 +52,26 @@ class ReplayClient(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._file: int = transport.get_extra_info("socket").fileno()
         properties = Properties(session_expiry_interval=0) if self._version == V5 else NO_PROPERTIES
         self.say(encode(Connect(self.name, self._version, True, 0, properties=properties), self._version))
 
     def say(self, data: bytes) -> bool:
-        """Write bytes; False if there is nobody to hear them."""
-        if self._transport is None:
+        """Write bytes, at once rather than at the end of the loop's turn; False if there is nobody to hear them."""
+        transport = self._transport
+        if transport is None:
             return False
-        self._transport.write(data)
+        written = 0
+        if not transport.get_write_buffer_size():
+            try:
+                written = os.write(self._file, data)
+            except BlockingIOError:
+                pass
+            except OSError:
+                transport.abort()
+                return False
+        if written < len(data):
+            transport.write(data[written:])
         return True
 
     async def ping(self) -> None:

@@ -29,7 +29,7 @@ from geomq.workload.model import generate
 from geomq.workload.schema import arrow_schema
 
 WAVE = 100
-BATCH = 32
+BATCH = 256
 CONNECT_S_MAX = 60.0
 QUIET_S = 0.5
 DRAIN_S_MAX = 300.0
@@ -167,7 +167,7 @@ class Worker:
             self._done.set_result(None)
 
     def _act_now(self) -> None:
-        """The steps that are due; after some of them the loop has its turn, so that bytes leave when we say they do."""
+        """The steps that are due; after some of them the loop has its turn, for what clients hear meanwhile."""
         steps, clock_ms = self._steps, self._task.clock_ms
         times, done = self._records.sent_ms, self._records.sent_step
         last = min(self._next + BATCH, len(steps))

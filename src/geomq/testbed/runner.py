@@ -37,7 +37,7 @@ from geomq.workload.presets import Request, build
 from geomq.workload.world import World
 
 TRACE_FILE_S = 3600.0
-NICENESS = 5
+NICENESS = 15
 """Brokers give way to the replayer: what measures has to be on time, and what is measured may wait for it."""
 SETTLED_S = 0.5
 SETTLED_TRIES_MAX = 120
