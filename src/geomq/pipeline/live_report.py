@@ -215,7 +215,7 @@ def _messages(study: Study) -> str:
 def _deliveries(study: Study) -> str:
     headers = (
         *("", "received", "lost", "doubled", "unexpected", "timing decides", "excess data"),
-        *("latency p50", "p99 ms", "lateness p50", "p99 ms"),
+        *("latency p50", "p99 ms", "lateness p50", "p95", "p99 ms"),
     )
     rows: list[tuple[Any, ...]] = []
     for scenario, outcome in study.live.items():
@@ -228,7 +228,7 @@ def _deliveries(study: Study) -> str:
                     *(f"{check[key]:,}" for key in ("received", "lost", "duplicated", "unexpected", "possible")),
                     f"{share((check['correct'], check['redundant'])):.1%}",
                     *(_cell(took["p50"]), _cell(took["p99"])),
-                    *(f"{report['lateness'][key]:.2f}" for key in ("p50", "p99")),
+                    *(f"{report['lateness'][key]:.2f}" for key in ("p50", "p95", "p99")),
                 )
             )
     return "## Deliveries\n\n" + table(headers, rows)

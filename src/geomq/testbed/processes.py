@@ -34,8 +34,7 @@ POLL_S = 0.05
 class ChildProcess:
     """One process with a folder of its own; `log` is everything it printed. A context, or start and stop it."""
 
-    def __init__(self, name: str, folder: Path, port: int, *, niceness: int = 0) -> None:
-        self.niceness = niceness
+    def __init__(self, name: str, folder: Path, port: int) -> None:
         self.name = name
         self.folder = folder
         self.port = port
@@ -74,9 +73,7 @@ class ChildProcess:
         """Run it, again if need be, until it listens; UsageError with its last words if it never does."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                ["nice", "-n", str(self.niceness), *self.command()], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
+            self._process = subprocess.Popen(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
             await wait_until(self._listens, f"{self.name} does not listen on port {self.port}", seconds=START_S_MAX)
         except BaseException:
@@ -122,8 +119,8 @@ class ChildProcess:
 class BrokerProcess(ChildProcess):
     """`geomq broker` with a config; the admin API is on, so that others can ask whether it is linked."""
 
-    def __init__(self, config: Config, folder: Path, *, niceness: int = 0) -> None:
-        super().__init__(config.broker.name, folder, config.listeners[0].bind_port, niceness=niceness)
+    def __init__(self, config: Config, folder: Path) -> None:
+        super().__init__(config.broker.name, folder, config.listeners[0].bind_port)
         if not self.port:
             raise UsageError(f"broker {self.name} needs a fixed port")
         self.admin_port = config.admin.port if config.admin.enabled else free_ports(1)[0]
@@ -187,11 +184,8 @@ def mosquitto_path() -> str | None:
 class Federation:
     """Brokers started together; `async with Federation(configs, folder) as federation` waits until all are linked."""
 
-    def __init__(self, configs: Iterable[Config], folder: Path, *, niceness: int = 0) -> None:
-        self.brokers = {
-            config.broker.name: BrokerProcess(config, folder / config.broker.name, niceness=niceness)
-            for config in configs
-        }
+    def __init__(self, configs: Iterable[Config], folder: Path) -> None:
+        self.brokers = {config.broker.name: BrokerProcess(config, folder / config.broker.name) for config in configs}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:

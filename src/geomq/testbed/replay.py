@@ -202,6 +202,6 @@ def spread(values: "np.ndarray[Any, np.dtype[np.float64]]") -> dict[str, float]:
     """Percentiles of some times, rounded to the microsecond."""
     if not len(values):
         return {}
-    p50, p99 = np.percentile(values, (50, 99))
-    found = {"mean": values.mean(), "p50": p50, "p99": p99, "max": values.max()}
+    p50, p95, p99 = np.percentile(values, (50, 95, 99))
+    found = {"mean": values.mean(), "p50": p50, "p95": p95, "p99": p99, "max": values.max()}
     return {name: round(float(value), 3) for name, value in found.items()}

@@ -37,8 +37,6 @@ from geomq.workload.presets import Request, build
 from geomq.workload.world import World
 
 TRACE_FILE_S = 3600.0
-NICENESS = 15
-"""Brokers give way to the replayer: what measures has to be on time, and what is measured may wait for it."""
 SETTLED_S = 0.5
 SETTLED_TRIES_MAX = 120
 Say = Callable[[str], None]
@@ -110,8 +108,7 @@ class _Testbed:
             cloud_port = await self._start_cloud()
             ports = dict(zip(self._names, free_ports(len(self._names)), strict=True))
             configs = await self._configs(ports, cloud_port)
-            brokers = Federation(configs, self._out / "brokers", niceness=NICENESS)
-            federation = await self._stack.enter_async_context(brokers)
+            federation = await self._stack.enter_async_context(Federation(configs, self._out / "brokers"))
             addresses = [await self._client_address(name, ports, cloud_port) for name in self._all_names]
             await asyncio.sleep(self._plan.testbed.settle_s)
             self._say("clients act")
