@@ -28,13 +28,18 @@ IN_FLIGHT_MAX = 15
 
 
 class RealClient(asyncio.Protocol):
-    """One connection. Publishes as fast as it is acknowledged and acknowledges what it receives; `got` counts that."""
+    """One connection. Publishes as fast as it is acknowledged and acknowledges what it receives.
 
-    def __init__(self, name: str, location: Location | None) -> None:
+    `got` counts the payloads received, `order` has them in their order.
+    """
+
+    def __init__(self, name: str, location: Location | None, version: int = V5) -> None:
         self.name = name
         self.got: Counter[bytes] = Counter()
+        self.order: list[bytes] = []
+        self._version = version
         self._location = location
-        self._decoder = Decoder(Side.CLIENT, version=V5)
+        self._decoder = Decoder(Side.CLIENT, version=version)
         self._answer: asyncio.Future[Packet] = asyncio.get_running_loop().create_future()
         self._unsent: list[tuple[str, bytes, int, Properties]] = []
         self._under_way = 0
@@ -48,7 +53,7 @@ class RealClient(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._send(Connect(self.name, properties=_places(location=self._location)))
+        self._send(Connect(self.name, version=self._version, properties=_places(location=self._location)))
 
     def data_received(self, data: bytes) -> None:
         for packet in self._decoder.feed(data):
@@ -61,6 +66,7 @@ class RealClient(asyncio.Protocol):
             case Publish(packet_id=packet_id, qos=qos, payload=payload):
                 if qos < 2 or packet_id not in self._held:
                     self.got[payload] += 1
+                    self.order.append(payload)
                 if qos == 1:
                     self._send(Puback(packet_id))
                 elif qos == 2:
@@ -76,7 +82,7 @@ class RealClient(asyncio.Protocol):
                 self._pump()
 
     def _send(self, packet: Packet) -> None:
-        self._transport.write(encode(packet, V5))
+        self._transport.write(encode(packet, self._version))
 
     async def answered(self) -> Packet:
         packet = await asyncio.wait_for(self._answer, 30)
@@ -104,13 +110,17 @@ class RealClient(asyncio.Protocol):
                 self._next_id += 1
             self._send(Publish(topic, payload, qos, packet_id=self._next_id if qos else 0, properties=properties))
 
+    def publish_at_once(self, events: Iterable[tuple[str, bytes]]) -> None:
+        """Plain QoS 0 events in a single write."""
+        self._transport.write(b"".join(encode(Publish(topic, payload), self._version) for topic, payload in events))
+
     def close(self) -> None:
         self._transport.abort()
 
 
-async def join(port: int, name: str, location: Location | None = None) -> RealClient:
+async def join(port: int, name: str, location: Location | None = None, *, version: int = V5) -> RealClient:
     loop = asyncio.get_running_loop()
-    _, client = await loop.create_connection(lambda: RealClient(name, location), "127.0.0.1", port)
+    _, client = await loop.create_connection(lambda: RealClient(name, location, version), "127.0.0.1", port)
     assert isinstance(await client.answered(), Connack)
     return client
 

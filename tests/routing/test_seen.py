@@ -1,7 +1,7 @@
 """An event that comes twice is delivered once, and the memory of that is bounded."""
 
 from geomq.routing.model import BrokerId, ClientId, EventId, Match
-from geomq.routing.seen import SeenEvents
+from geomq.routing.seen import ORIGINS_MAX, RUNS_MAX, SeenEvents
 
 
 def identity(number: int) -> EventId:
@@ -49,3 +49,44 @@ def test_epochs_and_origins_tell_events_apart() -> None:
     assert seen.first(EventId(BrokerId("a"), 0, 1))
     assert seen.first(EventId(BrokerId("a"), 1, 1))
     assert seen.first(EventId(BrokerId("b"), 0, 1))
+
+
+ORIGIN = (BrokerId("b"), 0)
+
+
+def test_events_of_a_run_are_known_one_by_one() -> None:
+    seen, had = SeenEvents(), frozenset({ClientId("a")})
+    assert seen.run(ORIGIN, 5, 3, had)
+    assert seen.run(ORIGIN, 8, 2, had)
+    assert [identity(n) in seen for n in (4, 5, 7, 9, 10)] == [False, True, True, True, False]
+    assert not seen.first(identity(6))
+    assert seen.unseen(identity(7), matches("a", "b")) == matches("b")
+    assert seen.unseen(identity(7), matches("a", "b")) == ()
+    assert seen.unseen(identity(4), matches("a")) == matches("a")
+    assert set(seen.had_by(had)) == {identity(n) for n in range(4, 10)}
+    assert seen.had_by(frozenset({ClientId("x")})) == []
+
+
+def test_a_run_that_may_overlap_what_was_seen_is_not_taken() -> None:
+    seen, nobody = SeenEvents(), frozenset[ClientId]()
+    assert seen.is_newer(ORIGIN, 0)
+    seen.first(identity(5))
+    assert not seen.is_newer(ORIGIN, 5)
+    assert not seen.run(ORIGIN, 5, 2, nobody)
+    assert not seen.run(ORIGIN, 3, 9, nobody)
+    assert seen.run(ORIGIN, 6, 2, nobody)
+    assert not seen.run(ORIGIN, 7, 1, nobody)
+    assert seen.run((BrokerId("b"), 1), 1, 1, nobody)
+    assert seen.run((BrokerId("c"), 0), 1, 1, nobody)
+
+
+def test_the_memory_of_runs_is_bounded() -> None:
+    seen = SeenEvents(events_max=10)
+    for number in range(2 * RUNS_MAX):
+        assert seen.run(ORIGIN, 2 * number, 1, frozenset({ClientId(str(number % 7))}))
+    assert identity(0) not in seen
+    assert identity(4 * RUNS_MAX - 2) in seen
+    for number in range(2 * ORIGINS_MAX):
+        seen.run((BrokerId(str(number)), 0), 1, 1, frozenset())
+    assert EventId(BrokerId("0"), 0, 1) not in seen
+    assert len(seen.had_by(frozenset({ClientId("1")}))) <= 10

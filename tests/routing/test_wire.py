@@ -12,6 +12,7 @@ from geomq.routing.link import Ack, Data, Frame, Hello, is_promised
 from geomq.routing.mesh_messages import Announcement, LostRoute, Membership, Stamp
 from geomq.routing.messages import ForwardEvent, Message, PutLocation
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId, Match
+from geomq.routing.plan import Batched
 from geomq.routing.wire import MESSAGES, Ping, Pong, decode_frame, encode_frame
 
 SQUARE = Polygon(
@@ -53,6 +54,7 @@ SAMPLES: dict[str, object] = {
     "description": b"\x01",
     "problem": "no cloud",
     "asks": True,
+    "entries": (Batched(ClientId("c"), (48.8, 2.3), 5, 1, False, (Match(ClientId("d"), "a/#"),), b"0\x03\x00\x01a"),),
 }
 
 

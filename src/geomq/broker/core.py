@@ -124,6 +124,7 @@ class Core:
                 delivered += self.deliverer.deliver_to_one(action.event, action.topic_filter, action.members, message)
             elif isinstance(action, SendToPeer):
                 if self.links is not None:
+                    self.before_delivery()
                     self.links.send(action.peer, wrapped(action.message, action.edition))
             elif isinstance(action, KeepEditions):
                 self.keep_editions(action.kept)

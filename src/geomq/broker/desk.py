@@ -9,6 +9,7 @@ from geomq.broker.config import Listener
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
+from geomq.broker.fast_arrivals import FastArrivals
 from geomq.broker.fastpath import FastPath
 from geomq.broker.fenced import FencedFilters
 from geomq.broker.geocontext import GeoContext
@@ -35,6 +36,7 @@ class Desk:
         self.admission = Admission(core, self.registry, self.geo)
         self.fast = FastPath(core, self.publishing, self.delivery, fenced)
         self.publish_fast = self.fast.publish
+        self.arrivals = FastArrivals(core, self.fast)
         self.connections: dict[Connection, None] = {}
         self._opening: dict[Connection, None] = {}
         self._per_listener: dict[Listener, int] = {}

@@ -3,18 +3,21 @@
 The routing core is asked once per topic; its answer holds until who is connected or subscribed changes, or if it
 could depend on the publisher's place it is never kept. The received bytes go on as they came. While arrivals come
 one to a tick, each is written at once; when several share a tick they are gathered, so that a receiver costs one
-write a tick. Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
+write a tick. In a federation the routing core is asked for its plan of a topic, and what is for peers is gathered, too.
+Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
 """
 
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
+from geomq.broker.fast_links import Far, FastLinks
 from geomq.broker.fenced import FencedFilters
 from geomq.broker.publishing import Publishing
 from geomq.mqtt.packets import Publish
 from geomq.mqtt.properties import NO_PROPERTIES
 from geomq.mqtt.types import PACKET_SIZE_MAX, V5
 from geomq.mqtt.wire import text, varint
+from geomq.routing.model import ClientId, Match
 
 ROUTES_MAX = 65_536
 PROMPT_MAX = 32
@@ -33,14 +36,25 @@ class Receivers:
 
 
 class Route:
-    """Who gets the events of one topic, by version."""
+    """Who gets the events of one topic, by version, which clients these are, and who else hears of them."""
 
-    __slots__ = ("old", "topic", "v5")
+    __slots__ = ("clients", "far", "old", "topic", "v5")
 
-    def __init__(self, topic: str, old: Receivers | None, v5: Receivers | None) -> None:
+    def __init__(self, topic: str, old: Receivers | None, v5: Receivers | None, clients: frozenset[ClientId]) -> None:
         self.topic = topic
         self.old = old
         self.v5 = v5
+        self.clients = clients
+        self.far: Far | None = None
+
+    def goes_like(self, other: "Route") -> bool:
+        """Whether events of both topics, one after the other, go to the same receivers in one piece."""
+        return self is other or (
+            self.old is other.old
+            and self.v5 is other.v5
+            and self.clients is other.clients
+            and not (self.old and self.v5)
+        )
 
 
 class Lane:
@@ -58,7 +72,7 @@ class Lane:
 class FastPath:
     """Remembers routes and sends along them.
 
-    `_generation` tells lanes from before the last change of routes; `_taken` are events not yet counted.
+    `generation` tells lanes from before the last change of routes; `_taken` are events not yet counted.
     """
 
     def __init__(self, core: Core, publishing: Publishing, delivery: Delivery, fenced: FencedFilters) -> None:
@@ -67,10 +81,15 @@ class FastPath:
         self._publishing = publishing
         self._delivery = delivery
         self._fenced = fenced
+        self._links = FastLinks(core)
         self._routes: dict[bytes, Route] = {}
+        self._plans_since: object = None
+        self._sets: dict[frozenset[ClientId], frozenset[ClientId]] = {}
+        self._fars: dict[Far, Far] = {}
+        """Topics whose events go the same way share one object, so that they travel together."""
         self._receivers: dict[tuple[Connection, ...], Receivers] = {}
         self._unfit: set[str] = set()
-        self._generation = 0
+        self.generation = 0
         self._dirty: list[Receivers] = []
         self._overlapping = False
         self._arrivals = self._credit = self._streak = self._taken = 0
@@ -80,11 +99,13 @@ class FastPath:
 
         Returns the position after them; what stands there is left to the ordinary way.
         """
+        if self._core.links is not None:
+            self.check_plans()
         lane = connection.lane
         if (
             lane is None
             or len(data) != lane.size
-            or lane.generation != self._generation
+            or lane.generation != self.generation
             or not data.startswith(lane.head)
         ):
             return self._publish_runs(connection, data, pos)
@@ -103,12 +124,13 @@ class FastPath:
             receivers.count += 1
             receivers.chunks.append(data)
         else:
-            self._gather(receivers, data, 1)
+            self.gather(receivers, data, 1)
         return lane.size
 
     def _publish_runs(self, connection: Connection, data: bytes, pos: int) -> int:
         """Equal heads and sizes that follow each other are sent as one piece."""
         new, start, end = connection.version == V5, pos, len(data)
+        far, far_from, far_count = None, pos, 0
         while end - pos > 4 and data[pos] == 0x30:
             body, length = pos + 2, data[pos + 1]
             if length > 127:
@@ -123,22 +145,34 @@ class FastPath:
                 break
             count, alike, others = 1, route.v5 if new else route.old, route.old if new else route.v5
             if others is not None:
-                self._gather(others, (_as_old if new else _as_v5)(data[pos:stop], body - pos, topic_end - pos), 1)
+                self.gather(others, (as_old if new else as_v5)(data[pos:stop], body - pos, topic_end - pos), 1)
             elif stop < end:
-                size = stop - pos
-                stop = _end_of_run(data, pos, topic_end + new, stop)
-                count = (stop - pos) // size
-            elif not pos:
-                connection.lane = Lane(data[: topic_end + new], end, alike, self._generation)
+                if stop + 1 < end and data[stop + 1] == data[pos + 1]:
+                    size = stop - pos
+                    stop = end_of_run(data, pos, topic_end + new, stop)
+                    count = (stop - pos) // size
+            elif not pos and route.far is None:
+                connection.lane = Lane(data[: topic_end + new], end, alike, self.generation)
             if alike is not None:
-                self._gather(alike, data[pos:stop], count)
+                self.gather(alike, data[pos:stop], count)
+            if far is not route.far:
+                if far is not None:
+                    self._send_far(connection, far, data[far_from:pos], far_count)
+                far, far_from, far_count = route.far, pos, 0
+            far_count += count
             self._taken += count
             pos = stop
+        if far is not None:
+            self._send_far(connection, far, data[far_from:pos], far_count)
         if pos != start:
             self._arrivals += 1
             if not self._dirty:
                 self._count_taken()
         return pos
+
+    def _send_far(self, connection: Connection, far: Far, data: bytes, count: int) -> None:
+        assert connection.client is not None
+        self._links.gather(connection.client, far, data, count, is_v5=connection.version == V5)
 
     def _count_taken(self) -> None:
         taken, self._taken = self._taken, 0
@@ -153,7 +187,7 @@ class FastPath:
         rights = client.rights
         return rights.all_allowed or (not rights.fenced and rights.may_write(route.topic))
 
-    def _gather(self, receivers: Receivers, data: bytes, count: int) -> None:
+    def gather(self, receivers: Receivers, data: bytes, count: int) -> None:
         if not receivers.count:
             if not self._dirty:
                 self._core.outbox.schedule()
@@ -165,6 +199,8 @@ class FastPath:
 
     def write(self) -> None:
         """The tick ends: write what has gathered, to each connection once."""
+        if self._links.waiting:
+            self._links.send()
         if not self._dirty:
             return
         self._streak = min(2 * self._streak + 1, PROMPT_MAX) if self._arrivals <= 1 else 0
@@ -185,7 +221,9 @@ class FastPath:
         self._counts.bytes_sent += sent
 
     def drain(self) -> None:
-        """Hand what has gathered to the connections, to be written at the end of the tick."""
+        """Hand what has gathered to peers and connections, to these to be written at the end of the tick."""
+        if self._links.waiting:
+            self._links.send()
         if not self._dirty:
             return
         counts = self._counts
@@ -227,34 +265,57 @@ class FastPath:
     def forget(self) -> None:
         """Who receives what may have changed."""
         self.drain()
-        self._generation += 1
+        self.generation += 1
         if self._routes or self._unfit:
             self._routes.clear()
             self._receivers.clear()
             self._unfit.clear()
+            self._fars.clear()
+            self._sets.clear()
+
+    def check_plans(self) -> None:
+        """Forget what was learned if the routing core would plan otherwise now."""
+        since = self._core.node.plans_since()
+        if since != self._plans_since:
+            self._plans_since = since
+            self.forget()
 
     def learn(self, packet: Publish) -> None:
         """A QoS 0 event just went the ordinary way: keep its route if the next one would go the same."""
         topic = packet.topic
-        if packet.properties is not NO_PROPERTIES or self._core.links is not None or topic in self._unfit:
-            return
-        if self._core.tracer is not None and self._core.tracer.of_events:
+        if packet.properties is not NO_PROPERTIES or topic in self._unfit or self.is_followed():
             return
         if len(self._routes) + len(self._unfit) >= ROUTES_MAX:
             self.forget()
-        route = self._route(topic)
+        route = self._route_from_here(topic)
         if route is None:
             self._unfit.add(topic)
         else:
             self._routes[text(topic)] = route
 
-    def _route(self, topic: str) -> Route | None:
+    def is_followed(self) -> bool:
+        """Whether somebody wants to know of single events, or of what is said to peers."""
+        tracer = self._core.tracer
+        return tracer is not None and (tracer.of_events or self._core.links is not None)
+
+    def _route_from_here(self, topic: str) -> Route | None:
+        if self._core.links is None:
+            return self.route(topic, self._delivery.last)
+        plan = self._core.node.plan(topic)
+        route = None if plan is None else self.route(topic, plan.own)
+        if route is not None and plan is not None and plan.peers:
+            far = Far(plan.peers, route.clients)
+            route.far = self._fars.setdefault(far, far)
+        return route
+
+    def route(self, topic: str, matches: tuple[Match, ...]) -> Route | None:
+        """The way to the clients of these matches, if it is the same for every event of the topic."""
         if self._publishing.watches(topic) or self._fenced.concern(topic):
             return None
         if topic.count("/") >= self._core.config.limits.topic_levels_max:
             return None
         connections: dict[Connection, bool] = {}
-        for client_id, topic_filter in self._delivery.last:
+        for client_id, topic_filter in matches:
             client = self._core.clients.get(client_id)
             subscription = None if client is None else client.session.subscriptions.get(topic_filter)
             if (
@@ -273,7 +334,9 @@ class FastPath:
             connections[client.connection] = session.version == V5
         old = tuple(connection for connection, new in connections.items() if not new)
         v5 = tuple(connection for connection, new in connections.items() if new)
-        return Route(topic, self._shared(old), self._shared(v5))
+        clients = frozenset(match.client for match in matches)
+        clients = self._sets.setdefault(clients, clients)
+        return Route(topic, self._shared(old), self._shared(v5), clients)
 
     def _shared(self, connections: tuple[Connection, ...]) -> Receivers | None:
         """Topics with the same receivers gather together, in the order of their events."""
@@ -285,7 +348,7 @@ class FastPath:
         return receivers
 
 
-def _end_of_run(data: bytes, start: int, head_end: int, end: int) -> int:
+def end_of_run(data: bytes, start: int, head_end: int, end: int) -> int:
     """Where the last of the packets ends that follow with the same length and topic."""
     head, size, last = data[start:head_end], end - start, len(data) - (end - start)
     while end <= last and data.startswith(head, end):
@@ -293,11 +356,11 @@ def _end_of_run(data: bytes, start: int, head_end: int, end: int) -> int:
     return end
 
 
-def _as_v5(data: bytes, body: int, topic_end: int) -> bytes:
+def as_v5(data: bytes, body: int, topic_end: int) -> bytes:
     """A 3.1.1 packet for MQTT 5: with an empty property list."""
     return b"0%b%b\0%b" % (varint(len(data) - body + 1), data[body:topic_end], data[topic_end:])
 
 
-def _as_old(data: bytes, body: int, topic_end: int) -> bytes:
+def as_old(data: bytes, body: int, topic_end: int) -> bytes:
     """An MQTT 5 packet for 3.1.1: without its empty property list."""
     return b"0%b%b%b" % (varint(len(data) - body - 1), data[body:topic_end], data[topic_end + 1 :])

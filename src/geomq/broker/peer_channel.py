@@ -2,7 +2,7 @@
 
 The two sides first say their names and prove them: with a shared key, by a code over both sides' random numbers; with
 certificates, by the name in the certificate. Nothing else is listened to before that. Frames written in one turn of
-the event loop leave in one write.
+the event loop leave in one write; acknowledgements wait a moment for others to go with.
 """
 
 import asyncio
@@ -24,6 +24,8 @@ GREETING_S_MAX = 5.0
 NONCE_BYTES = 16
 UNSENT_BYTES_MAX = 1 << 28
 """A peer that lets more than this wait is taken for gone; what it missed is sent when it is back."""
+ACK_S = 0.005
+"""How long an acknowledgement may wait for company, or for a later one that replaces it."""
 
 
 class Greeting(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -80,10 +82,13 @@ class PeerChannel(asyncio.Protocol):
         self._mine = Greeting("geomq", PROTOCOL_VERSION, credentials.me, secrets.token_bytes(NONCE_BYTES))
         self._theirs: Greeting | None = None
         self._buffer = bytearray()
+        self._wanted = 4
+        """How many bytes the next frame has, as far as it is known."""
         self._outgoing: list[bytes] = []
-        self._ack_at: int | None = None
+        self._ack: Ack | None = None
+        self._ack_due: asyncio.TimerHandle | None = None
         self._reason = "connection lost"
-        self._hear: Callable[[bytes], None] = self._greeted
+        self._hear: Callable[[memoryview], None] = self._greeted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods, not the base
@@ -97,33 +102,43 @@ class PeerChannel(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         buffer = self._buffer
-        buffer += data
-        start = 0
+        if buffer:
+            buffer += data
+            if len(buffer) < self._wanted:
+                return
+            data = bytes(buffer)
+            buffer.clear()
+        start, end = 0, len(data)
         try:
-            while len(buffer) - start >= 4:
-                length = int.from_bytes(buffer[start : start + 4], "big")
+            while end - start >= 4:
+                length = int.from_bytes(data[start : start + 4], "big")
                 if length > (self._frame_bytes_max if self.peer is not None else GREETING_BYTES_MAX):
                     raise ProtocolError(f"a frame of {length} bytes is too long")
-                if len(buffer) - start - 4 < length:
+                self._wanted = 4 + length
+                if end - start < self._wanted:
                     break
-                start += 4 + length
-                self._hear(bytes(buffer[start - length : start]))
+                start += self._wanted
+                self._hear(memoryview(data)[start - length : start])
         except ProtocolError as error:
             self.close(str(error))
             return
-        del buffer[:start]
+        if start < end:
+            buffer += memoryview(data)[start:]
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
+        if self._ack_due is not None:
+            self._ack_due.cancel()
         self._listener.closed(self, self._reason)
 
     def send(self, frame: Frame | Aside) -> None:
         """Queue a frame for this turn of the loop; a newer acknowledgement replaces an older one."""
         if isinstance(frame, Ack):
-            if self._ack_at is not None:
-                self._outgoing[self._ack_at] = b""
-            self._ack_at = len(self._outgoing)
-        self._write(encode_frame(frame))
+            if self._ack is None and not self._outgoing:
+                self._ack_due = self._loop.call_later(ACK_S, self._flush)
+            self._ack = frame
+        else:
+            self._write(encode_frame(frame))
 
     def close(self, reason: str) -> None:
         """End the connection; `reason` is what the log says."""
@@ -133,14 +148,21 @@ class PeerChannel(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         if not self._outgoing:
             self._loop.call_soon(self._flush)
-        self._outgoing.append(len(data).to_bytes(4, "big") + data)
+        self._outgoing += (len(data).to_bytes(4, "big"), data)
 
     def _flush(self) -> None:
-        outgoing, self._outgoing, self._ack_at = self._outgoing, [], None
+        if self._ack_due is not None:
+            self._ack_due.cancel()
+            self._ack_due = None
+        outgoing, self._outgoing = self._outgoing, []
+        if self._ack is not None:
+            data = encode_frame(self._ack)
+            outgoing += (len(data).to_bytes(4, "big"), data)
+            self._ack = None
         if not self._transport.is_closing():
-            self._transport.write(b"".join(outgoing))
+            self._transport.writelines(outgoing)
 
-    def _greeted(self, data: bytes) -> None:
+    def _greeted(self, data: memoryview) -> None:
         try:
             theirs = msgspec.msgpack.decode(data, type=Greeting)
         except msgspec.MsgspecError:
@@ -169,7 +191,7 @@ class PeerChannel(asyncio.Protocol):
         if name not in (*subject, *names):
             raise ProtocolError(f"the certificate shown is not that of broker {name[:80]!r}")
 
-    def _proved(self, data: bytes) -> None:
+    def _proved(self, data: memoryview) -> None:
         assert self._theirs is not None
         try:
             proof = msgspec.msgpack.decode(data, type=Proof)
@@ -183,5 +205,5 @@ class PeerChannel(asyncio.Protocol):
         if not self._listener.opened(self):
             raise ProtocolError(f"broker {self.peer[:80]!r} is not wanted here")
 
-    def _framed(self, data: bytes) -> None:
+    def _framed(self, data: memoryview) -> None:
         self._listener.heard(self, decode_frame(data))

@@ -44,6 +44,7 @@ from geomq.routing.federated_node import FederatedNode
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
 from geomq.routing.outline import outline_of
+from geomq.routing.plan import EventBatch
 
 if TYPE_CHECKING:
     from geomq.broker.trace_writer import TraceWriter
@@ -205,6 +206,9 @@ class Broker:
 
     def _linked(self, event: RoutingEvent) -> None:
         """Something happened on a link."""
+        if isinstance(event, PeerSaid) and isinstance(event.message, EventBatch):
+            self.desk.arrivals.arrive(event, event.message, self._linked)
+            return
         for neighbour in (self._retained, self._roaming):
             if neighbour is not None and isinstance(event, PeerSaid) and neighbour.heard(event.peer, event.message):
                 if self.core.tracer is not None:

@@ -21,7 +21,8 @@ from geomq.mqtt.topics import first_level
 from geomq.routing.coverage import CoverageStrategy
 from geomq.routing.federation import Federation
 from geomq.routing.messages import ForwardEvent, Kind, Message, PutLocation, PutSubscription, SyncBegin
-from geomq.routing.model import BrokerId, ClientId, Event, Subscriber
+from geomq.routing.model import BrokerId, ClientId, Event, Match, Subscriber
+from geomq.routing.plan import Plan
 from geomq.routing.strategy import StrategyOptions
 
 PAIRS_MAX = 1_000_000
@@ -53,6 +54,8 @@ Pair = tuple[BrokerId, str]
 class Adaptive(CoverageStrategy):
     """Chooses between the two DisGB strategies by what each is seen to cost."""
 
+    plans = True
+
     Options = AdaptiveOptions
 
     def __init__(self, **context: object) -> None:
@@ -61,6 +64,7 @@ class Adaptive(CoverageStrategy):
         """The (peer, group) pairs for which own subscriptions are kept at the peer."""
         self._advertised: dict[Pair, None] = {}
         """The (peer, group) pairs for which the peer's subscriptions are kept here."""
+        self._mode_changes = 0
         self._wasted: dict[Pair, float] = {}
         """Own running sums while matched here: events that matched nothing, less what advertising would cost."""
         self._overpaid: dict[Pair, float] = {}
@@ -85,6 +89,22 @@ class Adaptive(CoverageStrategy):
         """Only the publisher's home tells others of a match, and not those it sends the event to anyway."""
         return event.id.origin == self.me and home not in self.event_targets(event)
 
+    def plan(self, topic: str) -> Plan | None:
+        """None while events that are saved make up for updates: those are counted."""
+        plan, group = super().plan(topic), first_level(topic) or ""
+        if plan is None:
+            return None
+        told = {to.peer for to in plan.peers}
+        counted = any(self._overpaid.get((peer, group)) and peer not in told for peer in self.federation.ids)
+        return None if counted else plan
+
+    def plan_forwarded(self, topic: str, origin: BrokerId) -> tuple[Match, ...] | None:
+        """None if they come in vain: that is counted, too."""
+        return super().plan_forwarded(topic, origin) or None
+
+    def plans_since(self) -> int:
+        return super().plans_since() + self._mode_changes
+
     def published(self, event: Event, *, now: float) -> None:
         super().published(event, now=now)
         if self._advertised:
@@ -100,6 +120,7 @@ class Adaptive(CoverageStrategy):
                 matched = self.table.match(event) if matched is None else matched
                 if broker not in matched:
                     self._overpaid[pair] = max(0.0, self._overpaid[pair] - 1)
+                    self._mode_changes += not self._overpaid[pair]
 
     def subscribed(self, client: ClientId, topic_filter: str, fence: Fence | None, *, now: float) -> None:
         super().subscribed(client, topic_filter, fence, now=now)
@@ -183,6 +204,7 @@ class Adaptive(CoverageStrategy):
                     self.place(client, topic_filter)
 
     def _set_advertised(self, pair: Pair, advertised: bool) -> None:
+        self._mode_changes += 1
         if advertised and len(self._advertised) < PAIRS_MAX:
             self._advertised[pair] = None
             self._overpaid[pair] = 0.0
@@ -196,6 +218,7 @@ class Adaptive(CoverageStrategy):
             return
         pair = (peer, group)
         self._overpaid[pair] += 1
+        self._mode_changes += 1
         if self._overpaid[pair] > self.options.patience * 2:
             self._overpaid[pair] = 0.0
             self.send(peer, PreferMatchedHere(pair[1]))

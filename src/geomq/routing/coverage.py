@@ -20,7 +20,8 @@ from geomq.routing.messages import (
     SyncBegin,
     SyncEnd,
 )
-from geomq.routing.model import BrokerId, ClientId, Event, Subscriber
+from geomq.routing.model import BrokerId, ClientId, Event, Match, Subscriber
+from geomq.routing.plan import Plan
 from geomq.routing.rendezvous import RendezvousStrategy, Replicas
 from geomq.routing.strategy import ClientState
 
@@ -69,6 +70,7 @@ class CoverageStrategy(RendezvousStrategy):
         self._hosts: dict[ClientId, BrokerId] = {}
         self._version = 0
         self._confirmed: dict[BrokerId, int] = {}
+        self._confirmations = 0
         self._peer_cells: dict[BrokerId, tuple[int, ...] | None] = {}
 
     def meeting(self, fence: Fence | None) -> tuple[BrokerId, ...]:
@@ -104,6 +106,19 @@ class CoverageStrategy(RendezvousStrategy):
         super().match_here(event)
         for home, matches in self.guests.match(event).items():
             self.send(home, DeliverEvent(event, matches))
+
+    def plan(self, topic: str) -> Plan | None:
+        """None while guests are helped with, here or elsewhere: then who publishes makes a difference."""
+        return None if self._helping() else super().plan(topic)
+
+    def plan_forwarded(self, topic: str, origin: BrokerId) -> tuple[Match, ...] | None:
+        return None if self._helping() else super().plan_forwarded(topic, origin)
+
+    def _helping(self) -> bool:
+        return bool(len(self.guests) or self._hosts) or not all(map(self._is_confirmed, self._cells.values()))
+
+    def plans_since(self) -> int:
+        return super().plans_since() + self.guests.version + self._version + self._confirmations
 
     def moved(self, client: ClientId, location: Location | None, *, now: float) -> None:
         super().moved(client, location, now=now)
@@ -188,6 +203,7 @@ class CoverageStrategy(RendezvousStrategy):
                 self.send(peer, CoverageConfirmed(version))
             case CoverageConfirmed(version=version):
                 self._confirmed[peer] = max(version, self._confirmed.get(peer, 0))
+                self._confirmations += 1
                 for client in tuple(self._hosts):
                     if self.guest_host(client) is None:
                         self._unhost(client)
@@ -207,6 +223,7 @@ class CoverageStrategy(RendezvousStrategy):
     def sync_extras(self, peer: BrokerId) -> None:
         """What a peer that may have forgotten us has to hear besides subscriptions."""
         self._confirmed.pop(peer, None)
+        self._confirmations += 1
         if self._version:
             self.send(peer, self._announcement())
         for client, host in tuple(self._hosts.items()):

@@ -15,6 +15,8 @@ from geomq.routing.ring import HashRing
 class Dht(RendezvousStrategy):
     """Consistent hashing of topics to brokers."""
 
+    plans = True
+
     def __init__(self, **context: object) -> None:
         super().__init__(**context)
         self._ring = HashRing(self.federation.ids)

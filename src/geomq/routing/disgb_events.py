@@ -12,6 +12,8 @@ from geomq.routing.model import BrokerId, ClientId, Event
 class DisgbEvents(CoverageStrategy):
     """Events are distributed by their fence."""
 
+    plans = True
+
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return self.meeting(event.fence)
 

@@ -13,6 +13,8 @@ from geomq.routing.model import BrokerId, ClientId, Event
 class DisgbSubscriptions(CoverageStrategy):
     """Subscriptions are distributed by their fence."""
 
+    plans = True
+
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return (self.me,)
 

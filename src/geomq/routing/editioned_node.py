@@ -13,8 +13,9 @@ from geomq.routing.events import ClientPublished, PeerDown, PeerSaid, PeerUp, Ro
 from geomq.routing.federation import Federation
 from geomq.routing.link import is_promised
 from geomq.routing.messages import Message
-from geomq.routing.model import CONFIGURED, BrokerId, Edition, Event
+from geomq.routing.model import CONFIGURED, BrokerId, Edition, Event, Match
 from geomq.routing.node import Node
+from geomq.routing.plan import Plan
 from geomq.routing.registry import strategy_class
 from geomq.routing.shared import SharedGroups
 from geomq.routing.strategy import Dice, Strategy
@@ -111,6 +112,29 @@ class EditionedNode(Node):
     def say(self, peer: BrokerId, message: Message) -> None:
         """Say something that belongs to no routing."""
         self._said.append(SendToPeer(peer, message))
+
+    # Plans, only while there is one routing.
+
+    def plan(self, topic: str) -> Plan | None:
+        return super().plan(topic) if self._is_settled else None
+
+    def plan_arrival(
+        self, topic: str, peer: BrokerId, matches: tuple[Match, ...] | None, edition: Edition | None
+    ) -> tuple[Match, ...] | None:
+        return super().plan_arrival(topic, peer, matches, edition) if len(self.live) == 1 else None
+
+    def plans_since(self) -> object:
+        return (super().plans_since(), self._is_settled) if len(self.live) == 1 else None
+
+    @property
+    def plan_edition(self) -> Edition | None:
+        return None if self.newest == CONFIGURED else self.newest
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether there is one routing, and all its peers have it too."""
+        within = self.within.get(self.newest, ())
+        return len(self.live) == 1 and (CONFIGURED in self.live or len(within) == len(self.strategy.federation.ids) - 1)
 
     # Routings.
 

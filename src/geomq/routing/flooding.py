@@ -10,6 +10,8 @@ from geomq.routing.rendezvous import RendezvousStrategy
 class Single(RendezvousStrategy):
     """One broker: every event meets every subscription at home."""
 
+    plans = True
+
     @classmethod
     def check(cls, federation: Federation) -> None:
         if len(federation.ids) != 1:
@@ -25,6 +27,8 @@ class Single(RendezvousStrategy):
 class FloodEvents(RendezvousStrategy):
     """Every broker is a rendezvous of every event; subscriptions stay at home."""
 
+    plans = True
+
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return self.federation.ids
 
@@ -34,6 +38,8 @@ class FloodEvents(RendezvousStrategy):
 
 class FloodSubscriptions(RendezvousStrategy):
     """The publisher's home is the only rendezvous of its events; it knows every subscription."""
+
+    plans = True
 
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return (self.me,)

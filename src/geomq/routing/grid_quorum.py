@@ -22,6 +22,8 @@ class GridOptions(StrategyOptions, frozen=True):
 class GridQuorum(RendezvousStrategy):
     """Rows and columns as quorums."""
 
+    plans = True
+
     Options = GridOptions
 
     @classmethod

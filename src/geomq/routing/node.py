@@ -33,7 +33,8 @@ from geomq.routing.events import (
     RoutingEvent,
 )
 from geomq.routing.federation import Federation
-from geomq.routing.model import CONFIGURED, BrokerId, ClientId, Edition, Event, EventId, Subscriber
+from geomq.routing.model import CONFIGURED, BrokerId, ClientId, Edition, Event, EventId, Match, Subscriber
+from geomq.routing.plan import Plan
 from geomq.routing.registry import strategy_class
 from geomq.routing.shared import Group, ServeShared, SharedGroups
 from geomq.routing.strategy import ClientState, Dice, Strategy
@@ -114,6 +115,43 @@ class Node:
         self._hops = 0
         self._handlers[type(event)](event, now)
         return self._take_actions()
+
+    # Plain events need not be handled one by one: see `plan`.
+
+    def plan(self, topic: str) -> Plan | None:
+        """Where plain events of own clients on this topic go as long as `plans_since` stays the same, or None."""
+        if is_own(topic) or len(self.travellers) or self.shared.concerns(topic):
+            return None
+        return self.strategy.plan(topic)
+
+    def plan_arrival(
+        self, topic: str, peer: BrokerId, matches: tuple[Match, ...] | None, edition: Edition | None
+    ) -> tuple[Match, ...] | None:
+        """The own subscriptions that plain events match which a peer forwards, or has matched; None if it depends."""
+        if is_own(topic) or len(self.travellers) or edition != self.plan_edition:
+            return None
+        if peer not in self.strategy.federation.position:
+            return None
+        if matches is None:
+            return self.strategy.plan_forwarded(topic, peer)
+        return self.strategy.plan_delivered(matches)
+
+    def plans_since(self) -> object:
+        """Something that is no longer equal when plans may have changed."""
+        if len(self.travellers):
+            return None
+        return self.strategy, self.strategy.federation, self.strategy.plans_since() + self.shared.version
+
+    @property
+    def plan_edition(self) -> Edition | None:
+        """What messages that follow a plan are marked with."""
+        return None
+
+    def take_ids(self, count: int) -> int:
+        """The sequence of the first of this many ids, for events that do not pass through the node."""
+        first = self._sequence + 1
+        self._sequence += count
+        return first
 
     def next_deadline(self) -> float | None:
         deadline, other = self.strategy.next_deadline(), self.travellers.next_deadline()

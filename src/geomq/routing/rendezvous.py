@@ -6,7 +6,7 @@ true lives here, once: fence changes, moves, unsubscribes, sessions that end, pe
 """
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import ClassVar, Self
 
 from geomq.geo import Fence, Location
 from geomq.routing.federation import Federation
@@ -21,7 +21,8 @@ from geomq.routing.messages import (
     SyncBegin,
     SyncEnd,
 )
-from geomq.routing.model import BrokerId, ClientId, Event, Match, Subscriber
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match, Subscriber
+from geomq.routing.plan import Plan, ToPeer
 from geomq.routing.strategy import ClientState, Strategy
 from geomq.routing.table import SubscriptionTable
 
@@ -66,7 +67,13 @@ class Replicas(SubscriptionTable):
 
 
 class RendezvousStrategy(Strategy, ABC):
-    """Replicates subscriptions to rendezvous and matches events there."""
+    """Replicates subscriptions to rendezvous and matches events there.
+
+    `plans` says that the two rules, and `notifies`, are all that decides about plain events. It holds for the very
+    class that says so: one derived from it may see to more.
+    """
+
+    plans: ClassVar[bool] = False
 
     @abstractmethod
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
@@ -100,6 +107,39 @@ class RendezvousStrategy(Strategy, ABC):
                 self.deliver(event, self.seen.unseen(event.id, matches))
             elif self.notifies(event, home):
                 self.send(home, DeliverEvent(event, matches))
+
+    @property
+    def _plans(self) -> bool:
+        return bool(type(self).__dict__.get("plans", False))
+
+    def plan(self, topic: str) -> Plan | None:
+        if not self._plans:
+            return None
+        event = _plain(self.me, topic)
+        targets = self.event_targets(event)
+        peers = [ToPeer(target, None) for target in targets if target != self.me]
+        if self.me not in targets:
+            return Plan((), tuple(peers))
+        matched = self.table.match_anywhere(topic)
+        if matched is None:
+            return None
+        own = matched.pop(self.me, ())
+        peers += [ToPeer(home, matches) for home, matches in matched.items() if self.notifies(event, home)]
+        return Plan(own, tuple(peers))
+
+    def plan_forwarded(self, topic: str, origin: BrokerId) -> tuple[Match, ...] | None:
+        if not self._plans:
+            return None
+        matched, event = self.table.match_anywhere(topic), _plain(origin, topic)
+        if matched is None or any(home != self.me and self.notifies(event, home) for home in matched):
+            return None
+        return matched.get(self.me, ())
+
+    def plan_delivered(self, matches: tuple[Match, ...]) -> tuple[Match, ...] | None:
+        return tuple(match for match in matches if self._has(match)) if self._plans else None
+
+    def plans_since(self) -> int:
+        return self.table.version
 
     def subscribed(self, client: ClientId, topic_filter: str, fence: Fence | None, *, now: float) -> None:
         self.place(client, topic_filter, changed=True)
@@ -222,3 +262,8 @@ class RendezvousStrategy(Strategy, ABC):
 
     def state_size(self) -> int:
         return len(self.table) + sum(len(placed) for placed in self._placed.values())
+
+
+def _plain(origin: BrokerId, topic: str) -> Event:
+    """Stands for all plain events of a topic."""
+    return Event(EventId(origin, 0, 0), topic, ClientId(""), None, None)

@@ -1,37 +1,69 @@
 """Which events came already. An event that comes twice, by whatever way, is delivered once."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 
-from geomq.routing.model import ClientId, EventId, Match
+from geomq.routing.model import BrokerId, ClientId, EventId, Match
 
 SEEN_MAX = 16_384
+RUNS_MAX = 1_024
+ORIGINS_MAX = 4_096
+
+Origin = tuple[BrokerId, int]
 
 
 class SeenEvents:
-    """The last events and who of the own clients had them. Part of what a broker keeps on disk."""
+    """The last events and who of the own clients had them. Part of what a broker keeps on disk.
+
+    Events of one origin that follow each other and go the same way are noted as one run.
+    """
 
     def __init__(self, events_max: int = SEEN_MAX) -> None:
         self._events_max = events_max
         self._seen: OrderedDict[EventId, set[ClientId]] = OrderedDict()
+        self._runs: dict[Origin, deque[tuple[int, int, frozenset[ClientId]]]] = {}
+        self._highest: OrderedDict[Origin, int] = OrderedDict()
+        """The latest event of each origin, in whatever way it was noted."""
 
     def __contains__(self, event_id: EventId) -> bool:
-        return event_id in self._seen
+        return event_id in self._seen or self._run_of(event_id) is not None
 
     def __len__(self) -> int:
         return len(self._seen)
 
     def first(self, event_id: EventId) -> bool:
         """Note the event; whether this is the first time it is seen."""
-        if event_id in self._seen:
+        if event_id in self:
             return False
         self._note(event_id)
+        return True
+
+    def is_newer(self, origin: Origin, sequence: int) -> bool:
+        """Whether neither this event of an origin nor a later one was seen."""
+        return sequence > self._highest.get(origin, -1)
+
+    def run(self, origin: Origin, first: int, count: int, clients: frozenset[ClientId]) -> bool:
+        """Note that these clients get `count` events of an origin from the `first` on. False, and nothing is noted, if
+        any of them may have been seen before."""
+        if first <= self._highest.get(origin, -1):
+            return False
+        last = first + count - 1
+        self._rise(origin, last)
+        runs = self._runs.get(origin)
+        if runs is None:
+            runs = self._runs[origin] = deque(maxlen=RUNS_MAX)
+        elif runs[-1][2] is clients and runs[-1][1] + 1 == first:
+            runs[-1] = (runs[-1][0], last, clients)
+            return True
+        runs.append((first, last, clients))
         return True
 
     def unseen(self, event_id: EventId, matches: tuple[Match, ...]) -> tuple[Match, ...]:
         """Of these matches, those whose client has not had the event yet; they count as delivered now."""
         clients = self._seen.get(event_id)
         if clients is None:
+            had = self._run_of(event_id)
             clients = self._note(event_id)
+            clients.update(had or ())
         if clients:
             matches = tuple(match for match in matches if match.client not in clients)
         clients.update(match.client for match in matches)
@@ -43,10 +75,33 @@ class SeenEvents:
 
     def had_by(self, clients: frozenset[ClientId]) -> list[EventId]:
         """The events any of these clients had."""
-        return [event_id for event_id, who in self._seen.items() if not clients.isdisjoint(who)]
+        had = [
+            EventId(*origin, sequence)
+            for origin, runs in self._runs.items()
+            for first, last, who in runs
+            if not clients.isdisjoint(who)
+            for sequence in range(max(first, last - self._events_max + 1), last + 1)
+        ]
+        had += (event_id for event_id, who in self._seen.items() if not clients.isdisjoint(who))
+        return had[-self._events_max :]
 
     def _note(self, event_id: EventId) -> set[ClientId]:
         if len(self._seen) >= self._events_max:
             self._seen.popitem(last=False)
         clients = self._seen[event_id] = set()
+        if event_id.sequence > self._highest.get(event_id[:2], -1):
+            self._rise(event_id[:2], event_id.sequence)
         return clients
+
+    def _rise(self, origin: Origin, sequence: int) -> None:
+        if origin not in self._highest and len(self._highest) >= ORIGINS_MAX:
+            self._runs.pop(self._highest.popitem(last=False)[0], None)
+        self._highest[origin] = sequence
+
+    def _run_of(self, event_id: EventId) -> frozenset[ClientId] | None:
+        for first, last, clients in reversed(self._runs.get(event_id[:2], ())):
+            if first <= event_id.sequence <= last:
+                return clients
+            if last < event_id.sequence:
+                return None
+        return None

@@ -105,6 +105,15 @@ class SharedGroups:
     def __len__(self) -> int:
         return len(self._table)
 
+    @property
+    def version(self) -> int:
+        """Grows whenever a membership comes, changes or goes."""
+        return self._table.version
+
+    def concerns(self, topic: str) -> bool:
+        """Whether any group wants events of this topic."""
+        return self._table.concerns(topic)
+
     # Own members.
 
     def join(self, client: ClientId, group: Group, fence: Fence | None, location: Location | None) -> None:

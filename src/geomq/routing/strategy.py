@@ -19,6 +19,7 @@ from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPee
 from geomq.routing.federation import Federation
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.plan import Plan
 from geomq.routing.seen import SeenEvents
 
 
@@ -126,6 +127,23 @@ class Strategy:
 
     def on_deadline(self, *, now: float) -> None:
         """Time has come for what `next_deadline` promised."""
+
+    def plan(self, topic: str) -> Plan | None:
+        """Where plain events of own clients on this topic go, wherever they are published; None if it depends, or if
+        the strategy wants to see each of them. It holds while `plans_since` stays the same."""
+        return None
+
+    def plan_forwarded(self, topic: str, origin: BrokerId) -> tuple[Match, ...] | None:
+        """The own subscriptions that plain events match which `origin` forwards, if nobody else is to be told."""
+        return None
+
+    def plan_delivered(self, matches: tuple[Match, ...]) -> tuple[Match, ...] | None:
+        """Those of the matches a peer found that still hold."""
+        return None
+
+    def plans_since(self) -> int:
+        """A number that changes when plans may have."""
+        return 0
 
     def inherit(self, before: Self) -> None:
         """Take over what a broker keeps on disk from the strategy that ran before a restart."""

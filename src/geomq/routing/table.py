@@ -70,6 +70,8 @@ class SubscriptionTable:
         self._routes: dict[str, list[tuple[str, _Bucket]]] = {}
         self._homes: dict[str | None, dict[BrokerId, int]] = {}
         self._count = 0
+        self.version = 0
+        """Grows whenever a subscription comes, changes or goes."""
 
     def __len__(self) -> int:
         return self._count
@@ -88,6 +90,7 @@ class SubscriptionTable:
             self._forget_routes(topic_filter)
         bucket.put(subscriber, fence)
         filters = self._filters.setdefault(subscriber, {})
+        self.version += 1
         if topic_filter not in filters:
             homes = self._homes.setdefault(first_level(topic_filter), {})
             homes[subscriber.home] = homes.get(subscriber.home, 0) + 1
@@ -101,6 +104,7 @@ class SubscriptionTable:
             return
         del filters[topic_filter]
         self._count -= 1
+        self.version += 1
         self._leave_home(first_level(topic_filter), subscriber.home)
         if not filters:
             del self._filters[subscriber]
@@ -133,6 +137,20 @@ class SubscriptionTable:
         found: dict[BrokerId, list[Match]] = {}
         for topic_filter, bucket in route:
             for home, client in self._passing(bucket, event):
+                found.setdefault(home, []).append(Match(client, topic_filter))
+        return {home: tuple(matches) for home, matches in found.items()}
+
+    def concerns(self, topic: str) -> bool:
+        """Whether any filter matches the topic."""
+        return bool(self._buckets.match_items(topic))
+
+    def match_anywhere(self, topic: str) -> dict[BrokerId, tuple[Match, ...]] | None:
+        """What an event of this topic without a fence matches wherever it is published; None if that matters."""
+        found: dict[BrokerId, list[Match]] = {}
+        for topic_filter, bucket in self._buckets.match_items(topic):
+            if len(bucket.unfenced) < len(bucket.fences):
+                return None
+            for home, client in bucket.unfenced:
                 found.setdefault(home, []).append(Match(client, topic_filter))
         return {home: tuple(matches) for home, matches in found.items()}
 

@@ -21,6 +21,7 @@ from geomq.routing import (
     groups_messages,
     mesh_messages,
     messages,
+    plan,
     retained,
     shared,
     travellers,
@@ -89,6 +90,7 @@ MESSAGES: tuple[type[Message], ...] = (
     edition_messages.WantDescription,
     edition_messages.PutDescription,
     edition_messages.EditionReached,
+    plan.EventBatch,
 )
 """A message's number on the wire is its place here; new ones go to the end."""
 
@@ -254,7 +256,7 @@ def encode_frame(frame: Frame | Aside) -> bytes:
     raise ProtocolError(f"a {type(frame).__name__} has no wire form")
 
 
-def decode_frame(data: bytes) -> Frame | Aside:
+def decode_frame(data: bytes | memoryview) -> Frame | Aside:
     """The frame that the bytes stand for, or ProtocolError."""
     try:
         wire = _decoder.decode(data)

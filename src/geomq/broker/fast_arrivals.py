@@ -1,0 +1,100 @@
+"""Plain events that peers sent in batches: on to own clients by the shortest way, or one by one to the routing node.
+
+The bytes of an event are checked as far as they are not the same as those of an event before.
+"""
+
+from collections.abc import Callable
+
+from geomq.broker.core import Core
+from geomq.broker.fastpath import ROUTES_MAX, FastPath, Route, as_old, as_v5, end_of_run
+from geomq.errors import TopicError
+from geomq.routing.events import PeerSaid
+from geomq.routing.model import BrokerId, Edition, Match
+from geomq.routing.plan import Batched, EventBatch, singly
+from geomq.routing.seen import Origin
+
+Routes = dict[bytes, Route | None]
+Arriving = tuple[BrokerId, Edition | None, tuple[Match, ...] | None]
+
+
+class FastArrivals:
+    """Remembers, for each peer and what it matched, the ways of topics; None where there is no such way."""
+
+    def __init__(self, core: Core, fast: FastPath) -> None:
+        self._core = core
+        self._fast = fast
+        self._routes: dict[Arriving, Routes] = {}
+        self._count = 0
+        self._generation = 0
+
+    def arrive(self, said: PeerSaid, batch: EventBatch, handle: Callable[[PeerSaid], None]) -> None:
+        """Take in what a peer sent; what has no way yet goes to `handle`. Raises ProtocolError if it makes no sense."""
+        self._fast.check_plans()
+        if self._generation != self._fast.generation or self._count >= ROUTES_MAX:
+            self._generation = self._fast.generation
+            self._routes.clear()
+            self._count = 0
+        followed, origin = self._fast.is_followed(), (said.peer, batch.epoch)
+        for entry in batch.entries:
+            taken, pos = (0, 0) if followed else self._arrive(origin, entry, said.edition)
+            if taken != entry.events or pos != len(entry.data):
+                for message in singly(said.peer, batch, entry, skip=taken):
+                    handle(PeerSaid(said.peer, message, said.edition))
+
+    def _arrive(self, origin: Origin, entry: Batched, edition: Edition | None) -> tuple[int, int]:
+        """How many events of the entry have gone their way, and where the first of the others stands.
+
+        Events that follow each other and go to the same receivers go as one piece.
+        """
+        data, new, pos, taken = entry.data, entry.is_v5, 0, 0
+        end, routes = len(data), self._routes.setdefault((origin[0], edition, entry.matches), {})
+        if not self._core.node.strategy.seen.is_newer(origin, entry.sequence):
+            return 0, 0
+        piece: Route | None = None
+        piece_from = piece_first = 0
+        while end - pos > 4 and data[pos] == 0x30 and taken < entry.events:
+            body, length = pos + 2, data[pos + 1]
+            if length > 127:
+                if not 0 < data[body] < 128:
+                    break
+                body, length = pos + 3, length & 127 | data[body] << 7
+            stop, topic_end = body + length, body + 2 + (data[body] << 8 | data[body + 1])
+            if stop > end or topic_end + new > stop or (new and data[topic_end]):
+                break
+            key = data[body:topic_end]
+            route = routes[key] if key in routes else self._learn((origin[0], edition, entry.matches), key, routes)
+            if route is None:
+                break
+            if piece is None or not piece.goes_like(route):
+                if piece is not None:
+                    self._pass_on(piece, data[piece_from:pos], origin, entry, piece_first, taken)
+                piece, piece_from, piece_first = route, pos, taken
+            size, others = stop - pos, route.old if new else route.v5
+            if others is not None:
+                other = (as_old if new else as_v5)(data[pos:stop], body - pos, topic_end - pos)
+                self._fast.gather(others, other, 1)
+            elif stop + 1 < end and data[stop + 1] == data[pos + 1]:
+                stop = end_of_run(data, pos, topic_end + new, stop)
+            taken += (stop - pos) // size
+            pos = stop
+        if piece is not None:
+            self._pass_on(piece, data[piece_from:pos], origin, entry, piece_first, taken)
+        return taken, pos
+
+    def _pass_on(self, route: Route, data: bytes, origin: Origin, entry: Batched, first: int, end: int) -> None:
+        """Note these events of the entry and send them to the clients of their version."""
+        self._core.node.strategy.seen.run(origin, entry.sequence + first, end - first, route.clients)
+        receivers = route.v5 if entry.is_v5 else route.old
+        if receivers is not None:
+            self._fast.gather(receivers, data, end - first)
+
+    def _learn(self, arriving: Arriving, key: bytes, routes: Routes) -> Route | None:
+        peer, edition, said = arriving
+        try:
+            topic = self._core.names[key[2:]]
+        except TopicError:
+            return None
+        matches = self._core.node.plan_arrival(topic, peer, said, edition)
+        route = routes[key] = None if matches is None else self._fast.route(topic, matches)
+        self._count += 1
+        return route

@@ -1,0 +1,136 @@
+"""Batches of events from a peer: repeated, overlapping, damaged, and from strangers."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.broker.federated import configs, federation, until
+from tests.broker.real_clients import RealClient, close_all, join
+
+from geomq.broker.server import Broker
+from geomq.errors import ProtocolError
+from geomq.mqtt.encode import encode
+from geomq.mqtt.packets import Publish
+from geomq.mqtt.types import V5, V311
+from geomq.routing.events import PeerSaid
+from geomq.routing.messages import ForwardEvent
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.plan import Batched, EventBatch
+
+pytestmark = pytest.mark.anyio
+
+PEER = BrokerId("frankfurt")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[tuple[Broker, RealClient, RealClient]]:
+    """A broker with a subscriber of each version; its peer is there but says nothing."""
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        broker = brokers["columbus"]
+        clients = [await join(broker.port, f"s{version}", version=version) for version in (V5, V311)]
+        for client in clients:
+            await client.subscribe("t/#")
+        try:
+            yield broker, clients[0], clients[1]
+        finally:
+            close_all(clients)
+
+
+def batch_of(payloads: list[bytes], *, sequence: int = 100, topic: str = "t/1", **changed: Any) -> EventBatch:
+    version = V5 if changed.get("is_v5") else V311
+    data = b"".join(encode(Publish(topic, payload), version) for payload in payloads)
+    fields: dict[str, Any] = {"events": len(payloads), "is_v5": False, "matches": None, "place": None, "data": data}
+    return EventBatch(1, 5, (Batched(publisher=ClientId("p"), sequence=sequence, **(fields | changed)),))
+
+
+def said(batch: EventBatch, peer: BrokerId = PEER) -> tuple[PeerSaid, EventBatch]:
+    return PeerSaid(peer, batch), batch
+
+
+class Handled:
+    """Sees what goes the ordinary way, and lets it go."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.events: list[PeerSaid] = []
+
+    def __call__(self, happened: PeerSaid) -> None:
+        self.events.append(happened)
+        self._broker._linked(happened)
+
+
+@pytest.mark.parametrize("is_v5", [False, True])
+async def test_both_versions_get_what_either_published(is_v5: bool) -> None:
+    async with listening() as (broker, *clients):
+        handled = Handled(broker)
+        broker.desk.arrivals.arrive(*said(batch_of([b"1", b"2", b"333"], is_v5=is_v5)), handled)
+        broker.desk.arrivals.arrive(*said(batch_of([b"4", b"5"], sequence=103, is_v5=is_v5)), handled)
+        for client in clients:
+            await until(lambda client=client: client.order == [b"1", b"2", b"333", b"4", b"5"])  # type: ignore[misc]
+        assert handled.events == []
+
+
+async def test_matches_found_by_the_peer_are_served_if_they_still_hold() -> None:
+    async with listening() as (broker, new, old):
+        handled = Handled(broker)
+        matches = (Match(ClientId("s5"), "t/#"), Match(ClientId("s4"), "gone"), Match(ClientId("nobody"), "t/#"))
+        broker.desk.arrivals.arrive(*said(batch_of([b"1", b"2"], matches=matches)), handled)
+        await until(lambda: new.order == [b"1", b"2"])
+        assert not old.got
+        assert handled.events == []
+
+
+async def test_what_comes_again_is_not_delivered_again() -> None:
+    async with listening() as (broker, new, old):
+        handled = Handled(broker)
+        for sequence, payloads in ((100, [b"1", b"2"]), (100, [b"1", b"2"]), (101, [b"2", b"3"]), (110, [b"4"])):
+            broker.desk.arrivals.arrive(*said(batch_of(payloads, sequence=sequence)), handled)
+        single = Event(EventId(PEER, 1, 110), "t/1", ClientId("p"), None, None, b"4")
+        handled(PeerSaid(PEER, ForwardEvent(single)))
+        early = Event(EventId(PEER, 1, 111), "t/1", ClientId("p"), None, None, b"5")
+        handled(PeerSaid(PEER, ForwardEvent(early)))
+        broker.desk.arrivals.arrive(*said(batch_of([b"5", b"6"], sequence=111)), handled)
+        await until(lambda: len(new.order) >= 6 and len(old.order) >= 6)
+        assert new.order == old.order == [b"1", b"2", b"3", b"4", b"5", b"6"]
+
+
+async def test_what_has_no_short_way_goes_the_ordinary_one() -> None:
+    async with listening() as (broker, new, _):
+        handled = Handled(broker)
+        broker.desk.arrivals.arrive(*said(batch_of([b"1", b"2"]), BrokerId("stranger")), handled)
+        assert [one.peer for one in handled.events] == ["stranger"] * 2
+        handled.events.clear()
+        data = b"".join(encode(Publish(topic, b"x"), V311) for topic in ("t/1", "$SYS/x", "t/2"))
+        broker.desk.arrivals.arrive(*said(batch_of([b""] * 3, data=data)), handled)
+        sequences = [one.message.event.id.sequence for one in handled.events if isinstance(one.message, ForwardEvent)]
+        assert sequences == [101, 102]
+        await until(lambda: new.got[b"x"] >= 2)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"data": b""},
+        {"data": b"0\x04\x00\x03t/1"},
+        {"data": b"0\x05\x00\x03t/1" * 3},
+        {"data": b"0\x05\x00\x03t/1" + b"0\x09\x00\x03t/1"},
+        {"data": b"0\x05\x00\x03t/+" * 2},
+        {"data": b"2\x07\x00\x03t/1\x00\x01" * 2},
+        {"data": b"0\x06\x00\x03t/1\x05" * 2, "is_v5": True},
+        {"place": (1e9, 0.0), "data": b"0\x05\x00\x03t/1"},
+        {"events": 0},
+        {"events": -1},
+    ],
+)
+async def test_what_is_damaged_ends_the_link(changed: dict[str, Any]) -> None:
+    async with listening() as (broker, new, _):
+        with pytest.raises(ProtocolError):
+            broker.desk.arrivals.arrive(*said(batch_of([b"1", b"2"], **changed)), Handled(broker))
+        broker.desk.arrivals.arrive(*said(batch_of([b"well"], sequence=500)), Handled(broker))
+        await until(lambda: b"well" in new.got)

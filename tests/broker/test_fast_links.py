@@ -1,0 +1,202 @@
+"""Plain events cross links in batches, and nobody can tell but by what it costs."""
+
+import asyncio
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.broker.federated import SITES, configs, federation, until
+from tests.broker.real_clients import RealClient, close_all, join
+
+from geomq.broker.server import Broker
+from geomq.geo import Circle, Location
+from geomq.mqtt.types import V5, V311
+from geomq.routing.messages import DeliverEvent, ForwardEvent, Message
+from geomq.routing.model import BrokerId
+from geomq.routing.plan import BATCH_BYTES_MAX, EventBatch
+from geomq.routing.registry import STRATEGIES
+
+pytestmark = pytest.mark.anyio
+
+PLANNING = [name for name, kind in STRATEGIES.items() if kind.__dict__.get("plans") and name != "single"]
+TOPICS = ("t/1", "t/2", "t/long/and/longer")
+BURST = 40
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Sent:
+    """What a broker says to its peers."""
+
+    def __init__(self, broker: Broker) -> None:
+        assert broker.peering is not None
+        self._send = broker.peering.send
+        self.batched = 0
+        self.batches = 0
+        self.single: list[str] = []
+        broker.peering.send = self  # type: ignore[method-assign]
+
+    def __call__(self, peer: BrokerId, message: Message) -> None:
+        if isinstance(message, EventBatch):
+            self.batches += 1
+            self.batched += sum(entry.events for entry in message.entries)
+        elif isinstance(message, ForwardEvent | DeliverEvent):
+            self.single.append(message.event.topic)
+        self._send(peer, message)
+
+
+async def everybody(brokers: dict[str, Broker]) -> tuple[list[RealClient], list[RealClient]]:
+    """A publisher and a subscriber of each version at each broker."""
+    publishers, subscribers = [], []
+    for name, broker in brokers.items():
+        for version in (V5, V311):
+            publishers.append(await join(broker.port, f"p-{name}-{version}", version=version))
+            subscribers.append(await join(broker.port, f"s-{name}-{version}", version=version))
+            for topic_filter in ("t/#", "t/+"):
+                await subscribers[-1].subscribe(topic_filter)
+    return publishers, subscribers
+
+
+async def settled(publishers: list[RealClient], subscribers: list[RealClient]) -> None:
+    """Publish plain events until those of every publisher, on every topic, reach everybody."""
+    for attempt in range(100):
+        probes = {}
+        for publisher in publishers:
+            probes[publisher] = [(topic, f"probe {attempt} {publisher.name} {topic}".encode()) for topic in TOPICS]
+            publisher.publish_at_once(probes[publisher])
+        await asyncio.sleep(0.1)
+        wanted = {payload for events in probes.values() for _, payload in events}
+        if all(wanted <= subscriber.got.keys() for subscriber in subscribers):
+            return
+    raise AssertionError("the brokers never agreed")
+
+
+@pytest.mark.parametrize("strategy", PLANNING)
+async def test_every_event_arrives_once_and_in_order_in_few_messages(strategy: str) -> None:
+    dice = random.Random(5)
+    async with federation(configs(strategy, brokers=4)) as brokers:
+        publishers, subscribers = await everybody(brokers)
+        try:
+            await settled(publishers, subscribers)
+            sent = [Sent(broker) for broker in brokers.values()]
+            due: Counter[bytes] = Counter()
+            for burst in range(4):
+                for publisher in publishers:
+                    topics = [TOPICS[0]] * BURST if burst % 2 else dice.choices(TOPICS, k=BURST)
+                    events = [
+                        (topic, f"{publisher.name} {topic} {burst * BURST + n:04}".encode() + b"." * dice.randrange(9))
+                        for n, topic in enumerate(topics)
+                    ]
+                    due.update(payload for _, payload in events)
+                    publisher.publish_at_once(events)
+                await until(lambda: all(due.keys() <= one.got.keys() for one in subscribers), seconds=30)
+            for subscriber in subscribers:
+                assert {payload: n for payload, n in subscriber.got.items() if payload in due} == due
+                check_order([payload for payload in subscriber.order if payload in due])
+            batched, batches = sum(one.batched for one in sent), sum(one.batches for one in sent)
+            assert batched >= due.total()
+            assert batches < batched / 5
+        finally:
+            close_all([*publishers, *subscribers])
+
+
+def check_order(payloads: list[bytes]) -> None:
+    """Events of one publisher on one topic come in the order they were published."""
+    ways: dict[bytes, list[bytes]] = {}
+    for payload in payloads:
+        way, _, number = payload.rpartition(b" ")
+        ways.setdefault(way, []).append(number)
+    assert all(numbers == sorted(numbers) for numbers in ways.values())
+
+
+async def test_other_events_between_plain_ones_keep_their_place() -> None:
+    async with federation(configs("disgb_subscriptions", brokers=2)) as brokers:
+        publishers, subscribers = await everybody(brokers)
+        try:
+            await settled(publishers, subscribers)
+            publisher, far = publishers[0], subscribers[-1]
+            assert publisher.name.startswith("p-columbus")
+            for number in range(30):
+                publisher.publish_at_once([("t/1", f"event {number:03} a".encode())] * 1)
+                publisher.publish("t/1", f"event {number:03} b".encode(), qos=1)
+                publisher.publish_at_once([("t/1", f"event {number:03} c".encode())])
+            await until(lambda: sum(payload.startswith(b"event") for payload in far.got) == 90)
+            got = [payload for payload in far.order if payload.startswith(b"event") and not payload.endswith(b"b")]
+            assert got == sorted(got)
+        finally:
+            close_all([*publishers, *subscribers])
+
+
+async def test_a_change_of_subscriptions_is_followed_at_once() -> None:
+    """What was learned about a topic is forgotten when a fence or another subscriber comes, here or elsewhere."""
+    async with federation(configs("disgb_subscriptions", brokers=2)) as brokers:
+        here = await join(brokers["columbus"].port, "here", SITES[0].location)
+        far = await join(brokers["frankfurt"].port, "far", SITES[1].location)
+        other = await join(brokers["frankfurt"].port, "other", SITES[1].location)
+        try:
+            await far.subscribe("t/1")
+            await settled_pair(here, far, "t/1")
+            await other.subscribe("t/1", within=Circle(Location(0.0, 0.0), 1_000.0))
+            await settled_pair(here, far, "t/1")
+            assert not other.got
+            await other.subscribe("t/1", within=Circle(SITES[0].location, 1_000.0))
+            await settled_pair(here, other, "t/1")
+            await settled_pair(here, far, "t/1")
+            await other.subscribe("t/1")
+            await settled_pair(here, other, "t/1")
+            for client in (here, far, other):
+                assert set(client.got.values()) <= {1}
+        finally:
+            close_all([here, far, other])
+
+
+async def settled_pair(publisher: RealClient, subscriber: RealClient, topic: str) -> None:
+    before = len(subscriber.got)
+    for number in range(100):
+        publisher.publish_at_once(
+            [(topic, f"{before} {number} {part} to {subscriber.name}".encode()) for part in "abc"]
+        )
+        await asyncio.sleep(0.05)
+        if any(payload.startswith(f"{before} {number} ".encode()) for payload in subscriber.got):
+            return
+    raise AssertionError("nothing came")
+
+
+async def test_what_is_large_goes_in_several_batches() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        publishers, subscribers = await everybody(brokers)
+        try:
+            await settled(publishers, subscribers)
+            sent = Sent(brokers["columbus"])
+            count = 2 * BATCH_BYTES_MAX // 10_000
+            publishers[0].publish_at_once([("t/1", f"{n:06}".encode().ljust(10_000, b"x")) for n in range(count)])
+            await until(lambda: sum(payload.endswith(b"xxx") for payload in subscribers[-1].got) == count)
+            assert sent.batched == count
+            assert sent.batches >= 2
+        finally:
+            close_all([*publishers, *subscribers])
+
+
+async def test_a_traced_broker_sends_and_takes_events_one_by_one() -> None:
+    records: list[Any] = []
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        publishers, subscribers = await everybody(brokers)
+        try:
+            await settled(publishers, subscribers)
+            stop = brokers["frankfurt"].core.trace(records.append, steps=["received"])
+            far = subscribers[-1]
+            publishers[0].publish_at_once([("t/1", f"to a traced one {n}".encode()) for n in range(20)])
+            await until(lambda: sum(payload.startswith(b"to a traced") for payload in far.got) == 20)
+            assert len({record.event_id for record in records if record.topic == "t/1"}) == 20
+            stop()
+            brokers["columbus"].core.trace(records.append, steps=["sent"])
+            sent = Sent(brokers["columbus"])
+            publishers[0].publish_at_once([("t/1", f"from a traced one {n}".encode()) for n in range(20)])
+            await until(lambda: sum(payload.startswith(b"from a traced") for payload in far.got) == 20)
+            assert (sent.batched, len(sent.single)) == (0, 20)
+        finally:
+            close_all([*publishers, *subscribers])
