@@ -12,6 +12,7 @@ from tests.dashboard.test_live import ticks_until
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
 from geomq.client import Client
 from geomq.dashboard.commands import Movers
+from geomq.dashboard.feed import FeedError, Place
 from geomq.dashboard.local_feed import LocalFeed
 from geomq.dashboard.visitor import SUBSCRIPTIONS_MAX
 from geomq.geo import Location
@@ -144,3 +145,19 @@ async def test_links_have_a_latency_once_it_was_measured() -> None:
     async with running() as (page, _), page.live() as socket:
         tick = await ticks_until(socket, lambda tick: any(link[2] is not None for link in tick.get("links", ())))
         assert all(0 <= link[2] < 60_000 for link in tick.get("links", ()) if link[2] is not None)
+
+
+async def test_a_broker_that_does_not_answer_is_passed_over() -> None:
+    class Silent(LocalFeed):
+        async def place(self) -> Place:
+            raise FeedError("it does not answer")
+
+    async with LocalFederation(local_configs(THREE_REGIONS, "flood_events")) as federation:
+        await until(lambda: federation.linked)
+        paris, frankfurt, _ = federation.brokers.values()
+        async with dashboard([Silent(paris), LocalFeed(frankfurt)]) as page:
+            assert (await page.post("/api/subscribe", {"filter": "a"})).body == {"broker": "frankfurt"}
+            assert (await page.post("/api/strategy", {"strategy": "dht"})).status == 204
+        async with dashboard([Silent(paris)]) as page:
+            answer = await page.post("/api/subscribe", {"filter": "a"})
+            assert (answer.status, answer.body["error"]) == (400, "no broker answers")

@@ -106,16 +106,6 @@ def test_a_tick_is_bounded_and_what_is_left_out_is_counted() -> None:
     assert [len(part["clients"]["put"]) for part in state.whole(2)] == [tested.CHANGES_MAX, 10]
 
 
-def test_brokers_that_left_are_forgotten_with_their_clients() -> None:
-    state = State(["a", "b"])
-    state.replace("b", [ClientNow("x", PARIS, ())])
-    state.tick(0)
-    state.keep_only(["a"])
-    tick = state.tick(1)
-    assert list(tick["brokers"]) == ["a"]
-    assert tick["clients"]["drop"] == ["x"]
-
-
 def test_a_delivery_may_be_told_before_its_event() -> None:
     state = State(["a", "b"])
     state.looked("b", 0.0, look(record(107, "delivered", broker="b", client="y", event_id=FIRST, topic="t")))

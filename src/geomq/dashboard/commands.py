@@ -1,13 +1,14 @@
 """What an admin may do from the page: publish, subscribe, move clients, change the strategy."""
 
 import asyncio
+import contextlib
 import time
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Meta
 
-from geomq.dashboard.feed import Feed
+from geomq.dashboard.feed import Feed, FeedError, Place
 from geomq.dashboard.live import Live
 from geomq.dashboard.shapes import read_fence, read_location
 from geomq.dashboard.visitor import Visitor
@@ -104,20 +105,27 @@ class Commands:
             raise Refused("only demo clients and the page's own can be moved; others say themselves where they are")
 
     async def change_strategy(self, asked: ChangeStrategy) -> None:
-        for feed in self._live.feeds.values():
-            await feed.change_strategy(asked.strategy)
-            return
+        """Any broker will do: it tells the others."""
+        feed, _ = await self._answering()
+        await feed.change_strategy(asked.strategy)
 
     async def _broker(self, name: str | None, at: Location | None) -> Feed:
         """The broker that was named, else the one whose area holds the place, else the first."""
         feeds = self._live.feeds
-        if name is None and at is not None:
-            name = (await next(iter(feeds.values())).place()).federation.owner(at)
         if name is None:
-            return next(iter(feeds.values()))
+            answering, place = await self._answering()
+            owner = None if at is None else place.federation.owner(at)
+            return feeds.get(owner or "", answering)
         if name not in feeds:
             raise UsageError(f"there is no broker {name!r} here")
         return feeds[name]
+
+    async def _answering(self) -> tuple[Feed, Place]:
+        """The first broker that answers."""
+        for feed in self._live.feeds.values():
+            with contextlib.suppress(FeedError):
+                return feed, await feed.place()
+        raise UsageError("no broker answers")
 
 
 async def _address(feed: Feed) -> tuple[str, int]:

@@ -113,13 +113,6 @@ class State:
         self._brokers.setdefault(name, _BrokerState()).lost()
         self.replace(name, ())
 
-    def keep_only(self, brokers: Iterable[str]) -> None:
-        """The federation changed: forget the brokers that left."""
-        staying = set(brokers)
-        for name in [name for name in self._brokers if name not in staying]:
-            self.replace(name, ())
-            del self._brokers[name]
-
     def replace(self, home: str, clients: Iterable[ClientNow]) -> None:
         """All clients of a broker as they are now."""
         there = {client.id: client for client in clients}
