@@ -16,7 +16,7 @@ def testbed(file: Path, out: Path, as_json: bool) -> None:
 
     \b
     geomq testbed hiking.toml --out run
-    geomq analyse run
+    geomq analyse run --out results
     """
     from geomq.cli.replay import describe
     from geomq.testbed.plan_load import load_plan
