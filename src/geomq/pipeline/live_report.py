@@ -73,7 +73,7 @@ def claims(study: Study) -> list[Claim]:
             numbers = f"{totals['adaptive']:,} against {better:,}"
             text = f"{scenario}: adaptive within 10 % of the better DisGB strategy"
             found.append(Claim(text, totals["adaptive"] <= better * (1 + ADAPTIVE), numbers))
-    return found + _claims_groups(study)
+    return found + _claims_dice(study) + _claims_groups(study)
 
 
 def _claim_intact(study: Study) -> Claim:
@@ -111,6 +111,22 @@ def _claims_published(scenario: str, outcome: Outcome, totals: dict[str, int]) -
         for name, published in MESSAGES[scenario].items()
         if name in totals
     ]
+
+
+def _claims_dice(study: Study) -> list[Claim]:
+    """Few fences meet two areas, and each is a message: how far the published numbers are from what dice give."""
+    found = []
+    for scenario, seeds in study.spread.items():
+        for column, what in ((2, "subscription"), (4, "event")):
+            published = TABLE_II[scenario][column]
+            numbers = [value for row in seeds if (value := row[column]) is not None]
+            if published is None or len(numbers) < 2 or not is_full(study.live[scenario]):
+                continue
+            mean, spread = float(np.mean(numbers)), float(np.std(numbers))
+            text = f"{scenario}: the published number of overlapping {what} fences is what dice give (2 deviations)"
+            numbers_text = f"{published:,} against {mean:,.0f} ± {spread:,.0f}"
+            found.append(Claim(text, abs(published - mean) <= 2 * spread, numbers_text))
+    return found
 
 
 def _claim_evaluated(scenario: str, live: Outcome, evaluated: Outcome) -> Claim:
