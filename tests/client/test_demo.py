@@ -1,6 +1,7 @@
 """The demo clients really move, talk, hear and go where they are put."""
 
 import asyncio
+import contextlib
 import random
 
 import pytest
@@ -54,6 +55,25 @@ def test_an_aircraft_changes_to_the_nearest_broker_on_its_way() -> None:
     asyncio.run(fly())
     assert aircraft.city is cities[1]
     assert distance_m(aircraft.at, COLUMBUS) < distance_m(aircraft.at, PARIS)
+
+
+def test_a_client_that_did_not_hear_its_cancellation_ends_all_the_same() -> None:
+    class Deaf(Vehicle):
+        async def _stay(self, client: Client, city: City) -> None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+
+    async def cancel() -> bool:
+        async with LocalFederation(local_configs(THREE_REGIONS[:1], "single")) as running:
+            city = City("paris", running.brokers["paris"].port, PARIS)
+            living = asyncio.create_task(Deaf("deaf", city, PARIS, random.Random(1)).live())
+            while not running.brokers["paris"].view.client("deaf"):
+                await asyncio.sleep(0.01)
+            living.cancel()
+            await asyncio.wait([living], timeout=20)
+            return living.done()
+
+    assert asyncio.run(cancel())
 
 
 def test_a_vehicle_goes_on_from_where_it_was_put() -> None:

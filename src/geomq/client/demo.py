@@ -60,7 +60,7 @@ class DemoClient(ABC):
         self.at = to
 
     async def live(self) -> None:
-        while True:
+        while not _cancelled():
             with contextlib.suppress(ClientError):
                 async with Client(HOST, self.city.port, client_id=self.name, at=self.at) as client:
                     await self._stay(client, self.city)
@@ -71,7 +71,7 @@ class DemoClient(ABC):
         hearing = asyncio.create_task(_hear(client))
         try:
             await self.subscribe(client)
-            while self.city is city and not hearing.done():
+            while self.city is city and not hearing.done() and not _cancelled():
                 await asyncio.sleep(self.pause_s())
                 await self.act(client)
         finally:
@@ -249,6 +249,13 @@ def _residents(city: City, count: int, dice: random.Random) -> list[DemoClient]:
         name = f"{kind.__name__.lower().removesuffix('service')}-{city.name}-{number}"
         residents.append(kind(name, city, at, random.Random(dice.random())))
     return residents
+
+
+def _cancelled() -> bool:
+    """Whether this task is to end. It may not have noticed: until Python 3.12, wait_for forgets a cancellation that
+    comes together with its answer."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _hear(client: Client) -> None:
