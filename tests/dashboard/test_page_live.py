@@ -206,6 +206,18 @@ def test_a_client_is_dragged_to_another_place(tab: Tab) -> None:
     assert name in details(page).inner_text()
 
 
+def test_the_strategy_is_switched_and_both_are_compared(tab: Tab) -> None:
+    page = tab.live()
+    page.locator(".trials .bar-row").first.wait_for()
+    before = page.locator("#strategy-choice").input_value()
+    other = "flood_events" if before != "flood_events" else "disgb_events"
+    page.locator("#strategy-choice").select_option(other)
+    page.get_by_role("button", name="Switch").click()
+    page.locator(".toast", has_text="Switched to").wait_for()
+    page.wait_for_function("() => document.querySelectorAll('.trials .bar-row').length === 2")
+    assert page.locator(".trials .bar-row.chosen .bar-name").inner_text() == other.replace("_", " ")
+
+
 def test_the_map_is_downloaded_as_png_and_svg(tab: Tab) -> None:
     page = tab.live()
     for item, start in (("PNG image", b"\x89PNG"), ("SVG drawing", b"<svg ")):
