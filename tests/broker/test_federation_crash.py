@@ -48,7 +48,7 @@ class Process:
 
 
 async def until_open(port: int) -> None:
-    for _ in range(300):
+    for _ in range(1_200):
         with suppress(OSError):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.close()
