@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from tests.broker.real_clients import RealClient, close_all, join
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location
 from geomq.mqtt.types import V5, V311
+from geomq.routing.changes import SetStrategy
+from geomq.routing.edition_messages import unwrapped
 from geomq.routing.messages import DeliverEvent, ForwardEvent, Message
 from geomq.routing.model import BrokerId
 from geomq.routing.plan import BATCH_BYTES_MAX, EventBatch
@@ -41,11 +44,12 @@ class Sent:
         broker.peering.send = self  # type: ignore[method-assign]
 
     def __call__(self, peer: BrokerId, message: Message) -> None:
-        if isinstance(message, EventBatch):
+        said, _ = unwrapped(message)
+        if isinstance(said, EventBatch):
             self.batches += 1
-            self.batched += sum(entry.events for entry in message.entries)
-        elif isinstance(message, ForwardEvent | DeliverEvent):
-            self.single.append(message.event.topic)
+            self.batched += sum(entry.events for entry in said.entries)
+        elif isinstance(said, ForwardEvent | DeliverEvent):
+            self.single.append(said.event.topic)
         self._send(peer, message)
 
 
@@ -198,5 +202,45 @@ async def test_a_traced_broker_sends_and_takes_events_one_by_one() -> None:
             publishers[0].publish_at_once([("t/1", f"from a traced one {n}".encode()) for n in range(20)])
             await until(lambda: sum(payload.startswith(b"from a traced") for payload in far.got) == 20)
             assert (sent.batched, len(sent.single)) == (0, 20)
+        finally:
+            close_all([*publishers, *subscribers])
+
+
+async def test_a_change_of_strategy_under_load_neither_loses_nor_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geomq.routing.federated_node.PAUSE_MS", 300.0)
+    async with federation(configs("flood_events", brokers=3)) as brokers:
+        publishers, subscribers = await everybody(brokers)
+        try:
+            await settled(publishers, subscribers)
+            due: Counter[bytes] = Counter()
+            numbers = count()
+
+            def burst() -> None:
+                for publisher in publishers:
+                    events = [("t/1", f"{publisher.name} {next(numbers):06}".encode()) for _ in range(5)]
+                    due.update(payload for _, payload in events)
+                    publisher.publish_at_once(events)
+
+            def views() -> list[Any]:
+                return [broker.membership.status() for broker in brokers.values() if broker.membership is not None]
+
+            for edition, strategy in enumerate(("disgb_subscriptions", "dht"), 1):
+                membership = brokers["columbus"].membership
+                assert membership is not None
+                membership.change(SetStrategy(strategy, {}))
+                for _ in range(1_500):
+                    burst()
+                    await asyncio.sleep(0.02)
+                    if all(view.edition.number >= edition and view.change is None for view in views()):
+                        break
+            sent = [Sent(broker) for broker in brokers.values()]
+            for _ in range(10):
+                burst()
+                await asyncio.sleep(0.02)
+            await until(lambda: all(due.keys() <= one.got.keys() for one in subscribers), seconds=30)
+            for subscriber in subscribers:
+                assert {payload: n for payload, n in subscriber.got.items() if payload in due} == due
+            assert {view.strategy for view in views()} == {"dht"}
+            assert sum(one.batched for one in sent) > 0
         finally:
             close_all([*publishers, *subscribers])
