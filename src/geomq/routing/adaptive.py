@@ -118,7 +118,7 @@ class Adaptive(CoverageStrategy):
             pair = (broker, group)
             if pair in self._overpaid:
                 matched = self.table.match(event) if matched is None else matched
-                if broker not in matched:
+                if broker not in matched and self._overpaid[pair]:
                     self._overpaid[pair] = max(0.0, self._overpaid[pair] - 1)
                     self._mode_changes += not self._overpaid[pair]
 
