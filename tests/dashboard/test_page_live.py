@@ -66,7 +66,7 @@ def test_the_page_paints_within_a_second_and_is_light(tab: Tab) -> None:
     page = tab.live()
     page.wait_for_load_state("networkidle")
     assert tab.bytes < BYTES_MAX
-    paints = []
+    paints: list[float] = []
     while len(paints) < 5 and min(paints, default=1000) >= 1000:
         page.reload()
         page.wait_for_selector(".light[data-state=live]")
