@@ -26,6 +26,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "testbed": ("geomq.cli.testbed:testbed", "Run a workload on real brokers with emulated links."),
     "evaluate": ("geomq.cli.evaluate:evaluate", "Evaluate all strategies exactly, at scale, on Spark."),
     "analyse": ("geomq.cli.analyse:analyse", "Analyse live runs on Spark."),
+    "archive": ("geomq.cli.archive:archive", "Keep events as Parquet, by day and place."),
+    "advise": ("geomq.cli.advise:advise", "Say from recorded traffic which strategy would serve it best."),
     "report": ("geomq.cli.report:report", "Make tables and figures from results."),
     "reproduce": ("geomq.cli.reproduce:reproduce", "Reproduce a paper's published numbers."),
 }

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.errors import GeometryError, GeomqError, UsageError
-from geomq.geo import Circle, GridAreas, Location, PolygonAreas, degrees_to_m, distances_m
+from geomq.geo import Areas, Circle, GridAreas, Location, PolygonAreas, degrees_to_m, distances_m
 from geomq.routing.federation import Broker, Federation
 from geomq.routing.model import BrokerId
 from geomq.workload.cities import PUBLISHED, Place, choose_cities
@@ -72,7 +72,7 @@ class World:
         return len(self.places)
 
     @cached_property
-    def areas(self) -> GridAreas | PolygonAreas:
+    def areas(self) -> Areas:
         centres = [Location(place.lat, place.lon) for place in self.places]
         if self.circles_deg:
             radii = [degrees_to_m(radius) for radius in self.circles_deg]

@@ -8,5 +8,8 @@ decode.py       spooled packets to Arrow columns
 source.py       readStream and read
 outlet.py       publishes and waits for acknowledgements
 sink.py         writeStream and write
+archived.py     the archive: compacted, read
+landing.py      the stream that fills it
+jobs.py         rates, density and latency of events
 format.py       the `geomq` format of Spark: source and sink under one name
 """

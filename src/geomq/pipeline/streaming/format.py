@@ -7,6 +7,7 @@ Spark finds it by itself where GeoMQ is installed, through the package `pyspark_
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from geomq.pipeline.streaming.archived import ArchiveReader
 from geomq.pipeline.streaming.decode import DDL
 from geomq.pipeline.streaming.options import archive_options, sink_options, source_options
 from geomq.pipeline.streaming.sink import EventStreamWriter, EventWriter, check_columns
@@ -30,6 +31,9 @@ class GeomqFormat(DataSource):
 
     def streamReader(self, schema: StructType) -> EventStreamReader:  # noqa: N802
         return EventStreamReader(source_options(self.options))
+
+    def reader(self, schema: StructType) -> ArchiveReader:
+        return ArchiveReader(archive_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> EventWriter:
         check_columns(schema)

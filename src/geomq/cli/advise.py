@@ -1,0 +1,210 @@
+"""`geomq advise`: what recorded traffic says about the strategy, the areas and the places of brokers."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from geomq.cli.workload import engine_options
+from geomq.errors import UsageError
+
+if TYPE_CHECKING:
+    from geomq.workload.advice import Advice
+    from geomq.workload.traffic import Traffic
+
+
+@click.command(short_help="Say from recorded traffic which strategy would serve it best.")
+@click.argument("traces", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--live", multiple=True, metavar="ADDRESS", help="Listen to this admin API instead; may be repeated.")
+@click.option(
+    "--seconds",
+    default=60.0,
+    type=click.FloatRange(1, 86_400),
+    show_default=True,
+    help="How long to listen with --live.",
+)
+@click.option("--token-file", type=click.Path(path_type=Path), help="File with the token of the admin APIs.")
+@click.option("--last", type=click.FloatRange(1), metavar="SECONDS", help="Only the last seconds of the trace.")
+@click.option(
+    "--prefer",
+    type=click.Choice(["messages", "bytes", "latency"]),
+    default="messages",
+    show_default=True,
+    help="What should be low.",
+)
+@click.option("--place", type=click.IntRange(2, 256), metavar="N", help="Also say where N brokers should stand.")
+@click.option(
+    "--samples", default=5, type=click.IntRange(0, 50), show_default=True, help="Halves of the clients to check with."
+)
+@engine_options
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable answer.")
+def advise(
+    traces: tuple[Path, ...],
+    live: tuple[str, ...],
+    seconds: float,
+    token_file: Path | None,
+    last: float | None,
+    prefer: Any,
+    place: int | None,
+    samples: int,
+    engine: str,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Replay recorded traffic under every strategy and say which would serve it best, what that would save, and how
+    sure that is. TRACES are files or directories that brokers wrote ([trace] in their config).
+
+    \b
+    geomq advise trace-berlin trace-paris
+    geomq advise --place 5 --json trace
+    geomq advise --live 127.0.0.1:9883 --live 127.0.0.1:9884 --seconds 300
+    """
+    if bool(traces) == bool(live):
+        raise UsageError("give traces to read, or --live and an address to listen to")
+    if engine == "local" and master is not None:
+        raise UsageError("--master needs --engine spark")
+    from geomq.workload.advice import advise as find
+
+    traffic = _listen(live, seconds, token_file) if live else _read(traces, last)
+    if len(traffic.outline.brokers) < 2 and place is None:
+        raise UsageError("the trace is of one broker, which needs no strategy; --place N says where several should be")
+    advice = find(traffic, _evaluate(engine, master), prefer=prefer, place=place, samples=samples)
+    if as_json:
+        click.echo(json.dumps(as_data(advice), indent=2))
+    else:
+        _show(advice)
+
+
+def _read(traces: tuple[Path, ...], last: float | None) -> "Traffic":
+    from geomq.workload.files import need_pyarrow
+
+    need_pyarrow()
+    from geomq.workload.traffic import read_traffic
+
+    for path in traces:
+        if (path / "_geomq_archive").exists():
+            raise UsageError(f"{path} is an archive of events, which tells no subscriptions; advice needs a trace")
+    return read_traffic(traces, last_s=last)
+
+
+def _listen(live: tuple[str, ...], seconds: float, token_file: Path | None) -> "Traffic":
+    from geomq.pipeline.recent import listen
+
+    token = None
+    if token_file is not None:
+        try:
+            token = token_file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read {token_file}: {error}") from None
+
+    def said(left: float) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\rlistening, {left:.0f} s left ", err=True, nl=left <= 0)
+
+    return listen(live, seconds=seconds, token=token, said=said)
+
+
+def _evaluate(engine: str, master: str | None) -> Any:
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        raise UsageError("advice needs numba; install it with: pip install 'geomq[spark]'") from None
+
+    def run(jobs: Any) -> Any:
+        if engine == "spark":
+            from geomq.pipeline.evaluate import evaluate_on_spark
+
+            return evaluate_on_spark(jobs, master=master)
+        from geomq.workload.evaluate import evaluate_locally
+
+        return [evaluate_locally(*job) for job in jobs]
+
+    return run
+
+
+def as_data(advice: "Advice") -> dict[str, Any]:
+    """The advice as plain data."""
+    from geomq.workload.advice import config_lines
+
+    def option(found: Any) -> Any:
+        if found is None:
+            return None
+        brokers = [{"name": broker.name, "location": broker.location} for broker in found.outline.brokers]
+        distances = {"km_to_clients": round(found.km, 1), "km_to_clients_now": round(found.km_now, 1)}
+        return {"strategy": found.strategy, **found.cost.as_json(), **distances, "brokers": brokers}
+
+    return {
+        "strategy": advice.strategy,
+        "present": advice.present,
+        "saved": None if advice.saved is None else advice.saved.as_json(),
+        "confidence": advice.confidence,
+        "samples": advice.samples,
+        "costs": {name: cost.as_json() for name, cost in advice.costs.items()},
+        "oracle": None if advice.oracle is None else advice.oracle.as_json(),
+        "outside_area": round(advice.outside, 4),
+        "areas": option(advice.areas),
+        "places": option(advice.places),
+        "config": config_lines(advice),
+        "notes": list(advice.notes),
+        "traffic": advice.facts,
+    }
+
+
+def _show(advice: "Advice") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from geomq.workload.advice import SERVED, config_lines
+
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    facts = advice.facts
+    table = Table(
+        title=f"{facts['brokers']} brokers, {facts['clients']:,} clients, {facts['events']:,} events in "
+        f"{facts['seconds']:,} s"
+    )
+    for column in ("strategy", "messages", "MB", "latency ms", "p99", ""):
+        table.add_column(column, justify="left" if column in ("strategy", "") else "right")
+    for name, cost in sorted(advice.costs.items(), key=lambda item: item[1].messages):
+        mark = "best" if name == advice.strategy else "now" if name == advice.present else ""
+        if cost.deliveries < SERVED * advice.served:
+            mark = f"leaves {advice.served - cost.deliveries:,} of {advice.served:,} deliveries out"
+        row = (f"{cost.messages:,}", f"{cost.bytes / 1e6:,.2f}", f"{cost.latency_ms:.1f}", f"{cost.p99_ms:.0f}")
+        table.add_row(name, *row, mark)
+    console.print(table)
+    console.print(_verdict(advice))
+    for note in advice.notes:
+        console.print(f"Note: {note}.")
+    console.print("\nFor the config of every broker:\n")
+    for line in config_lines(advice):
+        console.print(f"    {line}", markup=False)
+
+
+def _verdict(advice: "Advice") -> str:
+    saved = advice.saved
+    lines = []
+    if advice.present == advice.strategy:
+        lines.append(f"Keep {advice.strategy}: nothing serves this traffic better.")
+    elif saved is None:
+        lines.append(f"Use {advice.strategy}.")
+    else:
+        before = advice.costs[advice.present or ""]
+        share = saved.messages / before.messages if before.messages else 0.0
+        lines.append(
+            f"Use {advice.strategy} instead of {advice.present}: {saved.messages:,} messages ({share:.0%}) and "
+            f"{saved.bytes / 1e6:,.2f} MB fewer, {saved.latency_ms:+.1f} ms of latency saved."
+        )
+    if advice.samples:
+        lines.append(f"{advice.confidence:.0%} of {advice.samples} samples of half the clients agree.")
+    if advice.outside > 0.005:
+        lines.append(f"{advice.outside:.1%} of what clients did happened in another broker's area.")
+    if advice.areas is not None:
+        lines.append(f"Areas where each broker is nearest would bring it to {advice.areas.cost.messages:,} messages.")
+    if advice.places is not None:
+        found = advice.places
+        lines.append(
+            f"{len(found.outline.brokers)} brokers at other places, with {found.strategy}: {found.cost.messages:,}"
+            f" messages, {found.km:,.0f} km to clients instead of {found.km_now:,.0f}."
+        )
+    return "\n".join(lines)

@@ -1,0 +1,110 @@
+"""`geomq archive`: land events as Parquet, compact them, and answer the usual questions about them."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from geomq.errors import UsageError
+
+JOBS = ("rates", "density", "latency")
+
+
+@click.group(short_help="Keep events as Parquet, by day and place.")
+def archive() -> None:
+    """Keep events as Parquet files, partitioned by date and cell, and ask about them.
+
+    \b
+    geomq archive land --brokers 127.0.0.1:1883 --topic 'sensors/#' archive
+    geomq archive compact archive
+    geomq archive report rates archive
+    """
+
+
+@archive.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--brokers", required=True, help="host:port, several separated by commas; mqtts://... for TLS.")
+@click.option("--topic", default="#", show_default=True, help="Topic filter.")
+@click.option("--fence", help="Only events published inside this fence: WKT, GeoJSON or a geo URI.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Any other option of the Spark source.")
+@click.option("--every", default="10 seconds", show_default=True, help="How often events are written.")
+@click.option("--once", is_flag=True, help="Land what waits at the brokers now, then stop.")
+@click.option("--master", help="A Spark master such as spark://host:7077; local[*] if not given.")
+def land(
+    directory: Path,
+    brokers: str,
+    topic: str,
+    fence: str | None,
+    options: tuple[str, ...],
+    every: str,
+    once: bool,
+    master: str | None,
+) -> None:
+    """Subscribe and land events in DIRECTORY until stopped. Started again it goes on where it was; nothing that was
+    acknowledged is lost."""
+    given = {"brokers": brokers, "topic": topic, "spool": str(directory.absolute() / "_spool")}
+    if fence is not None:
+        given["fence"] = fence
+    for text in options:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--option {text!r} does not read NAME=VALUE")
+        given[name] = value
+    from geomq.pipeline.session import spark_session
+    from geomq.pipeline.streaming.archived import prepare_archive
+    from geomq.pipeline.streaming.landing import land_events
+    from geomq.pipeline.streaming.options import source_options
+
+    source_options(given)
+    prepare_archive(directory)
+    with spark_session(master) as spark:
+        if sys.stderr.isatty():
+            click.echo(f"landing events in {directory}; Ctrl-C stops", err=True)
+        query = land_events(spark, given, directory, every=None if once else every)
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+
+
+@archive.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--date", help="Only this day, as 2026-05-04.")
+@click.option("--master", help="A Spark master such as spark://host:7077; local[*] if not given.")
+def compact(directory: Path, date: str | None, master: str | None) -> None:
+    """Make one file of each day and cell of the archive in DIRECTORY, and remove repeats. Not while it is landing on
+    the same day: the day that is over is the one to compact."""
+    from geomq.pipeline.session import spark_session
+    from geomq.pipeline.streaming.archived import check_archive
+    from geomq.pipeline.streaming.archived import compact as run
+
+    check_archive(directory)
+    with spark_session(master) as spark:
+        before, after = run(spark, directory.absolute(), date=date)
+    click.echo(f"{before} files became {after}" if before else "nothing to compact")
+
+
+@archive.command()
+@click.argument("job", type=click.Choice(JOBS))
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--window", default="1 minute", show_default=True, help="Length of the windows of event time.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write Parquet here instead of printing JSON lines.")
+@click.option("--master", help="A Spark master such as spark://host:7077; local[*] if not given.")
+def report(job: str, directory: Path, window: str, out: Path | None, master: str | None) -> None:
+    """Compute rates, density or delivery latency from the archive in DIRECTORY."""
+    if out is not None and out.exists():
+        raise UsageError(f"{out} exists already; choose another directory")
+    from geomq.pipeline.session import spark_session
+    from geomq.pipeline.streaming import jobs
+    from geomq.pipeline.streaming.archived import check_archive
+
+    check_archive(directory)
+    with spark_session(master) as spark:
+        events = spark.read.format("geomq").load(str(directory.absolute()))
+        found: Any = getattr(jobs, job)(events, window=window).orderBy("start")
+        if out is not None:
+            found.write.parquet(str(out))
+        else:
+            for line in found.toJSON().toLocalIterator():
+                click.echo(line)

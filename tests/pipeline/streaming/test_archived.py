@@ -1,0 +1,157 @@
+"""The archive on a real Spark and a real broker: landed, compacted, read back, asked."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+from tests.pipeline.streaming.live import geomq_broker, publish
+
+from geomq.cli import main
+from geomq.errors import DataError, UsageError
+from geomq.mqtt.properties import Properties
+from geomq.pipeline.session import spark_errors, spark_session
+from geomq.pipeline.streaming import jobs
+from geomq.pipeline.streaming.archived import EVENTS, compact, prepare_archive
+from geomq.pipeline.streaming.decode import DDL
+from geomq.pipeline.streaming.landing import land_events
+
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("local[2]") as session:
+        session.conf.set("spark.sql.shuffle.partitions", "2")
+        yield session
+
+
+def place(lat: float, lon: float) -> Properties:
+    return Properties(user_properties=(("geo-location", f"{lat},{lon}"),))
+
+
+def files(archive: Path) -> list[Path]:
+    return sorted((archive / EVENTS).glob("date=*/cell=*/*.parquet"))
+
+
+@pytest.mark.timeout(900)
+def test_events_are_landed_by_day_and_cell_compacted_and_read_back(spark: SparkSession, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+
+    def land(port: int) -> None:
+        options = {"brokers": f"127.0.0.1:{port}", "topic": "s/#", "spool": str(tmp_path / "spool")}
+        assert land_events(spark, options, archive, every=None).awaitTermination(120)
+
+    with geomq_broker(tmp_path / "broker") as port:
+        land(port)
+        for round_ in range(2):
+            publish(port, [("s/1", b"%d" % (10 * round_ + i)) for i in range(10)], properties=place(52.5, 13.4))
+            publish(port, [("s/2", b"south")], properties=place(-0.5, -0.5))
+            publish(port, [("s/3", b"nowhere")])
+            land(port)
+    cells = {file.parent.name for file in files(archive)}
+    assert cells == {"cell=52_13", "cell=-1_-1", "cell=none"}
+    before = len(files(archive))
+    # A batch that was written but not finished before a crash leaves its events twice.
+    (twin := files(archive)[0]).with_name("twin.parquet").write_bytes(twin.read_bytes())
+    assert compact(spark, archive) == (before + 1, 3)
+    assert compact(spark, archive) == (0, 0)
+    events = spark.read.format("geomq").load(str(archive))
+    assert events.count() == events.select("event_id").distinct().count() == 24
+    berlin = spark.read.format("geomq").option("topic", "s/+").option("fence", "geo:52.5,13.4;u=1000")
+    assert sorted(int(bytes(row.payload)) for row in berlin.load(str(archive)).collect()) == list(range(20))
+    found = {
+        row.cell: row.events
+        for row in jobs.rates(events, window="1 day").groupBy("cell").sum("events").toDF("cell", "events").collect()
+    }
+    assert found == {"52_13": 20, "-1_-1": 2, "none": 2}
+
+
+def row(number: int, *, seconds: float, late_ms: float = 5.0, **more: Any) -> tuple[Any, ...]:
+    at = NOON + timedelta(seconds=seconds)
+    values: dict[str, Any] = {
+        "event_id": f"b:1:{number}",
+        "topic": "t",
+        "payload": b"x" * 10,
+        "publisher": f"p{number % 2}",
+        "location": (52.55, 13.41),
+        "fence": None,
+        "event_time": at,
+        "received_time": at + timedelta(milliseconds=late_ms),
+        "broker": "b",
+        "qos": 1,
+        "retain": False,
+        "properties": {},
+    }
+    return tuple((values | more).values())
+
+
+@pytest.mark.timeout(900)
+def test_rates_density_and_latency_count_each_event_once(spark: SparkSession) -> None:
+    rows = [row(i, seconds=i, late_ms=i) for i in range(100)] + [row(5, seconds=5)]
+    events = spark.createDataFrame(rows, DDL)
+    rates = jobs.rates(events, window="50 seconds").orderBy("start").collect()
+    assert [each.events for each in rates] == [50, 50]
+    assert rates[0].events_per_s == 1.0
+    assert rates[0].bytes_per_s == 10.0
+    (dense,) = jobs.density(events, window="1 hour").collect()
+    assert (round(dense.south, 1), round(dense.west, 1), dense.events, dense.publishers) == (52.5, 13.4, 100, 2)
+    (slow,) = jobs.latency(events, window="1 hour").collect()
+    assert (slow.events, round(slow.p50_ms), round(slow.p99_ms)) == (100, 49, 98)
+
+
+@pytest.mark.timeout(900)
+def test_on_a_stream_late_events_count_until_the_watermark_has_passed(spark: SparkSession, tmp_path: Path) -> None:
+    steps = [
+        [row(1, seconds=0), row(2, seconds=30)],
+        [row(3, seconds=700), row(1, seconds=0)],
+        [row(4, seconds=10), row(5, seconds=660)],
+        [row(6, seconds=2000)],
+    ]
+    source = tmp_path / "in"
+    stream = spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).parquet(str(source))
+    for number, rows in enumerate(steps):
+        spark.createDataFrame(rows, DDL).coalesce(1).write.parquet(str(tmp_path / "step"))
+        source.mkdir(exist_ok=True)
+        (part,) = (tmp_path / "step").glob("*.parquet")
+        part.rename(source / f"{number}.parquet")
+        for left in (tmp_path / "step").iterdir():
+            left.unlink()
+        (tmp_path / "step").rmdir()
+        writer = jobs.rates(stream, late="5 minutes").writeStream.format("parquet").outputMode("append")
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).option("path", str(tmp_path / "out"))
+        assert query.trigger(availableNow=True).start().awaitTermination(100)
+    found = {each.start.minute: each.events for each in spark.read.parquet(str(tmp_path / "out")).collect()}
+    assert found[0] == 2
+    assert found[11] == 2
+
+
+def test_an_archive_is_not_made_of_something_else(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="is not empty and no archive"):
+        prepare_archive(tmp_path)
+    with pytest.raises(DataError, match="is no archive of events"):
+        compact(spark, tmp_path)
+    with pytest.raises(DataError, match=r"is no archive of events"), spark_errors():
+        spark.read.format("geomq").load(str(tmp_path)).count()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["land", "--brokers", "a:b", "out"], "does not read host:port"),
+        (["land", "--brokers", "a", "--option", "colour", "out"], "does not read NAME=VALUE"),
+        (["land", "--brokers", "a", "--option", "colour=red", "out"], "option colour is unknown"),
+        (["compact", "missing"], "missing is no archive"),
+        (["report", "rates", "missing"], "missing is no archive"),
+        (["report", "nothing", "missing"], "is not one of"),
+    ],
+)
+def test_what_cannot_be_archived_is_one_line(arguments: list[str], words: str) -> None:
+    done = CliRunner().invoke(main, ["archive", *arguments])
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
