@@ -34,6 +34,8 @@ RUN = ("sh", "python")
 LANGUAGES = (*RUN, "text", "console", "toml", "ini", "conf", "json", "yaml", "acl")
 
 TESTED_ELSEWHERE = {
+    "docs/how-to/alerts.md": "tests/pipeline/streaming/test_how_to_pages.py",
+    "docs/how-to/lakehouse.md": "tests/pipeline/streaming/test_how_to_pages.py",
     "docs/how-to/write-a-strategy.md": "tests/routing/test_how_to.py",
     "docs/reference/client.md": "tests/client/test_client_page.py",
     "docs/tutorial.md": "tests/test_readme.py",
