@@ -112,10 +112,10 @@ def test_on_a_stream_late_events_count_until_the_watermark_has_passed(spark: Spa
         [row(6, seconds=2000)],
     ]
     source = tmp_path / "in"
+    source.mkdir()
     stream = spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).parquet(str(source))
     for number, rows in enumerate(steps):
         spark.createDataFrame(rows, DDL).coalesce(1).write.parquet(str(tmp_path / "step"))
-        source.mkdir(exist_ok=True)
         (part,) = (tmp_path / "step").glob("*.parquet")
         part.rename(source / f"{number}.parquet")
         for left in (tmp_path / "step").iterdir():
