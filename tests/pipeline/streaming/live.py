@@ -7,15 +7,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.pipeline.streaming.options import Login, parse_addresses
 from geomq.pipeline.streaming.outlet import Outlet
+
+T = TypeVar("T")
 
 GEOMQ = """\
 [broker]
@@ -115,3 +119,14 @@ def wait_until(condition: object, *, seconds: float = 60.0) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def patiently(run: Callable[[], T], *, attempts: int = 6) -> T:
+    """Do it again if Spark gave its Python process too little time to start: ten seconds, whatever the machine does."""
+    for left in reversed(range(attempts)):
+        try:
+            return run()
+        except StreamingQueryException as error:
+            if not left or "connect back" not in str(error):
+                raise
+    raise AssertionError("unreachable")

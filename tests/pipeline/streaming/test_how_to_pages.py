@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.pipeline.streaming.live import geomq_broker, publish
+from tests.pipeline.streaming.live import geomq_broker, patiently, publish
 
 from geomq.client import Client
 from geomq.geo import Location
@@ -38,10 +38,10 @@ def test_events_into_a_lakehouse(spark: SparkSession, tmp_path: Path) -> None:
     two_lines, each_once, per_minute = blocks("lakehouse.md")
     with geomq_broker(tmp_path / "broker") as port:
         names: dict[str, Any] = {"spark": spark, "BROKERS": f"127.0.0.1:{port}", "FOLDER": str(tmp_path)}
-        exec(two_lines, names)
+        patiently(lambda: exec(two_lines, names))
         publish(port, [("sensors/1", b"%d" % i) for i in range(20)], properties=at(52.5, 13.4))
         publish(port, [("sensors/1", b"elsewhere")], properties=at(48.9, 2.4))
-        exec(two_lines + each_once + per_minute, names)
+        patiently(lambda: exec(two_lines + each_once + per_minute, names))
     assert sorted(int(bytes(row.payload)) for row in names["table"].collect()) == list(range(20))
     assert names["per_minute"].columns == ["start", "topic", "cell", "events", "events_per_s", "bytes_per_s"]
 
@@ -51,14 +51,14 @@ def test_alerts_reach_everyone_in_the_flood_zone_and_nobody_else(spark: SparkSes
     (alert,) = blocks("alerts.md")
     with geomq_broker(tmp_path / "broker") as port:
         names: dict[str, Any] = {"spark": spark, "BROKERS": f"127.0.0.1:{port}", "FOLDER": str(tmp_path)}
-        exec(alert, names)
+        patiently(lambda: exec(alert, names))
         heard: dict[str, list[str]] = {"near": [], "far": []}
         there, over = threading.Event(), threading.Event()
         listening = threading.Thread(target=lambda: asyncio.run(_listen(port, heard, there, over)))
         listening.start()
         assert there.wait(60)
         publish(port, [("water/elbe/level", b"3.9"), ("water/elbe/level", b"4.6")], properties=at(51.05, 13.74))
-        exec(alert, names)
+        patiently(lambda: exec(alert, names))
         over.set()
         listening.join()
     assert heard == {"near": ["alerts/elbe water at 4.6 m: leave the shore"], "far": []}

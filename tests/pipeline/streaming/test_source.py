@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, outlet, publish, wait_until
+from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, outlet, patiently, publish, wait_until
 
 from geomq.errors import UsageError
 from geomq.mqtt.properties import Properties
@@ -44,8 +44,13 @@ def land(frame: Any, folder: Path, **trigger: Any) -> Any:
 
 def land_available(frame: Any, folder: Path) -> list[int]:
     """Everything there is now; the rows of each batch."""
-    query = land(frame, folder, availableNow=True)
-    assert query.awaitTermination(120)
+
+    def run() -> Any:
+        query = land(frame, folder, availableNow=True)
+        assert query.awaitTermination(600)
+        return query
+
+    query = patiently(run)
     assert query.exception() is None
     return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
