@@ -55,7 +55,7 @@ def processes(cloud: MosquittoCloud, options: dict[str, Any], folder: Path) -> d
     return found
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("options", "source"),
     [(LIVE, "frankfurt"), (FIXED, "frankfurt"), (FIXED, "columbus")],
@@ -71,7 +71,7 @@ async def test_a_killed_member_finds_what_was_published_while_it_was_down(
     try:
         for broker in brokers.values():
             await broker.start()
-        await asyncio.wait_for(receiver.ready.wait(), 30)
+        await asyncio.wait_for(receiver.ready.wait(), 60)
         await until_heard(brokers[source].port, receiver)
         await asyncio.sleep(2.0)
         tasks.append(asyncio.create_task(publish(brokers[source].port, 1, acknowledged)))
@@ -82,7 +82,7 @@ async def test_a_killed_member_finds_what_was_published_while_it_was_down(
         await brokers["paris"].start()
         await asyncio.sleep(2.0)
         tasks.pop().cancel()
-        await until(lambda: acknowledged <= set(receiver.got), seconds=30)
+        await until(lambda: acknowledged <= set(receiver.got), seconds=60)
         assert while_down > 50
     finally:
         for task in tasks:
