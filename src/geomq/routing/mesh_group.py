@@ -205,7 +205,7 @@ class MeshGroup:
             self._drop_parents(self.parents)
             self.distance = reach
         self._fill_parents(first=neighbour)
-        if fresh:  # a shorter way found later is told with the next announcement, so that each costs one a link
+        if fresh or moved:
             self._tell(n for n in self._station.up if n != neighbour)
 
     def _fell_back(self, neighbour: BrokerId, fresh: bool, now: float) -> bool:
