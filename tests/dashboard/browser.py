@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 TIMEOUT_MS = 30_000
-STOP_S = 30
+STOP_S = 90
 NEWCOMER = "localStorage.setItem('geomq-hint-seen', '1')"
 
 

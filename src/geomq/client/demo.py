@@ -2,7 +2,8 @@
 
 Around every broker vehicles drive in circles and warn who is near, commuters go to and fro and listen to what
 concerns them, sensors measure the air, a weather service warns whole regions and a tower follows the aircraft, which
-fly from city to city and change to the nearest broker on the way. Time runs faster here than outside.
+fly from city to city and change to the nearest broker on the way. Distances are ten times those of daily life and time
+runs faster, so that all of it is seen on a globe.
 """
 
 import asyncio
@@ -19,10 +20,12 @@ from geomq.geo import Location, destination, distance_m
 
 HOST = "127.0.0.1"
 RETRY_S = 1.0
-NEAR_M = 8_000.0
-TOWN_M = 25_000.0
-REGION_M = 900_000.0
-FLIGHT_M_PER_S = 40_000.0
+NEAR_M = 90_000.0
+TOWN_M = 250_000.0
+REGION_M = 1_200_000.0
+OCEAN_M = 4_000_000.0
+STEP_M = 25_000.0
+FLIGHT_M_PER_S = 60_000.0
 AIRCRAFT_MAX = 12
 WARNINGS = ("storm", "flood", "heat", "ice", "smoke")
 
@@ -87,7 +90,7 @@ class Vehicle(DemoClient):
 
     def __init__(self, name: str, city: City, at: Location, dice: random.Random) -> None:
         super().__init__(name, city, at, dice)
-        self._radius_m = dice.uniform(3_000, 15_000)
+        self._radius_m = dice.uniform(40_000, 180_000)
         self._turn_deg = dice.choice((-1, 1)) * dice.uniform(4, 12)
         self.put(at)
 
@@ -108,26 +111,27 @@ class Vehicle(DemoClient):
 
 
 class Commuter(DemoClient):
-    """Goes to and fro; hears warnings for where it is, and of the air around its home."""
+    """Goes to and fro; hears warnings for where it is, and of the air and the people around its home."""
 
     def __init__(self, name: str, city: City, at: Location, dice: random.Random) -> None:
         super().__init__(name, city, at, dice)
         self.put(at)
 
     def put(self, to: Location) -> None:
-        self._ends = [to, destination(to, self.dice.uniform(0, 360), self.dice.uniform(10_000, 60_000))]
+        self._ends = [to, destination(to, self.dice.uniform(0, 360), self.dice.uniform(150_000, 700_000))]
         self.at = to
 
     async def subscribe(self, client: Client) -> None:
         home = self._ends[0]
         await client.subscribe("warning/#")
-        await client.subscribe("air/#", within=(home.lat, home.lon, TOWN_M))
+        for topics in ("air/#", "hello/#"):
+            await client.subscribe(topics, within=(home.lat, home.lon, TOWN_M))
 
     async def act(self, client: Client) -> None:
         if distance_m(self.at, self._ends[1]) < 1_000:
             self._ends.reverse()
             await client.publish(f"hello/{self.city.name}/{self.name}", "I am here", to=(*self.at, NEAR_M))
-        await self.go(client, towards(self.at, self._ends[1], 3_000))
+        await self.go(client, towards(self.at, self._ends[1], STEP_M))
 
 
 class Sensor(DemoClient):
@@ -155,17 +159,18 @@ class WeatherService(DemoClient):
         return self.dice.uniform(5.0, 12.0)
 
     async def act(self, client: Client) -> None:
-        middle = destination(self.at, self.dice.uniform(0, 360), self.dice.uniform(0, REGION_M))
-        radius_m = self.dice.uniform(100_000, REGION_M)
+        reach_m = OCEAN_M if self.dice.random() < 0.3 else REGION_M
+        middle = destination(self.at, self.dice.uniform(0, 360), self.dice.uniform(0, reach_m))
+        radius_m = self.dice.uniform(150_000, 700_000)
         warning = self.dice.choice(WARNINGS)
         await client.publish(f"warning/{warning}", f"{warning} from {self.city.name}", to=(*middle, radius_m), qos=1)
 
 
 class Tower(DemoClient):
-    """Follows the aircraft around its city."""
+    """Follows the aircraft around its city and over the ocean next to it."""
 
     async def subscribe(self, client: Client) -> None:
-        await client.subscribe("flight/#", within=(*self.at, 2 * REGION_M))
+        await client.subscribe("flight/#", within=(*self.at, OCEAN_M))
 
     def pause_s(self) -> float:
         return 30.0
@@ -208,7 +213,7 @@ class Demo:
         dice = random.Random(seed)
         cities = [City(name, port, places[name]) for name, port in ports.items()]
         crowd = [client for city in cities for client in _residents(city, each, dice)]
-        flights = min(AIRCRAFT_MAX, 2 * len(cities)) if len(cities) > 1 else 0
+        flights = min(AIRCRAFT_MAX, 4 * len(cities)) if len(cities) > 1 else 0
         crowd += [
             Aircraft(f"flight-{number + 1}", dice.choice(cities), random.Random(dice.random()), cities)
             for number in range(flights)
@@ -245,7 +250,7 @@ def _residents(city: City, count: int, dice: random.Random) -> list[DemoClient]:
     kinds += [Vehicle if number % 2 else Commuter for number in range(max(0, count - len(kinds)))]
     residents = []
     for number, kind in enumerate(kinds[:count]):
-        at = destination(city.location, dice.uniform(0, 360), dice.uniform(0, 30_000))
+        at = destination(city.location, dice.uniform(0, 360), dice.uniform(0, 400_000))
         name = f"{kind.__name__.lower().removesuffix('service')}-{city.name}-{number}"
         residents.append(kind(name, city, at, random.Random(dice.random())))
     return residents
