@@ -25,7 +25,7 @@ from geomq.broker import config as settings
 from geomq.broker.config import Config, Listener
 from geomq.broker.local_federation import HOST, free_ports
 from geomq.errors import ConfigError, DataError, UsageError
-from geomq.geo import Circle, Location, distance_m, fence_text, location_text
+from geomq.geo import Circle, Location, PolygonAreas, distance_m, fence_text, location_text
 from geomq.testbed.emulated_link import Conditions, EmulatedLink
 from geomq.testbed.plan import CLOUD, Plan, conditions_of
 from geomq.testbed.processes import Federation, MosquittoProcess
@@ -252,8 +252,7 @@ class _Testbed:
 
 def circle_of(world: World, position: int) -> Circle | None:
     """The area of a broker, if it is a circle."""
-    if not world.circles_deg:
+    if not isinstance(world.areas, PolygonAreas):
         return None
-    area = world.areas.fences[position]  # type: ignore[union-attr]
-    assert isinstance(area, Circle)
-    return area
+    area = world.areas.fences[position]
+    return area if isinstance(area, Circle) else None
