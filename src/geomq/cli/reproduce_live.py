@@ -33,7 +33,7 @@ def live(
 ) -> None:
     """Start brokers, let thousands of clients act out the published scenarios, and put the numbers beside the papers'.
 
-    Full size takes about 45 minutes on two cores, --quick less than four. A run that is in --out already is not
+    Full size takes about 45 minutes on two cores, --quick about four. A run that is in --out already is not
     repeated.
 
     \b
