@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections import Counter
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from tests.broker.real_clients import RealClient, close_all, join
 from geomq.broker.config import Config
 from geomq.broker.local_federation import LocalFederation, Site, local_configs
 from geomq.broker.server import Broker
-from geomq.geo import Circle, Location, PolygonAreas, degrees_to_m, fence_text
+from geomq.geo import Circle, Location, PolygonAreas, degrees_to_m, fence_text, location_text
 from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed
 from geomq.routing.federation import Broker as Place
 from geomq.routing.federation import Federation
@@ -85,6 +86,12 @@ def expected() -> Received:
             for receiver in receivers or ():
                 found[receiver][step.event.payload] += 1
     return found
+
+
+@cache
+def receivers() -> Counter[bytes]:
+    """How many get each event."""
+    return sum(expected().values(), Counter[bytes]())
 
 
 def sites(strategy: str) -> list[tuple[Site, Circle]]:
@@ -159,33 +166,41 @@ class Quiet:
 
 
 async def live(strategy: str) -> Received:
-    """The same script with real brokers and clients; as nobody moves after the beginning, as fast as it goes."""
+    """The same script with real brokers and clients: phase by phase, each as fast as it goes."""
     async with LocalFederation(configs(strategy)) as running:
         await until(lambda: running.linked, seconds=30)
         quiet = Quiet(running.brokers)
-        places = {s.event.client: s for s in script() if isinstance(s.event, ClientMoved)}
         first = next(iter(running.brokers.values()))
-        homes = {client: running.brokers.get(step.home, first) for client, step in places.items()}
         clients: dict[str, RealClient] = {}
+        due = 0
         try:
-            for client, step in places.items():
-                assert isinstance(step.event, ClientMoved)
-                clients[client] = await join(homes[client].port, client, step.event.location)
-            for step in script():
-                if isinstance(step.event, ClientSubscribed):
-                    await clients[step.event.client].subscribe("data", within=step.event.fence)
-            await asyncio.sleep(MESH_S if strategy == "mesh" else 0.2)
-            await until(lambda: quiet.since(0.5), seconds=30)
-            for step in script():
-                if isinstance(step.event, ClientPublished):
-                    clients[step.event.client].publish("data", step.event.payload, to=step.event.fence)
-                    await asyncio.sleep(0)
-            due = sum(counts.total() for counts in expected().values())
-            await until(lambda: all(c.idle for c in clients.values()) and total(clients) >= due, seconds=60)
-            await asyncio.sleep(0.3)
+            for kind, steps in groupby(script(), key=lambda step: type(step.event)):
+                for step in steps:
+                    event: Any = step.event
+                    if kind is ClientMoved and event.client not in clients:
+                        port = running.brokers.get(step.home, first).port
+                        clients[event.client] = await join(port, event.client, event.location)
+                    elif kind is ClientMoved:
+                        clients[event.client].publish("$geo/location", location_text(event.location).encode())
+                    elif kind is ClientSubscribed:
+                        await clients[event.client].subscribe("data", within=event.fence)
+                    else:
+                        clients[event.client].publish("data", event.payload, to=event.fence)
+                        due += receivers()[event.payload]
+                        await asyncio.sleep(0)
+                await settled(strategy, kind, quiet, clients, due)
             return {name: client.got for name, client in clients.items()}
         finally:
             close_all(clients.values())
+
+
+async def settled(strategy: str, kind: type, quiet: Quiet, clients: dict[str, RealClient], due: int) -> None:
+    """Until a phase has had its effect everywhere."""
+    if strategy == "mesh" and kind is ClientSubscribed:
+        await asyncio.sleep(MESH_S)
+    await until(lambda: all(c.idle for c in clients.values()) and total(clients) >= due, seconds=60)
+    await asyncio.sleep(0.2)
+    await until(lambda: quiet.since(0.5), seconds=30)
 
 
 def total(clients: dict[str, RealClient]) -> int:

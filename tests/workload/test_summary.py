@@ -91,7 +91,7 @@ def test_the_comparison_names_all_published_strategies(outcome: Outcome) -> None
 
 def test_table_three_is_met_within_a_tenth() -> None:
     """The published round of 25 brokers and 100,000 clients, exactly as it is."""
-    (request,) = published.requests([0], seed=1)
+    request = published.requests([0], seed=1)[0]
     world, spec = build(request)
     assert spec == preset("paper")
     full = evaluate_locally(describe(request, world, spec, 0), world, spec, 1, True)

@@ -144,7 +144,8 @@ class Mesh(Strategy):
 
     def _serve(self, event: Event, *, source: BrokerId | None, hops: int) -> None:
         """Hand the event to own clients and pass it on, at most once to each neighbour."""
-        self.deliver(event, self.seen.unseen(event.id, self.table.match(event).get(self.me, ())))
+        if source is None or event.id.origin != self.me:  # an own one that comes back was served before a restart
+            self.deliver(event, self.seen.unseen(event.id, self.table.match(event).get(self.me, ())))
         targets = self._targets(event.topic, source)
         if targets and hops >= self._hop_max():
             self.drop(event.id, "hop limit")
