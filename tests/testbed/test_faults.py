@@ -55,6 +55,6 @@ async def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
             return [sys.executable, "-m", "tests.testbed.planted", bug, *words[3:]]
 
     options = {"links": RING} if strategy == "mesh" else {}
-    plan = Plan(strategy, 1, 6.0, brokers=4, faults=faults, options=options, broker=Planted, settle_s_max=10.0)
+    plan = Plan(strategy, 3, 10.0, brokers=4, faults=faults, options=options, broker=Planted, settle_s_max=10.0)
     verdict = await FaultRun(plan, tmp_path).run()
     assert getattr(verdict, symptom) > 0, verdict
