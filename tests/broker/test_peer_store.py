@@ -108,7 +108,7 @@ async def test_replicas_come_back_as_they_were(tmp_path: Path) -> None:
 async def test_an_event_that_was_delivered_is_not_delivered_again(tmp_path: Path) -> None:
     first = Run(tmp_path)
     match = Match(ClientId("a"), "x")
-    first.kept.note_delivered(AMS, [DeliverToClients(event(1), (match,)), DeliverToClients(event(2, qos=0), (match,))])
+    first.kept.note_delivered([DeliverToClients(event(1), (match,)), DeliverToClients(event(2, qos=0), (match,))])
     await first.end()
     second, restored = Run(tmp_path), node()
     second.kept.restore(restored, second.notes, now=0)

@@ -123,10 +123,10 @@ class PeerStore:
 
     # Events that own clients had.
 
-    def note_delivered(self, me: BrokerId, actions: list[Action]) -> None:
-        """Remember who got which event of another broker."""
+    def note_delivered(self, actions: list[Action]) -> None:
+        """Remember who got which event that a peer spoke of, be it an own one that a rendezvous elsewhere matched."""
         for action in actions:
-            if isinstance(action, DeliverToClients) and action.event.qos and action.event.id.origin != me:
+            if isinstance(action, DeliverToClients) and action.event.qos:
                 key = msgspec.msgpack.encode(action.event.id)
                 clients = dict.fromkeys((*self._seen.get(key, ()), *(match.client for match in action.matches)))
                 self._seen[key] = tuple(clients)

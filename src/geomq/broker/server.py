@@ -221,7 +221,7 @@ class Broker:
         actions = self.core.node.handle(event, now=self.core.now_ms())
         if self._kept is not None and isinstance(event, PeerSaid):
             self._kept.note_heard(event.peer, event.message, event.edition)
-            self._kept.note_delivered(self.core.node.me, actions)
+            self._kept.note_delivered(actions)
         if self.core.tracer is not None:
             self.core.tracer.handled(event, actions)
         self.core.carry_out(actions)

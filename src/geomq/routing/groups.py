@@ -111,6 +111,8 @@ class BroadcastGroups(GroupMerging):
             self._cloud_said(message, now=now)
         elif peer in self.federation.position and peer != self.me:
             match message:
+                case ForwardEvent(event=event) if event.id.origin == self.me:
+                    self.drop(event.id, "duplicate")  # own clients had it, maybe before a restart
                 case ForwardEvent(event=event):
                     self._match_first(event)
                 case RelayEvent():
