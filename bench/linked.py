@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from bench.brokers import GeoMQ, free_port
-from bench.loads import MIXED, PAYLOADS, SHAPES, Flow, Shape
+from bench.loads import MIXED, PAYLOADS, SHAPES, Flow, Shape, Way
 from bench.measure import BenchError, cpu_s
 from bench.results import Row, Target
 from bench.stage import Stage, interleaved
@@ -23,10 +23,11 @@ TIMES_LOCAL_MAX = 2.0
 LINKED_S_MAX = 20.0
 ONE, MANY = SHAPES[0], SHAPES[3]
 LOADS = (
-    *((MANY, payload, MANY.batch) for payload in PAYLOADS),
-    (MIXED, PAYLOADS[0], MIXED.batch),
-    (ONE, PAYLOADS[0], ONE.batch),
-    (ONE, PAYLOADS[0], 1),
+    *((MANY, payload, Way.BATCHED) for payload in PAYLOADS),
+    (MIXED, PAYLOADS[0], Way.BATCHED),
+    (ONE, PAYLOADS[0], Way.BATCHED),
+    (ONE, PAYLOADS[0], Way.UNBATCHED),
+    (ONE, PAYLOADS[0], Way.ONE_AT_A_TIME),
 )
 
 _MEMBER = """
@@ -44,13 +45,13 @@ _PLACES = {"paris": "48.88,2.36", "columbus": "39.96,-83.0"}
 
 
 def link(stage: Stage, _only: str | None = None) -> Iterator[Row]:
-    """Batched and unbatched, over one link and locally, under several strategies."""
+    """Every way of writing, over one link and locally, under several strategies."""
     for strategy in STRATEGIES[: 1 if stage.quick else None]:
         with pair(stage.core, strategy) as brokers:
-            for shape, payload, batch in LOADS:
-                load = f"{strategy}, {shape.name} {'batched' if batch > 1 else 'unbatched'} {payload} B"
+            for shape, payload, way in LOADS:
+                load = f"{strategy}, {shape.name} {way.value} {payload} B"
                 stage.say(f"link {load}")
-                yield _row(stage, brokers, shape, payload, load, batch)
+                yield _row(stage, brokers, shape, payload, load, way)
 
 
 class Pair:
@@ -107,14 +108,14 @@ def _await_link(here: GeoMQ, there: GeoMQ) -> None:
     raise BenchError("the two brokers never linked")
 
 
-def _row(stage: Stage, brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int, load: str, batch: int) -> Row:
+def _row(stage: Stage, brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int, load: str, way: Way) -> Row:
     here, there = brokers
     with ExitStack() as stack:
-        local = Flow(here.port, shape, payload, batch=batch)
+        local = Flow(here.port, shape, payload, way=way)
         stack.callback(local.close)
         time.sleep(0.2)
         elsewhere = replace(shape, name=f"far {shape.name}")  # or what is local would cross as well
-        crossing = Flow(there.port, elsewhere, payload, batch=batch, published_at=here.port)
+        crossing = Flow(there.port, elsewhere, payload, way=way, published_at=here.port)
         stack.callback(crossing.close)
         runs: dict[str, Callable[[], float]] = {
             "local": partial(_cpu_us_each, brokers, partial(local.run, stage.seconds)),

@@ -1,14 +1,16 @@
-"""QoS 0 loads: one or many publishers, one or many subscribers, batched or not; and ping-pong.
+"""QoS 0 loads: one or many publishers, one or many subscribers, and three ways of writing; and ping-pong.
 
-A round is what the publishers write before they wait until everything has arrived. Unbatched, each publisher writes a
-single PUBLISH and the next one only after the whole round was delivered, so no two of one client ever arrive together.
-Batched, one write carries many.
+A round is what the publishers write before they wait until everything has arrived. Batched, one write carries a
+publisher's whole round. Unbatched, the round is the same, but each PUBLISH is a write of its own. One at a time, a
+publisher's round is a single PUBLISH, so no two of one client ever arrive together: that costs the kernel more than the
+broker, and a bare relay beside the brokers tells how much.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from itertools import cycle
 
@@ -19,13 +21,24 @@ from bench.swarm import Swarm, clock, connect, publish, subscribe
 from geomq.mqtt.decoder import body_bounds
 
 PAYLOADS = (20, 1000)
-AT_LEAST_UNBATCHED, AT_LEAST_BATCHED, AT_LEAST_AMQTT = 1.2, 5.0, 10.0
+AT_LEAST_AMQTT = 10.0
 PING_PONG_SHARE = 0.9
+
+
+class Way(Enum):
+    """How publishers write."""
+
+    ONE_AT_A_TIME = "one at a time"
+    UNBATCHED = "unbatched"
+    BATCHED = "batched"
+
+
+AT_LEAST_MOSQUITTO = {Way.UNBATCHED: 1.2, Way.BATCHED: 5.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Who talks to whom. `senders` write in one batched round, so much that no subscriber's buffer overflows."""
+    """Who talks to whom. `senders` write `batch` each in a round: so few that no subscriber's buffer overflows."""
 
     name: str
     publishers: int
@@ -68,18 +81,23 @@ MIXED = Shape("1-to-1 mixed", 1, 1, 1, 100, mixed=True)
 class Flow:
     """One load on one broker, or published at another: rounds of writes, and how many bytes each brings."""
 
-    def __init__(self, port: int, shape: Shape, payload: int, *, batch: int, published_at: int | None = None) -> None:
+    def __init__(
+        self, port: int, shape: Shape, payload: int, *, way: Way = Way.BATCHED, published_at: int | None = None
+    ) -> None:
         self._swarm = swarm = Swarm(port)
         self._others = others = swarm if published_at is None else Swarm(published_at)
-        name = f"{shape.name}-{payload}-{batch}"
+        name = f"{shape.name}-{payload}-{way.value}"
+        alone = way is Way.ONE_AT_A_TIME
+        batch, senders = (1, shape.publishers) if alone else (shape.batch, shape.senders)
         subscribers = swarm.join([connect(f"{name}-s{i}") for i in range(shape.subscribers)])
         swarm.ask(subscribers, [subscribe(shape.topic_filter(i)) for i in range(shape.subscribers)], 0x90)
         publishers = others.join([connect(f"{name}-p{i}") for i in range(shape.publishers)])
         swarm.watch(subscribers)
         batches = [shape.batch_of(i, payload, batch) for i in range(shape.publishers)]
-        senders = shape.senders if batch > 1 else shape.publishers
-        writes = [(each.sendall, b"".join(mine)) for each, mine in zip(publishers, batches, strict=True)]
-        self._rounds = [writes[start : start + senders] for start in range(0, len(writes), senders)]
+        pieces = [[b"".join(mine)] for mine in batches] if way is Way.BATCHED else batches
+        writes = [[(each.sendall, piece) for piece in mine] for each, mine in zip(publishers, pieces, strict=True)]
+        groups = [writes[start : start + senders] for start in range(0, len(writes), senders)]
+        self._rounds = [[write for turn in zip(*group, strict=True) for write in turn] for group in groups]
         self._bytes = sum(len(data) for _, data in self._rounds[0]) * shape.fan_out
         self.deliveries = senders * batch * shape.fan_out
         self._check(Counter([packet for mine in batches[:senders] for packet in mine] * shape.fan_out))
@@ -132,33 +150,30 @@ def _padded(shape: Shape, publisher: int, payload: int) -> bytes:
 
 def qos0(stage: Stage, only: str | None = None) -> Iterator[Row]:
     """CPU per delivered message, for every shape, payload and way of writing."""
-    for shape in SHAPES:
-        for payload in PAYLOADS:
-            for is_batched in (False, True):
-                load = f"{shape.name} {'batched' if is_batched else 'unbatched'} {payload} B"
-                if only is None or only in load:
-                    stage.say(f"qos0 {load}")
-                    yield _qos0(stage, shape, payload, load, batch=shape.batch if is_batched else 1)
-    load = f"{MIXED.name} batched 20 B"
-    if only is None or only in load:
-        stage.say(f"qos0 {load}")
-        yield _qos0(stage, MIXED, PAYLOADS[0], load, batch=MIXED.batch)
+    loads = [(shape, payload, way) for shape in SHAPES for payload in PAYLOADS for way in Way]
+    for shape, payload, way in (*loads, (MIXED, PAYLOADS[0], Way.BATCHED)):
+        load = f"{shape.name} {way.value} {payload} B"
+        if only is None or only in load:
+            stage.say(f"qos0 {load}")
+            yield _qos0(stage, shape, payload, load, way)
 
 
-def _qos0(stage: Stage, shape: Shape, payload: int, load: str, *, batch: int) -> Row:
+def _qos0(stage: Stage, shape: Shape, payload: int, load: str, way: Way) -> Row:
     with ExitStack() as stack:
         runs: dict[str, Callable[[], float]] = {}
-        names = (*stage.brokers, *(stage.among("relay") if batch == 1 else ()))
+        names = (*stage.brokers, *(stage.among("relay") if way is Way.ONE_AT_A_TIME else ()))
         for name in names:
             broker = stack.enter_context(stage.fresh(name)) if name == "relay" else stage.broker(name)
-            flow = Flow(broker.port, shape, payload, batch=batch)
+            flow = Flow(broker.port, shape, payload, way=way)
             stack.callback(flow.close)
             runs[name] = partial(cpu_us_each, broker.pid, partial(flow.run, stage.seconds))
         figures = interleaved(runs, stage.repeats)
-    bound = AT_LEAST_BATCHED if batch > 1 else AT_LEAST_UNBATCHED
-    verdicts = cheaper(figures, "mosquitto", bound) + cheaper(figures, "amqtt", AT_LEAST_AMQTT)
-    notes = {"x a bare relay": figures["geomq"].median / figures["relay"].median} if "relay" in figures else {}
-    return Row("qos0", load, "us CPU per delivery", figures, verdicts, notes)
+    if way is Way.ONE_AT_A_TIME:
+        others = [name for name in figures if name != "geomq"]
+        notes = {f"x cheaper than {name}": figures[name].median / figures["geomq"].median for name in others}
+        return Row("qos0", load, "us CPU per delivery", figures, notes=notes)
+    verdicts = cheaper(figures, "mosquitto", AT_LEAST_MOSQUITTO[way]) + cheaper(figures, "amqtt", AT_LEAST_AMQTT)
+    return Row("qos0", load, "us CPU per delivery", figures, verdicts)
 
 
 def ping_pong(stage: Stage, _only: str | None = None) -> Iterator[Row]:

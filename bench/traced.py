@@ -7,7 +7,7 @@ from functools import partial
 
 from bench.acked import make_pairs
 from bench.brokers import GeoMQ
-from bench.loads import SHAPES, Flow
+from bench.loads import SHAPES, Flow, Way
 from bench.results import Row
 from bench.stage import Stage, cpu_us_each, interleaved
 from bench.swarm import V311, Swarm
@@ -21,7 +21,7 @@ WAYS = {
 
 
 def trace(stage: Stage, _only: str | None = None) -> Iterator[Row]:
-    """QoS 0 alone and batched, and QoS 1."""
+    """QoS 0 in every way of writing, and QoS 1."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-trace-"))
         brokers: dict[str, GeoMQ] = {}
@@ -29,10 +29,10 @@ def trace(stage: Stage, _only: str | None = None) -> Iterator[Row]:
             more = "" if way == "off" else f'[trace]\ndirectory = "{folder}/{len(brokers)}"\n{steps}\n'
             brokers[way] = stack.enter_context(GeoMQ(stage.core, more))
         shape = SHAPES[0]
-        for batch in (1, shape.batch):
-            load = f"QoS 0, {shape.name} {'batched' if batch > 1 else 'unbatched'} {PAYLOAD} B"
+        for writing in Way:
+            load = f"QoS 0, {shape.name} {writing.value} {PAYLOAD} B"
             stage.say(f"trace {load}")
-            flows = {way: Flow(broker.port, shape, PAYLOAD, batch=batch) for way, broker in brokers.items()}
+            flows = {way: Flow(broker.port, shape, PAYLOAD, way=writing) for way, broker in brokers.items()}
             yield _row(stage, load, brokers, {way: partial(flow.run, stage.seconds) for way, flow in flows.items()})
             for flow in flows.values():
                 flow.close()

@@ -55,7 +55,7 @@ def stalled(stage: Stage, _only: str | None = None) -> Iterator[Row]:
     for name in stage.among("geomq", "mosquitto"):
         stage.say(f"stalled {name}")
         with stage.fresh(name) as broker:
-            flow = Flow(broker.port, shape, 1_000, batch=shape.batch)
+            flow = Flow(broker.port, shape, 1_000)
             work = partial(cpu_us_each, broker.pid, partial(flow.run, stage.seconds))
             work()
             alone = Figure.of([work() for _ in range(stage.repeats)])

@@ -8,7 +8,7 @@ from bench.acked import make_pairs
 from bench.brokers import Broker, GeoMQ, Relay, c_compiler
 from bench.geo import Course, fenced
 from bench.linked import pair
-from bench.loads import MIXED, SHAPES, Flow, Shape
+from bench.loads import MIXED, SHAPES, Flow, Shape, Way
 from bench.measure import BenchError, cpu_s
 from bench.places import make_world
 from bench.swarm import V5, V311, Swarm, connect, subscribe
@@ -22,8 +22,8 @@ def broker() -> Iterator[Broker]:
 
 @pytest.mark.parametrize("shape", [*SHAPES, MIXED], ids=lambda shape: shape.name)
 def test_a_load_delivers_every_round_whole(broker: Broker, shape: Shape) -> None:
-    for batch in (1, shape.batch):
-        flow = Flow(broker.port, shape, 20, batch=batch)
+    for way in Way:
+        flow = Flow(broker.port, shape, 20, way=way)
         before = cpu_s(broker.pid)
         delivered = flow.run(0.02)
         flow.close()
@@ -36,7 +36,7 @@ def test_a_load_delivers_every_round_whole(broker: Broker, shape: Shape) -> None
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_the_bare_relay_passes_on_every_byte(shape: Shape) -> None:
     with Relay(None) as relay:
-        flow = Flow(relay.port, shape, 20, batch=1)
+        flow = Flow(relay.port, shape, 20, way=Way.ONE_AT_A_TIME)
         assert flow.run(0.02) > 0
         flow.close()
 
@@ -69,14 +69,14 @@ def test_a_missing_delivery_is_not_taken_for_a_fast_one(broker: Broker, monkeypa
 
 def test_what_crosses_a_link_is_counted_at_the_other_end() -> None:
     with pair(None, "disgb_subscriptions") as (here, there):
-        flow = Flow(there.port, SHAPES[0], 20, batch=10, published_at=here.port)
-        assert flow.run(0.05) % 10 == 0
+        flow = Flow(there.port, SHAPES[0], 20, published_at=here.port)
+        assert flow.run(0.05) % SHAPES[0].batch == 0
         flow.close()
 
 
 def test_the_trace_of_a_load_is_written(tmp_path: Path) -> None:
     with GeoMQ(None, f'[trace]\ndirectory = "{tmp_path}"\n') as broker:
-        flow = Flow(broker.port, SHAPES[0], 20, batch=10)
+        flow = Flow(broker.port, SHAPES[0], 20)
         flow.run(0.05)
         flow.close()
         assert broker.stop() == 0
