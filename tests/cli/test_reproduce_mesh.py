@@ -33,6 +33,7 @@ def test_it_prints_tables_and_writes_files(small: None, tmp_path: Path) -> None:
         assert title in result.output
     rows = [MeshRow(**row) for row in json.loads((tmp_path / "mesh.json").read_text())]
     assert lossy_size(rows) == 9
+    assert "Theorem 1: so does the first one, whatever links take | yes" in result.output
     found = {claim.text: claim.holds for claim in claims(rows)}
     assert found["every event reaches every subscriber, once"]
     assert found["after a loss everything that is still connected arrives again"]

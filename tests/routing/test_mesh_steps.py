@@ -72,6 +72,15 @@ def announced(actions: list[Action]) -> dict[str, Announcement]:
     }
 
 
+def memberships(actions: list[Action]) -> list[tuple[str, Membership]]:
+    return [
+        (action.peer, item)
+        for action in actions
+        if isinstance(action, SendToPeer) and isinstance(action.message, MembershipAnnouncements)
+        for item in action.message.items
+    ]
+
+
 def asked(actions: list[Action]) -> dict[str, LostRoute]:
     return {
         action.peer: item
@@ -186,13 +195,48 @@ def test_when_one_of_two_parents_ways_became_longer_the_other_is_kept() -> None:
     assert list(broker.group.parents) == ["3"]
 
 
-def test_a_parent_that_is_no_longer_one_is_told() -> None:
+def test_a_parent_that_is_no_longer_one_is_told_when_the_shorter_way_has_surely_formed() -> None:
     broker = Broker5()
     broker.hears(B8, B0, 1, 3)
     broker.subscribes()
-    actions = broker.hears(B1, B0, 1, 1)
-    farewell = MembershipAnnouncements((Membership("a", B0, 1, member=False),))
-    assert SendToPeer(B8, farewell) in actions
+    farewell = SendToPeer(B8, MembershipAnnouncements((Membership("a", B0, 1, member=False),)))
+    assert farewell not in broker.hears(B1, B0, 1, 1)
+    assert list(broker.group.parents) == ["1"]
+    assert farewell in broker.hears(B1, B0, 2, 1)
+
+
+def test_a_shorter_way_is_told_with_the_next_announcement() -> None:
+    broker = Broker5()
+    broker.hears(B8, B0, 1, 3)
+    assert announced(broker.hears(B1, B0, 1, 1)) == {}
+    assert announced(broker.hears(B1, B0, 2, 1))["8"].distance == 2
+
+
+def test_a_former_parent_whose_way_leads_over_us_is_told_at_once() -> None:
+    broker = Broker5()
+    broker.hears(B8, B0, 1, 3)
+    broker.subscribes()
+    broker.hears(B1, B0, 1, 1)
+    actions = broker.hears(B8, B0, 2, 3, parents=(B5,))
+    assert SendToPeer(B8, MembershipAnnouncements((Membership("a", B0, 1, member=False),))) in actions
+
+
+def test_a_former_parent_that_becomes_one_again_needs_no_second_membership() -> None:
+    broker = Broker5()
+    broker.hears(B8, B0, 1, 3)
+    broker.subscribes()
+    broker.hears(B1, B0, 1, 1)
+    assert not memberships(broker.hears(B8, B0, 1, 1))
+    assert list(broker.group.parents) == ["1", "8"]
+
+
+def test_who_needs_the_mesh_no_longer_leaves_former_parents_too() -> None:
+    broker = Broker5()
+    broker.hears(B8, B0, 1, 3)
+    broker.subscribes()
+    broker.hears(B1, B0, 1, 1)
+    actions = broker.node.handle(ClientUnsubscribed(CLIENT, "a"), now=1)
+    assert {target for target, item in memberships(actions) if not item.member} == {"1", "8"}
 
 
 def test_a_core_that_returns_counts_on_from_where_it_stopped() -> None:

@@ -66,6 +66,9 @@ class MeshGroup:
         """By neighbour that has us as parent, until when that holds."""
         self.lingering: dict[BrokerId, float] = {}
         """Mesh neighbours lost without a farewell: events still go to them until the mesh has surely re-formed."""
+        self.former: dict[BrokerId, int] = {}
+        """Parents left for a shorter way, as in `parents`: they serve us until the next announcement, when we are
+        surely connected over the new ones."""
         self._station = station
         self._announced_ms = 0.0
         self._expires_ms = inf
@@ -177,6 +180,8 @@ class MeshGroup:
 
     def _hear_from_below(self, neighbour: BrokerId, news: Announcement, now: float) -> None:
         """The neighbour's way to the core leads over us, so it is none for us."""
+        if neighbour in self.former:
+            self._say_farewell(neighbour, self.former[neighbour])
         self._forget_way(neighbour, now)
         if news.core == self.core:
             if news.member:
@@ -201,18 +206,22 @@ class MeshGroup:
         if fresh:
             self.sequence = news.sequence
             self._announced_ms, self._expires_ms = now - news.age_ms, until
+            self._leave_former()
         if moved:
-            self._drop_parents(self.parents)
+            self.former.update((parent, joined) for parent, joined in self.parents.items() if joined)
+            self.parents.clear()
             self.distance = reach
         self._fill_parents(first=neighbour)
-        if fresh or moved:
+        if fresh:  # a shorter way found later is told with the next announcement, so that each costs at most 2 x links
             self._tell(n for n in self._station.up if n != neighbour)
 
     def _fell_back(self, neighbour: BrokerId, fresh: bool, now: float) -> bool:
         """A neighbour announced a longer way than ours. Only if it was our last parent is that our way now."""
         if neighbour not in self.parents:
             return False
-        self._drop_parents([neighbour])
+        joined = self.parents.pop(neighbour)
+        if joined:
+            self._say_farewell(neighbour, joined)
         self._fill_parents()
         if not self.parents and not fresh:
             self._orphan(now)
@@ -306,6 +315,7 @@ class MeshGroup:
         if self.is_core:
             self._reset()
         else:
+            self._leave_former()
             for parent, joined in self.parents.items():
                 if joined:
                     self._say_farewell(parent, joined)
@@ -324,12 +334,12 @@ class MeshGroup:
         self.core = self.distance = None
         self.sequence = self._asked = 0
         self._expires_ms = inf
-        self.heard.clear()
-        self.parents.clear()
-        self.children.clear()
+        for entries in (self.heard, self.parents, self.children, self.former):
+            entries.clear()
 
     def _forget_way(self, neighbour: BrokerId, now: float) -> None:
         self.heard.pop(neighbour, None)
+        self.former.pop(neighbour, None)
         if self.parents.pop(neighbour, None) is not None:
             self.lingering[neighbour] = now + self._station.lifetime_ms
             self._fill_parents()
@@ -353,16 +363,14 @@ class MeshGroup:
             heard = self.heard[neighbour]
             if heard.distance == self.distance - 1 and heard.sequence >= self.sequence - 1:
                 if neighbour not in self.parents:
-                    self.parents[neighbour] = 0
+                    self.parents[neighbour] = self.former.pop(neighbour, 0)
                     self._station.gained[neighbour] = None
                 self.lingering.pop(neighbour, None)
         self._join_parents()
 
-    def _drop_parents(self, parents: Iterable[BrokerId]) -> None:
-        for parent in list(parents):
-            joined = self.parents.pop(parent)
-            if joined:
-                self._say_farewell(parent, joined)
+    def _leave_former(self) -> None:
+        for parent in list(self.former):
+            self._say_farewell(parent, self.former.pop(parent))
 
     def _join_parents(self) -> None:
         """Announce membership to each parent, once for each sequence number it announced."""
