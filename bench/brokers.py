@@ -41,6 +41,7 @@ acl_file = "{folder}/acl"
 [limits]
 connections_per_address_max = 0
 pending_per_address_max = 0
+{limits}
 [persistence]
 enabled = true
 sync = true
@@ -146,19 +147,20 @@ class Broker(ABC):
 class GeoMQ(Broker):
     """With an ACL file, the geo index, metrics, and a store that syncs.
 
-    `more` goes before its settings, so that it may be dotted keys as well as tables.
+    `more` goes before its settings, so that it may be dotted keys as well as tables; `limits` among its limits.
     """
 
     name = "geomq"
 
-    def __init__(self, core: int | None, more: str = "") -> None:
+    def __init__(self, core: int | None, more: str = "", *, limits: str = "") -> None:
         super().__init__(core)
         self._more = more
+        self._limits = limits
 
     def command(self) -> list[str]:
         (self.folder / "acl").write_text(_ACL)
         settings = f'broker.data_dir = "{self.folder}/data"\n{self._more}\n'
-        settings += _GEOMQ.format(folder=self.folder, port=self.port)
+        settings += _GEOMQ.format(folder=self.folder, port=self.port, limits=self._limits)
         (self.folder / "geomq.toml").write_text(settings)
         return [geomq_command(), "broker", "-c", str(self.folder / "geomq.toml")]
 

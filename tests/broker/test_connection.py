@@ -182,3 +182,19 @@ def test_other_protocols_are_closed(wire: bytes) -> None:
     connection.data_received(wire)
     loop.run()
     assert connection.closed
+
+
+@pytest.mark.parametrize(("wire", "closed"), [(b"\x40\2\0\1" * 3 + b"\xc0\0", False), (b"\x40\2\0\1\x40\2\0\0", True)])
+def test_acknowledgements_in_a_row_are_packets_like_others(wire: bytes, closed: bool) -> None:
+    desk, loop = _desk()
+    connection, transport = desk.make_connection(Listener(host="127.0.0.1")), PretendedTransport()
+    connection.connection_made(transport)
+    connection.data_received(encode(Connect("c", V5), V5))
+    loop.run()
+    before = connection._counts.packets_received
+    connection.data_received(wire[:6])
+    connection.data_received(wire[6:])
+    loop.run()
+    assert connection.closed == closed
+    assert transport.written.endswith(b"\xd0\0") != closed
+    assert connection._counts.packets_received == before + len(wire) // 4 + (not closed)

@@ -14,7 +14,7 @@ from geomq.broker.clients import Client
 from geomq.broker.config import Listener
 from geomq.broker.core import Core
 from geomq.broker.ports import Handlers, Transport
-from geomq.mqtt.decode import BODIES, decode_publish
+from geomq.mqtt.decode import BODIES, decode_publish, pubacks_at
 from geomq.mqtt.decode_connect import UnsupportedVersion, decode_connect
 from geomq.mqtt.decoder import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.encode import encode
@@ -206,6 +206,9 @@ class Connection:
         counts = self._counts
         while pos < end and self._state is not State.CLOSED:
             first = data[pos]
+            if first == 0x40 and self._state is _OPEN and (stop := self._take_pubacks(data, pos)) > pos:
+                pos = stop
+                continue
             if first & 0xF0 != 0x30:
                 check_first_byte(first)
                 self._check_order(first >> 4)
@@ -236,6 +239,15 @@ class Connection:
                 return
             if pos < end and data[pos] == 0x30 and self._state is _OPEN:
                 pos = self._publish_fast(self, data, pos)
+
+    def _take_pubacks(self, data: bytes, pos: int) -> int:
+        """Take the plain PUBACKs that stand here together; the position after them."""
+        assert self.client is not None
+        packet_ids = pubacks_at(data, pos)
+        self._counts.packets_received += len(packet_ids)
+        for out in self.client.session.on_pubacks(packet_ids, self._core.wall_s()):
+            self._core.outbox.hold(self, out)
+        return pos + 4 * len(packet_ids)
 
     def _keep(self, rest: bytes, need: int) -> None:
         self._reassembly = Reassembly()

@@ -12,6 +12,7 @@ import msgspec
 
 from geomq.geo import fence_text, location_text
 from geomq.mqtt.message import Message
+from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.routing.model import Event
 
 ASK_PROPERTY: Final = "geo-details"
@@ -43,14 +44,18 @@ _SAY: Final[dict[str, Callable[[Event], str | None]]] = {
 def told(message: Message, event: Event | None, details: tuple[str, ...]) -> Message:
     """The message as those get it who asked; `event` is None where only the message was kept."""
     own = message.properties.user_properties
-    pairs = tuple(pair for pair in own if pair[0] not in _NAMES) if own else ()
+    pairs = [pair for pair in own if pair[0] not in _NAMES] if own else []
     if event is not None:
         for detail in details:
             value = _SAY[detail](event)
             # A publisher's client id may hold what MQTT text may not.
             if value is not None and "\0" not in value:
-                pairs += ((PROPERTIES[detail], value),)
-    if pairs == own:
+                pairs.append((PROPERTIES[detail], value))
+    said = tuple(pairs)
+    if said == own:
         return message
-    properties = msgspec.structs.replace(message.properties, user_properties=pairs)
+    if message.properties is NO_PROPERTIES:
+        properties = Properties(user_properties=said)
+    else:
+        properties = msgspec.structs.replace(message.properties, user_properties=said)
     return msgspec.structs.replace(message, properties=properties)

@@ -64,6 +64,7 @@ class Broker:
         self._stopping = asyncio.Event()
         self._timers: list[asyncio.TimerHandle] = []
         self._node_timer: asyncio.TimerHandle | None = None
+        self._watch_due = False
         self._node_deadline: float | None = None
         self._admin: object | None = None
         self.peering: Peering | None = None
@@ -116,7 +117,7 @@ class Broker:
         epoch = state.epoch if durable else int(time.time() * 1000)
         node = _make_node(config, epoch, state.notes)
         self.core = Core(config, loop=loop, node=node, store=self._store, outbox=outbox, security=security)
-        self.core.deadline_changed = self._watch_node
+        self.core.deadline_changed = self._watch_node_soon
         self.desk = Desk(self.core)
         self.view = View(self.core, self.desk, self._link_gauges)
         self._sys = SysTopics(self.core, self.desk.publishing, self.desk.retention)
@@ -247,8 +248,15 @@ class Broker:
             self._sys.publish()
             self.core.loop.call_later(interval_s, self._publish_sys)
 
+    def _watch_node_soon(self) -> None:
+        """Once after all that happens in this tick."""
+        if not self._watch_due:
+            self._watch_due = True
+            self.core.loop.call_soon(self._watch_node)
+
     def _watch_node(self) -> None:
         """Call the node when it asked to be called."""
+        self._watch_due = False
         deadline = self.core.node.next_deadline()
         if deadline == self._node_deadline:
             return

@@ -70,6 +70,18 @@ def decode_publish(buf: bytes, flags: int, pos: int, end: int, version: int, nam
     return Publish(topic, buf[pos:end], qos, flags & 1 == 1, flags & 8 == 8, packet_id, properties)
 
 
+def pubacks_at(buf: bytes, pos: int) -> list[int]:
+    """The identifiers of the PUBACKs without a reason that follow each other from here on, four bytes each."""
+    found, last = [], len(buf) - 4
+    while pos <= last and buf[pos] == 0x40 and buf[pos + 1] == 2:
+        packet_id = buf[pos + 2] << 8 | buf[pos + 3]
+        if not packet_id:
+            break
+        found.append(packet_id)
+        pos += 4
+    return found
+
+
 def _topic_name(raw: bytes, names: TopicNames) -> str:
     try:
         return names[raw]

@@ -1,6 +1,7 @@
 """MQTT 5 properties: one table of what exists, its type and its place, and the codec that follows it."""
 
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,6 +23,9 @@ from geomq.mqtt.wire import (
 
 WILL: Final = 0
 """The place of properties inside a CONNECT's will, beside the packet types."""
+
+NAME_KEPT_MAX: Final = 64
+"""Names of user properties up to this length are encoded once."""
 
 
 class Kind(Enum):
@@ -223,21 +227,28 @@ def encode_properties(properties: Properties, place: int) -> bytes:
         value = getattr(properties, rule.name)
         if value is None:
             continue
-        if rule.name not in _LISTS:
+        if rule.name == "user_properties":
+            for name, said in value:
+                out += _pair_head(name) if len(name) <= NAME_KEPT_MAX else b"&" + text(name)
+                out += text(said)
+        elif rule.name in _LISTS:
+            for item in value:
+                _append_value(out, rule, item)
+        else:
             _append_value(out, rule, value)
-            continue
-        for item in value:
-            _append_value(out, rule, item)
     return varint(len(out)) + bytes(out)
+
+
+@lru_cache(1_024)
+def _pair_head(name: str) -> bytes:
+    """A user property up to its value; few names are ever in use."""
+    return b"&" + text(name)
 
 
 def _append_value(out: bytearray, rule: PropertyRule, value: Any) -> None:
     out.append(rule.number)
     kind = rule.kind
-    if kind is Kind.PAIR:
-        out += text(value[0])
-        out += text(value[1])
-    elif kind is Kind.TEXT:
+    if kind is Kind.TEXT:
         out += text(value)
     elif kind is Kind.BINARY:
         out += binary(value)

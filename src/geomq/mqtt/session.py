@@ -208,6 +208,12 @@ class Session:
             return []
         return self._pumped(now)
 
+    def on_pubacks(self, packet_ids: list[int], now: float) -> list[bytes]:
+        """As `on_puback`, for several that came together."""
+        outbound = self._outbound
+        known = [] if outbound is None else [outbound.acknowledge(packet_id) for packet_id in packet_ids]
+        return self._pumped(now) if any(known) else []
+
     def on_pubrec(self, packet: Pubrec, now: float) -> list[bytes]:
         failed = packet.reason >= ReasonCode.UNSPECIFIED_ERROR
         outbound = self._outbound

@@ -65,8 +65,8 @@ class SeenEvents:
             clients = self._note(event_id)
             clients.update(had or ())
         if clients:
-            matches = tuple(match for match in matches if match.client not in clients)
-        clients.update(match.client for match in matches)
+            matches = tuple([match for match in matches if match.client not in clients])
+        clients.update([match.client for match in matches])
         return matches
 
     def forget(self, event_id: EventId, client: ClientId) -> None:
@@ -88,9 +88,11 @@ class SeenEvents:
     def _note(self, event_id: EventId) -> set[ClientId]:
         if len(self._seen) >= self._events_max:
             self._seen.popitem(last=False)
-        clients = self._seen[event_id] = set()
-        if event_id.sequence > self._highest.get(event_id[:2], -1):
-            self._rise(event_id[:2], event_id.sequence)
+        clients: set[ClientId] = set()
+        self._seen[event_id] = clients
+        origin = event_id[:2]
+        if event_id.sequence > self._highest.get(origin, -1):
+            self._rise(origin, event_id.sequence)
         return clients
 
     def _rise(self, origin: Origin, sequence: int) -> None:
