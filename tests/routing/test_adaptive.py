@@ -48,7 +48,7 @@ def test_it_switches_to_advertising_and_back(check_golden: Callable[[str, str], 
     stage.do("b1", moved("p", 5, 9.9))
     stage.do("b1", published("p", "air/o3"))
     stage.say("A busy subscriber: updates cost more than they save, and b1 says so.")
-    for lon in (15.1, 15.2, 15.3, 15.4):
+    for lon in (15.1, 15.2, 15.3, 15.4, 15.5):
         stage.do("b2", moved("s", 5, lon))
     stage.say("b2 withdraws; events come to it again.")
     stage.do("b1", published("p", "air/o3"))
@@ -210,6 +210,69 @@ def test_a_peer_that_comes_back_is_told_the_modes_again() -> None:
     sent = [type(message).__name__ for source, _, message in stage.wire.messages if source == "b2"]
     assert sent == ["SyncBegin", "PutSubscription", "UseMode", "SyncEnd"]
     assert advertised(stage)
+
+
+def crowd(stage: Stage, near: int, far: int) -> None:
+    """Subscribers at b2, some of which want what b1's clients publish."""
+    for number in range(near + far):
+        stage.do("b2", moved(f"s{number}", 5, 15))
+        stage.do("b2", subscribed(f"s{number}", "air", BOTH if number < near else circle(5, 15, 100)))
+
+
+def test_before_the_first_event_many_subscriptions_of_which_few_concern_a_peer_are_advertised() -> None:
+    stage = stage_of()
+    crowd(stage, near=2, far=29)
+    assert not advertised(stage)
+    stage.do("b2", subscribed("s31", "air", circle(5, 15, 100)))
+    assert advertised(stage)
+    kinds = [type(message) for source, _, message in stage.wire.messages if source == "b2"]
+    assert kinds == [PutSubscription] * 2 + [UseMode]
+    stage.forget()
+    for _ in range(9):
+        stage.do("b1", published("p", "air"))
+    assert stage.wire.of(ForwardEvent, DeliverEvent) == []
+
+
+def test_nothing_is_assumed_of_a_group_in_which_somebody_published() -> None:
+    stage = stage_of(patience=9)
+    stage.do("b1", published("p", "air"))
+    crowd(stage, near=0, far=40)
+    assert not advertised(stage)
+    own = stage_of()
+    own.do("b2", published("s", "air"))
+    crowd(own, near=0, far=40)
+    assert not advertised(own)
+
+
+def test_an_assumption_that_costs_too_much_is_given_up_for_good() -> None:
+    stage = stage_of(patience=1)
+    crowd(stage, near=1, far=20)
+    assert advertised(stage)
+    for number in range(9):
+        stage.do("b2", moved("s0", 5, 15 + number / 100))
+        stage.do("b2", subscribed(f"more{number}", "air", circle(5, 15, 100)))
+    assert not advertised(stage)
+    assert stage.wire.of(PreferMatchedHere) == [("b1", "b2")]
+    assert len(stage.strategy("b1").table) == 0
+    stage.forget()
+    stage.do("b1", moved("p", 5, 9.9))
+    stage.do("b1", published("p", "air"))
+    assert stage.wire.of(ForwardEvent) == [("b1", "b2")]
+    assert stage.wire.receivers() == {"s0": 1}
+
+
+def test_who_is_told_of_every_coming_and_going_says_so() -> None:
+    """Newcomers are no loss; who leaves has been told in vain."""
+    stage = stage_of(patience=1)
+    for _ in range(4):
+        stage.do("b1", published("p", "air"))
+    assert advertised(stage)
+    for number in range(9):
+        stage.do("b2", subscribed(f"s{number}", "air", BOTH))
+    assert advertised(stage)
+    for number in range(4):
+        stage.do("b2", unsubscribed(f"s{number}", "air"))
+    assert not advertised(stage)
 
 
 def test_patience_below_one_is_refused() -> None:

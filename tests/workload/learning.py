@@ -44,6 +44,26 @@ def busy_script(brokers: int, seed: int, *, actions: int = 400, gap_ms: int = 40
     return world_of(brokers), recorded(["a", "b"], homes, actions_from(rows))
 
 
+def crowd_script(brokers: int, seed: int, *, far: int) -> tuple[World, RecordedSpec]:
+    """Many clients who subscribe at nearly the same time, one in `far` beyond its home; later all do anything."""
+    random = np.random.default_rng(seed)
+    spots = spots_of(brokers)
+    homes = np.sort(random.integers(0, min(brokers, 3), 90)).astype(np.int32)
+    rows: list[Row] = []
+    for client, home in enumerate(homes.tolist()):
+        for topic in range(2):
+            wide = far > 0 and random.integers(0, far) == 0
+            rows.append((int(random.integers(1, 200)), client, Kind.SUBSCRIPTION, topic, spots[home][0], 10**8 * wide))
+    weights, t = random.dirichlet([2, 2, 2]), int(random.choice([100, 210]))
+    for _ in range(250):
+        t += int(random.integers(0, 20))
+        client = int(random.integers(0, len(homes)))
+        kind, inside = Kind(int(random.choice(3, p=weights))), spots[homes[client]]
+        radius = NO_FENCE if kind == Kind.LOCATION else int(random.choice([0, 0, 10**8, NO_FENCE]))
+        rows.append((t, client, kind, int(random.integers(0, 2)), inside[int(random.integers(0, len(inside)))], radius))
+    return world_of(brokers), recorded(["a", "b"], homes, actions_from(rows))
+
+
 def learned(world: World, spec: RecordedSpec, strategy: str) -> StrategyResult:
     tally = evaluate(world, spec, 0, paper=False)
     return summarise(tally, view_table(world, paper=False), learned=[strategy])[strategy]

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.workload.learning import assert_equal, busy_script, learned, simulated
+from tests.workload.learning import assert_equal, busy_script, crowd_script, learned, simulated
 from tests.workload.test_kernel import CHOICES, world_of
 
 from geomq.routing.adaptive import PreferMatchedHere, UseMode
@@ -48,6 +48,19 @@ def test_modes_are_announced_and_taken_back_alike(brokers: int) -> None:
     seen: Counter[type[Message]] = Counter()
     for seed in range(6):
         seen += check(*busy_script(brokers, seed, actions=600, gap_ms=100))
+    assert all(seen[message] > 0 for message in (UseMode, PreferMatchedHere, PutLocation))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(sorted(CHOICES)), st.integers(0, 2**32), st.integers(0, 12))
+def test_crowds_that_subscribe_before_anybody_publishes_are_evaluated_alike(brokers: int, seed: int, far: int) -> None:
+    check(*crowd_script(brokers, seed, far=far))
+
+
+def test_crowds_make_brokers_assume_and_regret() -> None:
+    seen: Counter[type[Message]] = Counter()
+    for seed in range(6):
+        seen += check(*crowd_script(5, seed, far=12))
     assert all(seen[message] > 0 for message in (UseMode, PreferMatchedHere, PutLocation))
 
 

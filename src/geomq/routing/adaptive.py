@@ -7,11 +7,15 @@ subscriptions it needs, on the same ordered link, so B uses exactly one of the t
 or doubled at a switch.
 
 Each side decides when it is the one that can see the waste. While matched here, Q sees the events that matched
-nothing, and knows what advertising would have cost; while advertised, B sees the updates it received and the events
-they saved it. Both keep a running sum that never falls below zero and act when it exceeds a bound: so a mode is left
-only after it has lost more than the switch will cost. The topic group is the first topic level.
+nothing, and knows what advertising would have cost; while advertised, B sees what it was told again or took back, and
+the events that saved it. Both keep a running sum that never falls below zero and act when it exceeds a bound: so a
+mode is left only after it has lost more than the switch will cost. The topic group is the first topic level.
+
+Before the first event of a group there is nothing to see, and many publishers may begin at once. So Q assumes: if it
+has many subscriptions in the group and hardly any concerns B, it advertises them to B beforehand.
 """
 
+from collections import Counter
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -20,12 +24,23 @@ from geomq.geo import Fence, Location
 from geomq.mqtt.topics import first_level
 from geomq.routing.coverage import CoverageStrategy
 from geomq.routing.federation import Federation
-from geomq.routing.messages import ForwardEvent, Kind, Message, PutLocation, PutSubscription, SyncBegin
+from geomq.routing.messages import (
+    DropClient,
+    DropSubscription,
+    ForwardEvent,
+    Kind,
+    Message,
+    PutLocation,
+    PutSubscription,
+    SyncBegin,
+)
 from geomq.routing.model import BrokerId, ClientId, Event, Match, Subscriber
 from geomq.routing.plan import Plan
-from geomq.routing.strategy import StrategyOptions
+from geomq.routing.strategy import ClientState, StrategyOptions
 
 PAIRS_MAX = 1_000_000
+RARE = 16
+"""Before anything is known, a group is advertised if at most one in so many subscriptions concerns the peer."""
 
 
 class AdaptiveOptions(StrategyOptions, frozen=True):
@@ -68,7 +83,13 @@ class Adaptive(CoverageStrategy):
         self._wasted: dict[Pair, float] = {}
         """Own running sums while matched here: events that matched nothing, less what advertising would cost."""
         self._overpaid: dict[Pair, float] = {}
-        """Running sums for advertised pairs: updates received, less events saved."""
+        """Running sums for advertised pairs: changes received, less events saved."""
+        self._known: dict[Pair, None] = {}
+        """The (broker, group) pairs of whose events something is known: nothing need be assumed."""
+        self._concerned: dict[tuple[ClientId, str], tuple[BrokerId, ...]] = {}
+        """The peers whose coverage each own subscription's fence meets, and below, how many there are."""
+        self._interest: Counter[tuple[BrokerId, str | None]] = Counter()
+        """By peer and group; `me` stands for all own subscriptions of a group, None for filters of any group."""
 
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         group = first_level(event.topic) or ""
@@ -90,9 +111,9 @@ class Adaptive(CoverageStrategy):
         return event.id.origin == self.me and home not in self.event_targets(event)
 
     def plan(self, topic: str) -> Plan | None:
-        """None while events that are saved make up for updates: those are counted."""
+        """None while events that are saved make up for updates: those are counted, and the first is always news."""
         plan, group = super().plan(topic), first_level(topic) or ""
-        if plan is None:
+        if plan is None or (self.me, group) not in self._known:
             return None
         told = {to.peer for to in plan.peers}
         counted = any(self._overpaid.get((peer, group)) and peer not in told for peer in self.federation.ids)
@@ -100,15 +121,22 @@ class Adaptive(CoverageStrategy):
 
     def plan_forwarded(self, topic: str, origin: BrokerId) -> tuple[Match, ...] | None:
         """None if they come in vain: that is counted, too."""
-        return super().plan_forwarded(topic, origin) or None
+        known = (origin, first_level(topic) or "") in self._known
+        return super().plan_forwarded(topic, origin) or None if known else None
 
     def plans_since(self) -> int:
         return super().plans_since() + self._mode_changes
 
     def published(self, event: Event, *, now: float) -> None:
         super().published(event, now=now)
+        self._know((self.me, first_level(event.topic) or ""))
         if self._advertised:
             self._count_saved(event)
+
+    def _know(self, pair: Pair) -> None:
+        if pair not in self._known and len(self._known) < PAIRS_MAX:
+            self._known[pair] = None
+            self._mode_changes += 1
 
     def _count_saved(self, event: Event) -> None:
         """Events that would have gone to an advertised broker in vain are what advertising is good for."""
@@ -125,6 +153,44 @@ class Adaptive(CoverageStrategy):
     def subscribed(self, client: ClientId, topic_filter: str, fence: Fence | None, *, now: float) -> None:
         super().subscribed(client, topic_filter, fence, now=now)
         self._count_update(first_level(topic_filter), fence)
+        self._assume(first_level(topic_filter))
+
+    def unsubscribed(self, client: ClientId, topic_filter: str, *, now: float) -> None:
+        super().unsubscribed(client, topic_filter, now=now)
+        self._note_interest(client, topic_filter, ())
+
+    def gone(self, client: ClientId, state: ClientState, *, now: float) -> None:
+        super().gone(client, state, now=now)
+        for topic_filter in state.subscriptions:
+            self._note_interest(client, topic_filter, ())
+
+    def place(self, client: ClientId, topic_filter: str, *, changed: bool = False) -> None:
+        super().place(client, topic_filter, changed=changed)
+        peers = self.meeting(self.clients[client].subscriptions[topic_filter])
+        self._note_interest(client, topic_filter, (self.me, *(peer for peer in peers if peer != self.me)))
+
+    def _note_interest(self, client: ClientId, topic_filter: str, concerned: tuple[BrokerId, ...]) -> None:
+        """Count whom an own subscription concerns: `me` in any case, or nobody if it ended."""
+        before, group = self._concerned.pop((client, topic_filter), ()), first_level(topic_filter)
+        self._interest.subtract((broker, group) for broker in before)
+        self._interest.update((broker, group) for broker in concerned)
+        if concerned:
+            self._concerned[client, topic_filter] = concerned
+        for broker in before:
+            if not self._interest[broker, group]:
+                del self._interest[broker, group]
+
+    def _assume(self, group: str | None) -> None:
+        """Nobody published in this group yet: advertise where that costs little and may save much."""
+        if group is None or (self.me, group) in self._known:
+            return
+        total = self._switch_cost((self.me, group))
+        if total < max(RARE, len(self.federation.ids)):
+            return
+        for peer in self.federation.ids:
+            pair = (peer, group)
+            if peer != self.me and pair not in self._known and RARE * self._switch_cost(pair) <= total:
+                self._advertise(pair)
 
     def moved(self, client: ClientId, location: Location | None, *, now: float) -> None:
         super().moved(client, location, now=now)
@@ -150,18 +216,31 @@ class Adaptive(CoverageStrategy):
             case ForwardEvent(event=event):
                 before = len(self._actions)
                 super().said(peer, message, now=now)
+                pair = (peer, first_level(event.topic) or "")
+                self._know(pair)
                 if len(self._actions) == before:
-                    self._count_waste((peer, first_level(event.topic) or ""))
+                    self._count_waste(pair)
             case UseMode(group=group, advertised=advertised):
                 self._set_advertised((peer, group), advertised)
+                if not advertised:
+                    self._drop_group(peer, group)
             case PreferMatchedHere(group=group):
+                self._know((peer, group))
                 self._stop_advertising((peer, group))
-            case PutSubscription(topic_filter=topic_filter):
+            case (
+                PutSubscription(client=client, topic_filter=topic_filter)
+                | DropSubscription(client=client, topic_filter=topic_filter)
+            ):
+                held = topic_filter in self.table.filters(Subscriber(peer, client))
                 super().said(peer, message, now=now)
-                self._count_paid(peer, first_level(topic_filter))
+                if held:
+                    self._count_paid(peer, first_level(topic_filter))
+            case DropClient(client=client):
+                self._count_paid_client(peer, client)
+                super().said(peer, message, now=now)
             case PutLocation(client=client):
                 super().said(peer, message, now=now)
-                self._count_paid_move(peer, client)
+                self._count_paid_client(peer, client)
             case SyncBegin():
                 for pair in tuple(self._advertised):
                     if pair[0] == peer:
@@ -175,33 +254,46 @@ class Adaptive(CoverageStrategy):
         if len(self._wasted) >= PAIRS_MAX or pair in self._advertising:
             return
         wasted = self._wasted[pair] = self._wasted.get(pair, 0.0) + 1
-        if wasted >= self.options.patience and wasted >= self.options.patience + self._switch_cost(pair):
-            del self._wasted[pair]
-            self._advertising[pair] = None
-            self._place_group(pair[1])
-            self.send(pair[0], UseMode(pair[1], True))
+        if wasted >= self.options.patience + self._switch_cost(pair):
+            self._advertise(pair)
 
     def _switch_cost(self, pair: Pair) -> int:
         peer, group = pair
-        return sum(
-            1
-            for state in self.clients.values()
-            for topic_filter, fence in state.subscriptions.items()
-            if first_level(topic_filter) in (group, None) and peer in self.meeting(fence)
-        )
+        return self._interest[peer, group] + self._interest[peer, None]
+
+    def _advertise(self, pair: Pair) -> None:
+        if pair in self._advertising or len(self._advertising) >= PAIRS_MAX:
+            return
+        self._wasted.pop(pair, None)
+        self._advertising[pair] = None
+        self._place_group(pair[1])
+        self.send(pair[0], UseMode(pair[1], True))
 
     def _stop_advertising(self, pair: Pair) -> None:
+        """The peer forgets the group's subscriptions by itself; those of any group it may still need."""
         if pair not in self._advertising:
             return
+        peer, group = pair
         del self._advertising[pair]
-        self.send(pair[0], UseMode(pair[1], False))
-        self._place_group(pair[1])
+        self.send(peer, UseMode(group, False))
+        for placed in self._placed.values():
+            for topic_filter, targets in placed.items():
+                if first_level(topic_filter) == group and peer in targets:
+                    placed[topic_filter] = tuple(target for target in targets if target != peer)
+        self._place_group(None)
 
-    def _place_group(self, group: str) -> None:
+    def _place_group(self, group: str | None) -> None:
         for client, state in self.clients.items():
             for topic_filter in state.subscriptions:
                 if first_level(topic_filter) in (group, None):
                     self.place(client, topic_filter)
+
+    def _drop_group(self, peer: BrokerId, group: str) -> None:
+        for subscriber in self.table.subscribers():
+            if subscriber.home == peer:
+                for topic_filter in tuple(self.table.filters(subscriber)):
+                    if first_level(topic_filter) == group:
+                        self.table.drop(subscriber, topic_filter)
 
     def _set_advertised(self, pair: Pair, advertised: bool) -> None:
         self._mode_changes += 1
@@ -213,7 +305,7 @@ class Adaptive(CoverageStrategy):
             self._overpaid.pop(pair, None)
 
     def _count_paid(self, peer: BrokerId, group: str | None) -> None:
-        """A peer told us of a change; when that happened too often for what it saves, say so."""
+        """A peer told us of a change of what we knew; when that was too often for what it saves, say so."""
         if group is None or (peer, group) not in self._overpaid:
             return
         pair = (peer, group)
@@ -223,7 +315,7 @@ class Adaptive(CoverageStrategy):
             self._overpaid[pair] = 0.0
             self.send(peer, PreferMatchedHere(pair[1]))
 
-    def _count_paid_move(self, peer: BrokerId, client: ClientId) -> None:
+    def _count_paid_client(self, peer: BrokerId, client: ClientId) -> None:
         filters = self.table.filters(Subscriber(peer, client))
         for group in dict.fromkeys(first_level(topic_filter) for topic_filter in filters):
             self._count_paid(peer, group)
@@ -235,7 +327,7 @@ class Adaptive(CoverageStrategy):
                 self.send(peer, UseMode(group, True))
 
     def federation_changed(self, before: Federation, *, now: float) -> None:
-        for pairs in (self._advertising, self._advertised, self._wasted, self._overpaid):
+        for pairs in (self._advertising, self._advertised, self._wasted, self._overpaid, self._known):
             for pair in tuple(pairs):
                 if pair[0] not in self.federation.position:
                     pairs.pop(pair)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from geomq.routing.adaptive import AdaptiveOptions
 from geomq.workload.compiled import compiled
 from geomq.workload.kernel_messages import CLIENTS_MS, Tally
-from geomq.workload.pair_traffic import MOVE, PairEvents, PairUpdates
-from geomq.workload.sent import ADAPTIVE, CONTROL, DELIVERY, EVENT, SUBSCRIPTION
+from geomq.workload.pair_traffic import ASSUMPTION, MOVE, SUBSCRIPTION, PairEvents, PairUpdates
+from geomq.workload.sent import ADAPTIVE, CONTROL, DELIVERY, EVENT
+from geomq.workload.sent import SUBSCRIPTION as SENT_SUBSCRIPTION
 from geomq.workload.views import ViewTable
 from geomq.workload.world import CLIENT_MS
 
@@ -27,13 +28,15 @@ PHASES = 16
 
 # The home: events that came in vain, its subscriptions that meet the publisher's area, its mode.
 WASTED, COST, ADVERTISING = 0, 1, 2
-# The publisher's broker: the mode it knows, updates received less events saved.
+# The publisher's broker: the mode it knows, changes received less events saved.
 ADVERTISED, OVERPAID = 3, 4
 # How far the pair's events and updates have been read, and the queues read and written.
 EVENT_AT, UPDATE_AT, FORWARD_AT, FORWARD_END, PAID_AT, PAID_END, ASKED_AT, ASKED_END = 5, 6, 7, 8, 9, 10, 11, 12
 # When announced modes are at the publisher's broker: to advertise, and no longer to.
 MODE_ON, MODE_OFF = 13, 14
-STATE = 15
+# Whether the home knows anything of the publisher's events.
+KNOWN = 15
+STATE = 16
 
 
 class Pair(NamedTuple):
@@ -65,7 +68,7 @@ def run_adaptive(
     asked = np.empty(len(paid), np.int64)
     for number in range(brokers * brokers):
         publisher, home = number // brokers, number % brokers
-        if events.start[number] == events.start[number + 1]:
+        if events.start[number] == events.start[number + 1] and updates.start[number] == updates.start[number + 1]:
             continue
         state[:] = 0
         state[EVENT_AT], state[UPDATE_AT] = events.start[number], updates.start[number]
@@ -86,7 +89,7 @@ def run_pair(
         update = event = NEVER
         if state[UPDATE_AT] < updates.start[number + 1]:
             i = state[UPDATE_AT]
-            update = (updates.t[i] + CLIENT_MS) * PHASES + UPDATED + updates.kind[i]
+            update = (updates.t[i] + CLIENT_MS) * PHASES + UPDATED + min(updates.kind[i], SUBSCRIPTION)
         if state[EVENT_AT] < events.start[number + 1]:
             event = (events.t[state[EVENT_AT]] + CLIENT_MS) * PHASES + PUBLISHED
         due = min(paid, forward, mode, asked, update, event)
@@ -147,21 +150,23 @@ def take_forward(events: PairEvents, pair: Pair, tally: Tally, tick: int) -> Non
     state = pair.state
     event = pair.forwards[state[FORWARD_AT]]
     state[FORWARD_AT] += 1
+    state[KNOWN] = 1
     if events.direct[event] > 0:
         tally.sent_useful[ADAPTIVE] += 1
         tally.sent_delays[ADAPTIVE, pair.to_home + CLIENTS_MS] += events.direct[event]
     elif state[ADVERTISING] == 0:
         state[WASTED] += 1
         if state[WASTED] >= PATIENCE + state[COST]:
-            state[WASTED], state[ADVERTISING] = 0, 1
-            state[MODE_ON] = tick + pair.to_publisher
-            place(pair, tally, pair.to_home)
+            advertise(pair, tally, tick, pair.to_home)
 
 
 @compiled
-def place(pair: Pair, tally: Tally, since_ms: int) -> None:
-    """Bring all subscriptions concerned to where the mode wants them, and announce it; the cause is `since_ms` old."""
-    tally.sent[ADAPTIVE, SUBSCRIPTION, pair.home, pair.publisher] += pair.state[COST]
+def advertise(pair: Pair, tally: Tally, tick: int, since_ms: int) -> None:
+    """Bring all subscriptions concerned to the publisher's broker, and announce it; the cause is `since_ms` old."""
+    state = pair.state
+    state[WASTED], state[ADVERTISING] = 0, 1
+    state[MODE_ON] = tick + pair.to_publisher
+    tally.sent[ADAPTIVE, SENT_SUBSCRIPTION, pair.home, pair.publisher] += pair.state[COST]
     tally.sent_updates[ADAPTIVE, since_ms + pair.to_publisher] += pair.state[COST]
     tally.sent[ADAPTIVE, CONTROL, pair.home, pair.publisher] += 1
 
@@ -180,10 +185,11 @@ def take_asked(pair: Pair, tally: Tally, tick: int) -> None:
     """At the home: the publisher's broker pays too much."""
     state = pair.state
     state[ASKED_AT] += 1
+    state[KNOWN] = 1
     if state[ADVERTISING] != 0:
         state[ADVERTISING] = 0
         state[MODE_OFF] = tick + pair.to_publisher
-        place(pair, tally, pair.to_publisher + pair.to_home)
+        tally.sent[ADAPTIVE, CONTROL, pair.home, pair.publisher] += 1
 
 
 @compiled
@@ -192,6 +198,10 @@ def take_update(updates: PairUpdates, pair: Pair, tally: Tally, told: NDArray[np
     state, publisher = pair.state, pair.publisher
     update = state[UPDATE_AT]
     state[UPDATE_AT] += 1
+    if updates.kind[update] == ASSUMPTION:
+        if state[KNOWN] == 0 and state[ADVERTISING] == 0:
+            advertise(pair, tally, updates.t[update] + CLIENT_MS, 0)
+        return
     now = int(updates.now[update])
     state[COST] += now - int(updates.before[update])
     if state[ADVERTISING] == 0:
@@ -200,16 +210,16 @@ def take_update(updates: PairUpdates, pair: Pair, tally: Tally, told: NDArray[np
     if updates.kind[update] == MOVE:
         told[updates.row[update], publisher >> 6] |= np.uint64(1) << np.uint64(publisher & 63)
     else:
-        tally.sent[ADAPTIVE, SUBSCRIPTION, pair.home, publisher] += 1
+        tally.sent[ADAPTIVE, SENT_SUBSCRIPTION, pair.home, publisher] += 1
         tally.sent_updates[ADAPTIVE, pair.to_publisher] += 1
-    if now:
+    if updates.before[update]:
         pair.paid[state[PAID_END]] = update
         state[PAID_END] += 1
 
 
 @compiled
 def take_paid(pair: Pair, tally: Tally, tick: int) -> None:
-    """At the publisher's broker: one more update to take in; too many, and it asks for the other mode."""
+    """At the publisher's broker: what it knows has changed; too often, and it asks for the other mode."""
     state = pair.state
     state[PAID_AT] += 1
     if state[ADVERTISED] == 0:

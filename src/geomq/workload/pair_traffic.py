@@ -9,12 +9,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from geomq.routing.adaptive import RARE
 from geomq.workload.compiled import compiled
 from geomq.workload.kernel_messages import PATTERNS
 from geomq.workload.topic import TopicData, TopicPlaces
 
 MOVE = 0
 SUBSCRIPTION = 1
+# Stands after the subscription with which `adaptive` may assume how events of the pair will be.
+ASSUMPTION = 2
+NEVER = 2**31 - 1
 # Columns of what the kernel found: matches at the home itself by pattern, and at the publisher's broker.
 FIRST_DIRECT, FOUND_PLACED = 2 + PATTERNS // 2, 2 + PATTERNS
 
@@ -38,7 +42,7 @@ class PairEvents(NamedTuple):
 
 
 class PairUpdates(NamedTuple):
-    """Updates of the home's subscribers by pair in the same way; a pair without events has none.
+    """Updates of the home's subscribers by pair in the same way; a pair without events or assumption has none.
 
     Each has its kind and version, and whether the subscription's fence met the publisher's area `before` and `now`.
     """
@@ -65,7 +69,11 @@ def traffic_of(topic: TopicData, places: TopicPlaces, found: Ints, brokers: int)
     order = np.argsort(topic.event_t, kind="stable")
     first = np.searchsorted(found[:, 0], np.arange(len(topic.event_t) + 1))
     events = _pair_events(topic, order, found, first, brokers)
-    return events, _pair_updates(topic, _updates_of(topic, places), events.start, brokers)
+    updates = _updates_of(topic, places)
+    begun = np.full(brokers, NEVER, np.int64)
+    np.minimum.at(begun, topic.event_home, topic.event_t)
+    assumed = _assumptions(topic, updates, begun, brokers)
+    return events, _pair_updates(topic, updates, events.start, assumed, brokers)
 
 
 def _updates_of(topic: TopicData, places: TopicPlaces) -> _Updates:
@@ -128,7 +136,30 @@ def _pair_events(topic: TopicData, order: Longs, found: Ints, first: Longs, brok
 
 
 @compiled
-def _pair_updates(topic: TopicData, updates: _Updates, event_start: Longs, brokers: int) -> PairUpdates:
+def _assumptions(topic: TopicData, updates: _Updates, begun: Longs, brokers: int) -> Longs:
+    """By pair the update with which hardly any of many subscriptions concerns the publisher's broker, if that is
+    before the home's first event."""
+    assumed = np.full(brokers * brokers, NEVER, np.int64)
+    total, concerned = np.zeros(brokers, np.int64), np.zeros(brokers * brokers, np.int64)
+    current = np.full(len(topic.home), -1, np.int64)
+    for i in range(len(updates.t)):
+        client = updates.client[i]
+        home, last, version = topic.home[client], current[client], updates.row[i]
+        if updates.kind[i] != SUBSCRIPTION or updates.t[i] > begun[home]:
+            continue
+        current[client] = version
+        total[home] += last < 0
+        for broker in range(brokers):
+            pair = broker * brokers + home
+            concerned[pair] += int(_bit(topic.sub_held, version, broker)) - int(_bit(topic.sub_held, last, broker))
+            rare = total[home] >= max(RARE, brokers) and RARE * concerned[pair] <= total[home]
+            if broker != home and rare and assumed[pair] == NEVER:
+                assumed[pair] = i
+    return assumed
+
+
+@compiled
+def _pair_updates(topic: TopicData, updates: _Updates, event_start: Longs, assumed: Longs, brokers: int) -> PairUpdates:
     """First counts what each pair gets, then hands it out."""
     start = np.zeros(brokers * brokers + 1, np.int64)
     filled = start[1:]
@@ -139,23 +170,30 @@ def _pair_updates(topic: TopicData, updates: _Updates, event_start: Longs, broke
             start = np.cumsum(start)
             filled = start[:-1].copy()
             t, kind, row = np.empty(start[-1], np.int32), np.empty(start[-1], np.int32), np.empty(start[-1], np.int32)
-            before, now = np.empty(start[-1], np.bool_), np.empty(start[-1], np.bool_)
+            before, now = np.zeros(start[-1], np.bool_), np.zeros(start[-1], np.bool_)
         current = np.full(len(topic.home), -1, np.int64)
+        last_assumed = assumed[assumed < NEVER].max() if (assumed < NEVER).any() else -1
         for i in range(len(updates.t)):
             client = updates.client[i]
             home, last = topic.home[client], current[client]
             version = updates.row[i] if updates.kind[i] == SUBSCRIPTION else last
             current[client] = version
-            if not (_others(topic.sub_held, last, home) or _others(topic.sub_held, version, home)):
+            concerns = _others(topic.sub_held, last, home) or _others(topic.sub_held, version, home)
+            if not concerns and i > last_assumed:
                 continue
             for broker in range(brokers):
                 was, meets = _bit(topic.sub_held, last, broker), _bit(topic.sub_held, version, broker)
                 pair = broker * brokers + home
-                if broker == home or not (was or meets) or event_start[pair] == event_start[pair + 1]:
+                if broker == home or (event_start[pair] == event_start[pair + 1] and assumed[pair] == NEVER):
                     continue
-                at = filled[pair]
-                filled[pair] += 1
-                if not counting:
-                    t[at], kind[at], row[at] = updates.t[i], updates.kind[i], updates.row[i]
-                    before[at], now[at] = was, meets
+                if was or meets:
+                    at = filled[pair]
+                    filled[pair] += 1
+                    if not counting:
+                        t[at], kind[at], row[at] = updates.t[i], updates.kind[i], updates.row[i]
+                        before[at], now[at] = was, meets
+                if assumed[pair] == i:
+                    if not counting:
+                        t[filled[pair]], kind[filled[pair]], row[filled[pair]] = updates.t[i], ASSUMPTION, -1
+                    filled[pair] += 1
     return PairUpdates(start, t, kind, row, before, now)
