@@ -44,9 +44,10 @@ async def listening() -> AsyncIterator[tuple[Broker, RealClient, RealClient]]:
 
 def batch_of(payloads: list[bytes], *, sequence: int = 100, topic: str = "t/1", **changed: Any) -> EventBatch:
     version = V5 if changed.get("is_v5") else V311
-    data = b"".join(encode(Publish(topic, payload), version) for payload in payloads)
-    fields: dict[str, Any] = {"events": len(payloads), "is_v5": False, "matches": None, "place": None, "data": data}
-    return EventBatch(1, 5, (Batched(publisher=ClientId("p"), sequence=sequence, **(fields | changed)),))
+    data = changed.pop("data", b"".join(encode(Publish(topic, payload), version) for payload in payloads))
+    fields: dict[str, Any] = {"events": len(payloads), "is_v5": False, "matches": None, "place": None}
+    fields["size"] = len(data)
+    return EventBatch(1, 5, (Batched(publisher=ClientId("p"), sequence=sequence, **(fields | changed)),), (data,))
 
 
 def said(batch: EventBatch, peer: BrokerId = PEER) -> tuple[PeerSaid, EventBatch]:
@@ -126,6 +127,9 @@ async def test_what_has_no_short_way_goes_the_ordinary_one() -> None:
         {"place": (1e9, 0.0), "data": b"0\x05\x00\x03t/1"},
         {"events": 0},
         {"events": -1},
+        {"size": 1},
+        {"size": -1},
+        {"size": 1 << 40},
     ],
 )
 async def test_what_is_damaged_ends_the_link(changed: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from geomq.routing.flooding import FloodEvents
 from geomq.routing.messages import DeliverEvent, ForwardEvent
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.node import Node
-from geomq.routing.plan import Batched, EventBatch, Plan, ToPeer, singly
+from geomq.routing.plan import Batched, EventBatch, Plan, ToPeer, singly, spread
 from geomq.routing.registry import STRATEGIES
 from geomq.routing.rendezvous import RendezvousStrategy
 from geomq.sim.engine import Simulation
@@ -158,10 +158,11 @@ def test_a_derived_strategy_makes_no_plans_unless_it_says_so() -> None:
     assert [one.plan_delivered(()) is None for one in made] == [False, True]
 
 
-def batch_of(*packets: bytes, **changed: Any) -> tuple[EventBatch, Batched]:
+def batch_of(*packets: bytes, **changed: Any) -> tuple[EventBatch, Batched, bytes]:
+    data = b"".join(packets)
     fields: dict[str, Any] = {"events": len(packets), "is_v5": False, "matches": None, "place": (1.0, 2.0)}
-    entry = Batched(publisher=ClientId("p"), sequence=7, data=b"".join(packets), **(fields | changed))
-    return EventBatch(3, 99, (entry,)), entry
+    entry = Batched(publisher=ClientId("p"), sequence=7, size=len(data), **(fields | changed))
+    return EventBatch(3, 99, (entry,), (data,)), entry, data
 
 
 def plain(topic: str, payload: bytes = b"x", version: int = V311) -> bytes:
@@ -171,18 +172,18 @@ def plain(topic: str, payload: bytes = b"x", version: int = V311) -> bytes:
 @pytest.mark.parametrize("version", [V311, V5])
 def test_a_batch_stands_for_its_events_one_by_one(version: int) -> None:
     packets = [plain("a", b"1", version), plain("b/c", b"2" * 200, version)]
-    batch, entry = batch_of(*packets, is_v5=version == V5)
-    first, second = singly(BrokerId("paris"), batch, entry)
+    batch, entry, data = batch_of(*packets, is_v5=version == V5)
+    first, second = singly(BrokerId("paris"), batch, entry, data)
     where = Location(1.0, 2.0)
     assert first == ForwardEvent(
         Event(EventId(BrokerId("paris"), 3, 7), "a", ClientId("p"), where, None, b"1", at_ms=99)
     )
     assert isinstance(second, ForwardEvent)
     assert (second.event.id.sequence, second.event.topic, len(second.event.payload)) == (8, "b/c", 200)
-    assert list(singly(BrokerId("paris"), batch, entry, skip=1)) == [second]
+    assert list(singly(BrokerId("paris"), batch, entry, data, skip=1)) == [second]
     matches = (Match(ClientId("s"), "#"),)
-    _, entry = batch_of(*packets, is_v5=version == V5, matches=matches, place=None)
-    deliver = list(singly(BrokerId("paris"), batch, entry))
+    _, entry, data = batch_of(*packets, is_v5=version == V5, matches=matches, place=None)
+    deliver = list(singly(BrokerId("paris"), batch, entry, data))
     assert [(one.matches, one.event.location) for one in deliver if isinstance(one, DeliverEvent)] == [
         (matches, None)
     ] * 2
@@ -206,6 +207,23 @@ def test_a_batch_stands_for_its_events_one_by_one(version: int) -> None:
     ],
 )
 def test_a_batch_that_makes_no_sense_is_refused(packets: list[bytes], changed: dict[str, Any]) -> None:
-    batch, entry = batch_of(*packets, **changed)
+    batch, entry, data = batch_of(*packets, **changed)
     with pytest.raises(ProtocolError):
-        list(singly(BrokerId("paris"), batch, entry))
+        list(singly(BrokerId("paris"), batch, entry, data))
+
+
+def sized(*sizes: int) -> EventBatch:
+    entries = tuple(Batched(ClientId("p"), None, 1, 1, False, None, size) for size in sizes)
+    return EventBatch(1, 2, entries, (b"",))
+
+
+def test_the_packets_of_a_batch_are_spread_over_its_entries() -> None:
+    batch = sized(3, 0, 5)
+    assert [(start, end) for _, start, end in spread(batch, 8)] == [(0, 3), (3, 3), (3, 8)]
+    assert list(spread(sized(), 0)) == []
+
+
+@pytest.mark.parametrize(("sizes", "size"), [((3, 5), 7), ((3, 5), 9), ((-1, 4), 3), ((4, -1), 3), ((), 1), ((9,), 3)])
+def test_entries_that_claim_more_or_less_than_there_is_are_refused(sizes: tuple[int, ...], size: int) -> None:
+    with pytest.raises(ProtocolError):
+        list(spread(sized(*sizes), size))

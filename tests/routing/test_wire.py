@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from geomq.errors import ProtocolError
 from geomq.geo import Circle, Location, Polygon
-from geomq.routing.edition_messages import OfEdition, unwrapped
+from geomq.routing.edition_messages import OfEdition, unwrapped, wrapped
 from geomq.routing.link import Ack, Data, Frame, Hello, is_promised
 from geomq.routing.mesh_messages import Announcement, LostRoute, Membership, Stamp
 from geomq.routing.messages import ForwardEvent, Message, PutLocation
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId, Match
-from geomq.routing.plan import Batched
-from geomq.routing.wire import MESSAGES, Ping, Pong, decode_frame, encode_frame
+from geomq.routing.plan import Batched, EventBatch
+from geomq.routing.wire import MESSAGES, Ping, Pong, batch_parts, decode_frame, encode_frame
 
 SQUARE = Polygon(
     ((Location(0.0, 0.0), Location(0.0, 5.0), Location(5.0, 5.0), Location(5.0, 0.0), Location(0.0, 0.0)),)
@@ -54,7 +54,8 @@ SAMPLES: dict[str, object] = {
     "description": b"\x01",
     "problem": "no cloud",
     "asks": True,
-    "entries": (Batched(ClientId("c"), (48.8, 2.3), 5, 1, False, (Match(ClientId("d"), "a/#"),), b"0\x03\x00\x01a"),),
+    "entries": (Batched(ClientId("c"), (48.8, 2.3), 5, 1, False, (Match(ClientId("d"), "a/#"),), 5),),
+    "packets": (b"0\x03\x00\x01a",),
 }
 
 
@@ -99,6 +100,58 @@ def test_mesh_items_survive_the_wire() -> None:
 @pytest.mark.parametrize("frame", [Hello(1, 2, None, 0, False), Hello(1, 2, 3, 4, True), Ack(5, 6), Ping(1), Pong(2)])
 def test_link_frames_survive_the_wire(frame: Frame | Ping | Pong) -> None:
     assert decode_frame(encode_frame(frame)) == frame
+
+
+names = st.text(max_size=8)
+entries = st.builds(
+    Batched,
+    names.map(ClientId),
+    st.none() | st.tuples(st.floats(-90, 90), st.floats(-180, 180)),
+    st.integers(0, 2**62),
+    st.integers(0, 2**31),
+    st.booleans(),
+    st.none() | st.lists(st.builds(Match, names.map(ClientId), names), max_size=3).map(tuple),
+    st.integers(0, 2**31),
+)
+batches = st.builds(
+    EventBatch,
+    st.integers(0, 2**31),
+    st.integers(0, 2**62),
+    st.lists(entries, max_size=20).map(tuple),
+    st.lists(st.binary(max_size=300), max_size=5).map(tuple),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(batch=batches, edition=st.none() | st.builds(Edition, st.integers(0, 9), names))
+def test_a_batch_written_in_pieces_is_the_frame_it_would_be_in_one(batch: EventBatch, edition: Edition | None) -> None:
+    frame = Data(3, 4, wrapped(batch, edition))
+    parts = batch_parts(frame)
+    assert parts is not None
+    assert list(parts[1:]) == list(batch.packets)
+    for raw in (b"".join(parts), encode_frame(frame)):
+        decoded = decode_frame(raw)
+        assert isinstance(decoded, Data)
+        got, of = unwrapped(decoded.message)
+        assert isinstance(got, EventBatch)
+        assert (decoded.epoch, decoded.number, of, got.epoch, got.at_ms) == (3, 4, edition, batch.epoch, batch.at_ms)
+        assert (got.entries, b"".join(got.packets)) == (batch.entries, b"".join(batch.packets))
+
+
+@settings(max_examples=200, deadline=None)
+@given(batch=batches, data=st.data())
+def test_a_damaged_batch_is_a_frame_or_a_protocol_error(batch: EventBatch, data: st.DataObject) -> None:
+    parts = batch_parts(Data(1, 2, batch))
+    assert parts is not None
+    raw = bytearray(b"".join(parts))
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    assert_frame_or_refusal(bytes(raw[: data.draw(st.integers(0, len(raw)))]))
+
+
+def test_only_batches_go_in_pieces() -> None:
+    assert batch_parts(Data(1, 2, ForwardEvent(EVENT))) is None
+    assert batch_parts(Ack(1, 2)) is None
 
 
 def assert_frame_or_refusal(data: bytes) -> None:

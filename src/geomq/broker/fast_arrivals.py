@@ -10,9 +10,13 @@ from geomq.broker.fastpath import ROUTES_MAX, FastPath, Route, as_old, as_v5, en
 from geomq.errors import TopicError
 from geomq.routing.events import PeerSaid
 from geomq.routing.model import BrokerId, Edition, Match
-from geomq.routing.plan import Batched, EventBatch, singly
+from geomq.routing.plan import Batched, EventBatch, singly, spread
 from geomq.routing.seen import Origin
 
+VIEWED_BYTES_MIN = 256
+"""Packets that are longer, on average, are copied only after they were looked at."""
+
+Packets = bytes | memoryview
 Routes = dict[bytes, Route | None]
 Arriving = tuple[BrokerId, Edition | None, tuple[Match, ...] | None]
 
@@ -35,21 +39,28 @@ class FastArrivals:
             self._routes.clear()
             self._count = 0
         followed, origin = self._fast.is_followed(), (said.peer, batch.epoch)
-        for entry in batch.entries:
-            taken, pos = (0, 0) if followed else self._arrive(origin, entry, said.edition)
-            if taken != entry.events or pos != len(entry.data):
-                for message in singly(said.peer, batch, entry, skip=taken):
-                    handle(PeerSaid(said.peer, message, said.edition))
+        outbox, data = self._core.outbox, _handy(batch)
+        outbox.arriving = True
+        try:
+            for entry, start, end in spread(batch, len(data)):
+                taken, pos = (0, start) if followed else self._arrive(origin, entry, data, start, end, said.edition)
+                if taken != entry.events or pos != end:
+                    for message in singly(said.peer, batch, entry, bytes(data[start:end]), skip=taken):
+                        handle(PeerSaid(said.peer, message, said.edition))
+        finally:
+            outbox.arrived()
 
-    def _arrive(self, origin: Origin, entry: Batched, edition: Edition | None) -> tuple[int, int]:
+    def _arrive(
+        self, origin: Origin, entry: Batched, data: Packets, pos: int, end: int, edition: Edition | None
+    ) -> tuple[int, int]:
         """How many events of the entry have gone their way, and where the first of the others stands.
 
         Events that follow each other and go to the same receivers go as one piece.
         """
-        data, new, pos, taken = entry.data, entry.is_v5, 0, 0
-        end, routes = len(data), self._routes.setdefault((origin[0], edition, entry.matches), {})
+        new, taken = entry.is_v5, 0
+        routes = self._routes.setdefault((origin[0], edition, entry.matches), {})
         if not self._core.node.strategy.seen.is_newer(origin, entry.sequence):
-            return 0, 0
+            return 0, pos
         piece: Route | None = None
         piece_from = piece_first = 0
         while end - pos > 4 and data[pos] == 0x30 and taken < entry.events:
@@ -61,32 +72,32 @@ class FastArrivals:
             stop, topic_end = body + length, body + 2 + (data[body] << 8 | data[body + 1])
             if stop > end or topic_end + new > stop or (new and data[topic_end]):
                 break
-            key = data[body:topic_end]
+            key = bytes(data[body:topic_end]) if isinstance(data, memoryview) else data[body:topic_end]
             route = routes[key] if key in routes else self._learn((origin[0], edition, entry.matches), key, routes)
             if route is None:
                 break
-            if piece is None or not piece.goes_like(route):
+            if piece is None or piece.way is not route.way:
                 if piece is not None:
                     self._pass_on(piece, data[piece_from:pos], origin, entry, piece_first, taken)
                 piece, piece_from, piece_first = route, pos, taken
             size, others = stop - pos, route.old if new else route.v5
             if others is not None:
-                other = (as_old if new else as_v5)(data[pos:stop], body - pos, topic_end - pos)
+                other = (as_old if new else as_v5)(bytes(data[pos:stop]), body - pos, topic_end - pos)
                 self._fast.gather(others, other, 1)
             elif stop + 1 < end and data[stop + 1] == data[pos + 1]:
-                stop = end_of_run(data, pos, topic_end + new, stop)
+                stop = end_of_run(data, pos, topic_end + new, stop, end)
             taken += (stop - pos) // size
             pos = stop
         if piece is not None:
             self._pass_on(piece, data[piece_from:pos], origin, entry, piece_first, taken)
         return taken, pos
 
-    def _pass_on(self, route: Route, data: bytes, origin: Origin, entry: Batched, first: int, end: int) -> None:
+    def _pass_on(self, route: Route, data: Packets, origin: Origin, entry: Batched, first: int, end: int) -> None:
         """Note these events of the entry and send them to the clients of their version."""
         self._core.node.strategy.seen.run(origin, entry.sequence + first, end - first, route.clients)
         receivers = route.v5 if entry.is_v5 else route.old
         if receivers is not None:
-            self._fast.gather(receivers, data, end - first)
+            self._fast.gather(receivers, bytes(data), end - first)
 
     def _learn(self, arriving: Arriving, key: bytes, routes: Routes) -> Route | None:
         peer, edition, said = arriving
@@ -98,3 +109,12 @@ class FastArrivals:
         route = routes[key] = None if matches is None else self._fast.route(topic, matches)
         self._count += 1
         return route
+
+
+def _handy(batch: EventBatch) -> Packets:
+    """The packets of a batch in one piece. Bytes are quicker to look at than a view, but copied once more."""
+    if len(batch.packets) == 1:
+        (data,) = batch.packets
+        if len(data) > VIEWED_BYTES_MIN * sum(entry.events for entry in batch.entries):
+            return data
+    return b"".join(batch.packets)

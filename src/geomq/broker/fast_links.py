@@ -23,7 +23,7 @@ class Far(NamedTuple):
 class _Open:
     """An entry of a batch that may still grow."""
 
-    __slots__ = ("chunks", "client", "count", "is_v5", "matches", "place", "sequence")
+    __slots__ = ("client", "count", "is_v5", "matches", "place", "sequence", "size")
 
     def __init__(self, client: Client, to: ToPeer, sequence: int, *, is_v5: bool) -> None:
         self.client = client
@@ -31,29 +31,34 @@ class _Open:
         self.matches: tuple[Match, ...] | None = to.matches
         self.sequence = sequence
         self.is_v5 = is_v5
-        self.count = 0
-        self.chunks: list[bytes] = []
+        self.count = self.size = 0
 
     def entry(self) -> Batched:
-        data = self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
-        return Batched(self.client.id, self.place, self.sequence, self.count, self.is_v5, self.matches, data)
+        return Batched(self.client.id, self.place, self.sequence, self.count, self.is_v5, self.matches, self.size)
+
+
+class _Waiting:
+    """The batch for one peer."""
+
+    __slots__ = ("entries", "packets")
+
+    def __init__(self) -> None:
+        self.entries: list[_Open] = []
+        self.packets: list[bytes] = []
 
 
 class FastLinks:
-    """What waits for peers, in `waiting`."""
+    """What waits for peers, in `waiting`. Batches are marked with `edition`."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.waiting: dict[BrokerId, list[_Open]] = {}
+        self.edition: Edition | None = None
+        self.waiting: dict[BrokerId, _Waiting] = {}
         self._bytes = 0
-        self._edition: Edition | None = None
 
     def gather(self, client: Client, far: Far, data: bytes, count: int, *, is_v5: bool) -> None:
         """Take `count` events of a client."""
         node = self._core.node
-        if self.waiting and self._edition != node.plan_edition:
-            self.send()
-        self._edition = node.plan_edition
         first = node.take_ids(count)
         node.strategy.seen.run((node.me, node.epoch), first, count, far.own)
         if not self.waiting:
@@ -61,8 +66,8 @@ class FastLinks:
         for to in far.peers:
             waiting = self.waiting.get(to.peer)
             if waiting is None:
-                waiting = self.waiting[to.peer] = []
-            last = waiting[-1] if waiting else None
+                waiting = self.waiting[to.peer] = _Waiting()
+            last = waiting.entries[-1] if waiting.entries else None
             if (
                 last is None
                 or last.client is not client
@@ -72,8 +77,9 @@ class FastLinks:
                 or last.sequence + last.count != first
             ):
                 last = _Open(client, to, first, is_v5=is_v5)
-                waiting.append(last)
-            last.chunks.append(data)
+                waiting.entries.append(last)
+            waiting.packets.append(data)
+            last.size += len(data)
             last.count += count
         self._bytes += len(data)
         if self._bytes >= BATCH_BYTES_MAX:
@@ -86,6 +92,7 @@ class FastLinks:
         if core.links is None:
             return
         at_ms = int(core.wall_s() * 1000)
-        for peer, entries in waiting.items():
-            batch = EventBatch(core.node.epoch, at_ms, tuple(one.entry() for one in entries))
-            core.links.send(peer, wrapped(batch, self._edition))
+        for peer, gathered in waiting.items():
+            entries = tuple([one.entry() for one in gathered.entries])
+            batch = EventBatch(core.node.epoch, at_ms, entries, tuple(gathered.packets))
+            core.links.send(peer, wrapped(batch, self.edition))

@@ -7,6 +7,8 @@ write a tick. In a federation the routing core is asked for its plan of a topic,
 Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
 """
 
+import numpy as np
+
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
@@ -20,6 +22,8 @@ from geomq.mqtt.wire import text, varint
 from geomq.routing.model import ClientId, Match
 
 ROUTES_MAX = 65_536
+ONE_BY_ONE_MAX = 8
+"""More packets of one length than this are compared all at once."""
 PROMPT_MAX = 32
 """How many arrivals at most are written at once before a whole tick is looked at again."""
 
@@ -36,25 +40,20 @@ class Receivers:
 
 
 class Route:
-    """Who gets the events of one topic, by version, which clients these are, and who else hears of them."""
+    """Who gets the events of one topic, by version, which clients these are, and who else hears of them.
 
-    __slots__ = ("clients", "far", "old", "topic", "v5")
+    Events of topics with the same `way` can go, one after the other, to the same receivers in one piece.
+    """
+
+    __slots__ = ("clients", "far", "old", "topic", "v5", "way")
 
     def __init__(self, topic: str, old: Receivers | None, v5: Receivers | None, clients: frozenset[ClientId]) -> None:
         self.topic = topic
         self.old = old
         self.v5 = v5
         self.clients = clients
+        self.way: object = self
         self.far: Far | None = None
-
-    def goes_like(self, other: "Route") -> bool:
-        """Whether events of both topics, one after the other, go to the same receivers in one piece."""
-        return self is other or (
-            self.old is other.old
-            and self.v5 is other.v5
-            and self.clients is other.clients
-            and not (self.old and self.v5)
-        )
 
 
 class Lane:
@@ -84,7 +83,9 @@ class FastPath:
         self._links = FastLinks(core)
         self._routes: dict[bytes, Route] = {}
         self._plans_since: object = None
+        self._turns = -1
         self._sets: dict[frozenset[ClientId], frozenset[ClientId]] = {}
+        self._ways: dict[tuple[tuple[Connection, ...], tuple[Connection, ...], frozenset[ClientId]], Route] = {}
         self._fars: dict[Far, Far] = {}
         """Topics whose events go the same way share one object, so that they travel together."""
         self._receivers: dict[tuple[Connection, ...], Receivers] = {}
@@ -99,7 +100,7 @@ class FastPath:
 
         Returns the position after them; what stands there is left to the ordinary way.
         """
-        if self._core.links is not None:
+        if self._core.links is not None and self._core.node.turns != self._turns:
             self.check_plans()
         lane = connection.lane
         if (
@@ -108,7 +109,13 @@ class FastPath:
             or lane.generation != self.generation
             or not data.startswith(lane.head)
         ):
-            return self._publish_runs(connection, data, pos)
+            outbox = self._core.outbox
+            if outbox.arriving:
+                return self._publish_runs(connection, data, pos)
+            outbox.arriving = True
+            pos = self._publish_runs(connection, data, pos)
+            outbox.arrived()
+            return pos
         receivers = lane.receivers
         if receivers is None or (self._credit and not self._dirty):
             counts = self._counts
@@ -149,7 +156,7 @@ class FastPath:
             elif stop < end:
                 if stop + 1 < end and data[stop + 1] == data[pos + 1]:
                     size = stop - pos
-                    stop = end_of_run(data, pos, topic_end + new, stop)
+                    stop = end_of_run(data, pos, topic_end + new, stop, end)
                     count = (stop - pos) // size
             elif not pos and route.far is None:
                 connection.lane = Lane(data[: topic_end + new], end, alike, self.generation)
@@ -271,14 +278,19 @@ class FastPath:
             self._receivers.clear()
             self._unfit.clear()
             self._fars.clear()
+            self._ways.clear()
             self._sets.clear()
 
     def check_plans(self) -> None:
         """Forget what was learned if the routing core would plan otherwise now."""
-        since = self._core.node.plans_since()
+        node = self._core.node
+        if node.turns == self._turns:
+            return
+        self._turns, since = node.turns, node.plans_since()
         if since != self._plans_since:
             self._plans_since = since
             self.forget()
+            self._links.edition = node.plan_edition
 
     def learn(self, packet: Publish) -> None:
         """A QoS 0 event just went the ordinary way: keep its route if the next one would go the same."""
@@ -336,7 +348,10 @@ class FastPath:
         v5 = tuple(connection for connection, new in connections.items() if new)
         clients = frozenset(match.client for match in matches)
         clients = self._sets.setdefault(clients, clients)
-        return Route(topic, self._shared(old), self._shared(v5), clients)
+        route = Route(topic, self._shared(old), self._shared(v5), clients)
+        if not (old and v5):
+            route.way = self._ways.setdefault((old, v5, clients), route)
+        return route
 
     def _shared(self, connections: tuple[Connection, ...]) -> Receivers | None:
         """Topics with the same receivers gather together, in the order of their events."""
@@ -348,12 +363,17 @@ class FastPath:
         return receivers
 
 
-def end_of_run(data: bytes, start: int, head_end: int, end: int) -> int:
-    """Where the last of the packets ends that follow with the same length and topic."""
-    head, size, last = data[start:head_end], end - start, len(data) - (end - start)
-    while end <= last and data.startswith(head, end):
-        end += size
-    return end
+def end_of_run(data: bytes | memoryview, start: int, head_end: int, stop: int, end: int) -> int:
+    """Where the last of the packets ends that follow, up to `end`, with the same length and topic."""
+    head, size, length = data[start:head_end], stop - start, head_end - start
+    if end - stop > ONE_BY_ONE_MAX * size:
+        count = (end - stop) // size
+        heads = np.ndarray((count, length), np.uint8, data, stop, (size, 1))
+        if heads.tobytes() == bytes(head) * count:
+            return stop + count * size
+    while end - stop >= size and data[stop : stop + length] == head:
+        stop += size
+    return stop
 
 
 def as_v5(data: bytes, body: int, topic_end: int) -> bytes:

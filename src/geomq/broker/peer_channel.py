@@ -15,9 +15,10 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from geomq.broker.peer_frames import FrameBuffer
 from geomq.errors import ProtocolError
 from geomq.routing.link import Ack, Frame
-from geomq.routing.wire import PROTOCOL_VERSION, Aside, decode_frame, encode_frame
+from geomq.routing.wire import PROTOCOL_VERSION, Aside, batch_parts, decode_frame, encode_frame
 
 GREETING_BYTES_MAX = 1024
 GREETING_S_MAX = 5.0
@@ -68,7 +69,7 @@ class Listener(Protocol):
     def closed(self, channel: "PeerChannel", reason: str) -> None: ...
 
 
-class PeerChannel(asyncio.Protocol):
+class PeerChannel(asyncio.BufferedProtocol):
     """Speaks to one peer until the connection ends."""
 
     def __init__(
@@ -81,10 +82,8 @@ class PeerChannel(asyncio.Protocol):
         self._frame_bytes_max = frame_bytes_max
         self._mine = Greeting("geomq", PROTOCOL_VERSION, credentials.me, secrets.token_bytes(NONCE_BYTES))
         self._theirs: Greeting | None = None
-        self._buffer = bytearray()
-        self._wanted = 4
-        """How many bytes the next frame has, as far as it is known."""
-        self._outgoing: list[bytes] = []
+        self._incoming = FrameBuffer(GREETING_BYTES_MAX)
+        self._outgoing: list[bytes | memoryview] = []
         self._ack: Ack | None = None
         self._ack_due: asyncio.TimerHandle | None = None
         self._reason = "connection lost"
@@ -100,30 +99,15 @@ class PeerChannel(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.close("the peer is too slow")
 
-    def data_received(self, data: bytes) -> None:
-        buffer = self._buffer
-        if buffer:
-            buffer += data
-            if len(buffer) < self._wanted:
-                return
-            data = bytes(buffer)
-            buffer.clear()
-        start, end = 0, len(data)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._incoming.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
         try:
-            while end - start >= 4:
-                length = int.from_bytes(data[start : start + 4], "big")
-                if length > (self._frame_bytes_max if self.peer is not None else GREETING_BYTES_MAX):
-                    raise ProtocolError(f"a frame of {length} bytes is too long")
-                self._wanted = 4 + length
-                if end - start < self._wanted:
-                    break
-                start += self._wanted
-                self._hear(memoryview(data)[start - length : start])
+            for frame in self._incoming.cut(nbytes):
+                self._hear(frame)
         except ProtocolError as error:
             self.close(str(error))
-            return
-        if start < end:
-            buffer += memoryview(data)[start:]
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
@@ -132,11 +116,17 @@ class PeerChannel(asyncio.Protocol):
         self._listener.closed(self, self._reason)
 
     def send(self, frame: Frame | Aside) -> None:
-        """Queue a frame for this turn of the loop; a newer acknowledgement replaces an older one."""
+        """Queue a frame for this turn of the loop; a newer acknowledgement replaces an older one.
+
+        A batch has gathered long enough and goes at once.
+        """
         if isinstance(frame, Ack):
             if self._ack is None and not self._outgoing:
                 self._ack_due = self._loop.call_later(ACK_S, self._flush)
             self._ack = frame
+        elif (parts := batch_parts(frame)) is not None:
+            self._outgoing += (sum(map(len, parts)).to_bytes(4, "big"), *parts)
+            self._flush()
         else:
             self._write(encode_frame(frame))
 
@@ -159,7 +149,7 @@ class PeerChannel(asyncio.Protocol):
             data = encode_frame(self._ack)
             outgoing += (len(data).to_bytes(4, "big"), data)
             self._ack = None
-        if not self._transport.is_closing():
+        if outgoing and not self._transport.is_closing():
             self._transport.writelines(outgoing)
 
     def _greeted(self, data: memoryview) -> None:
@@ -202,6 +192,7 @@ class PeerChannel(asyncio.Protocol):
         self._deadline.cancel()
         self.peer = self._theirs.name
         self._hear = self._framed
+        self._incoming.bytes_max = self._frame_bytes_max
         if not self._listener.opened(self):
             raise ProtocolError(f"broker {self.peer[:80]!r} is not wanted here")
 

@@ -25,6 +25,7 @@ from geomq.broker.federating import client_address, credentials_of, description_
 from geomq.broker.listeners import Listeners
 from geomq.broker.logs import setup_logging
 from geomq.broker.membership import Membership
+from geomq.broker.memory import keep_freed_memory
 from geomq.broker.once import NOTE
 from geomq.broker.outbox import Outbox
 from geomq.broker.passwords import load_passwords
@@ -383,6 +384,7 @@ def _make_node(config: Config, epoch: int, notes: Notes) -> FederatedNode:
 def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; SIGHUP asks `reload` for the changed config. The exit code."""
     setup_logging(config.log)
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_main(config, reload))
 

@@ -60,6 +60,7 @@ class EditionedNode(Node):
         """Something happened: see whether anything else follows from it."""
 
     def handle(self, event: RoutingEvent, *, now: float) -> list[Action]:
+        self.turns += 1
         self._hops = 0
         self._handlers[type(event)](event, now)
         if not isinstance(event, ClientPublished):
@@ -72,6 +73,7 @@ class EditionedNode(Node):
         return min((each for each in deadlines if each is not None), default=None)
 
     def on_deadline(self, *, now: float) -> list[Action]:
+        self.turns += 1
         self._hops = 0
         timers: list[Strategy | Travellers] = [*self.strategies, self.travellers]
         for timed in timers:

@@ -81,6 +81,8 @@ class Node:
         """The event that an own client published last."""
         self.strategies: list[Strategy] = [self.strategy]
         """All that hear of the clients; `strategy` is the one that gets their events."""
+        self.turns = 0
+        """How often anything was taken in: as long as it stays the same, `plans_since` does."""
         self._sequence = 0
         self._own = SubscriptionTable()
         """Subscriptions to what is about this broker."""
@@ -112,6 +114,7 @@ class Node:
 
     def handle(self, event: RoutingEvent, *, now: float) -> list[Action]:
         """Take in what happened; return what is to be done."""
+        self.turns += 1
         self._hops = 0
         self._handlers[type(event)](event, now)
         return self._take_actions()
@@ -160,6 +163,7 @@ class Node:
         return min(deadline, other)
 
     def on_deadline(self, *, now: float) -> list[Action]:
+        self.turns += 1
         self._hops = 0
         wanted = self.strategy.next_deadline()
         if wanted is not None and wanted <= now:

@@ -37,8 +37,13 @@ class Plan(NamedTuple):
     peers: tuple[ToPeer, ...]
 
 
+Pieces = tuple[bytes | memoryview, ...]
+"""Bytes that belong together; over a link they travel as one. What came over one is a view that holds only while
+the message is handled."""
+
+
 class Batched(NamedTuple):
-    """`events` plain events of one publisher that follow each other, as PUBLISH packets of one MQTT version.
+    """`events` plain events of one publisher that follow each other, in `size` bytes of PUBLISH packets of one version.
 
     Their ids are those of the sender from `sequence` on. With `matches` they are to be delivered, else to be matched.
     """
@@ -49,29 +54,45 @@ class Batched(NamedTuple):
     events: int
     is_v5: bool
     matches: tuple[Match, ...] | None
-    data: bytes
+    size: int
 
 
 class EventBatch(Message, frozen=True):
-    """Plain events of the sender's clients, in the order of their ids."""
+    """Plain events of the sender's clients, in the order of their ids; `packets` are those of all entries."""
 
     kind: ClassVar[Kind] = "event"
     epoch: int
     at_ms: int
     entries: tuple[Batched, ...]
+    packets: Pieces
 
 
-def singly(peer: BrokerId, batch: EventBatch, entry: Batched, *, skip: int = 0) -> Iterator[Message]:
+def spread(batch: EventBatch, size: int) -> Iterator[tuple[Batched, int, int]]:
+    """Each entry, and where its packets begin and end. Raises ProtocolError if they are not `size` bytes in all."""
+    start = 0
+    for entry in batch.entries:
+        end = start + entry.size
+        if not start <= end <= size:
+            raise ProtocolError("a batch of events is damaged")
+        yield entry, start, end
+        start = end
+    if start != size:
+        raise ProtocolError("a batch of events is longer than it says")
+
+
+def singly(peer: BrokerId, batch: EventBatch, entry: Batched, data: bytes, *, skip: int = 0) -> Iterator[Message]:
     """The events of an entry as one message each, but for the first few. Raises ProtocolError if they are none."""
     try:
         place = None if entry.place is None else make_location(*entry.place)
-        yield from _singly(peer, batch, entry, place, skip)
+        yield from _singly(peer, batch, entry, place, data, skip)
     except (MqttError, GeometryError) as error:
         raise ProtocolError(f"a batch of events is damaged: {error}") from None
 
 
-def _singly(peer: BrokerId, batch: EventBatch, entry: Batched, place: Location | None, skip: int) -> Iterator[Message]:
-    data, pos, version, names = entry.data, 0, V5 if entry.is_v5 else V311, TopicNames()
+def _singly(
+    peer: BrokerId, batch: EventBatch, entry: Batched, place: Location | None, data: bytes, skip: int
+) -> Iterator[Message]:
+    pos, version, names = 0, V5 if entry.is_v5 else V311, TopicNames()
     for number in range(entry.events):
         bounds = body_bounds(data, pos, len(data), strict=True)
         if bounds is None or bounds[1] > len(data) or data[pos] != 0x30:

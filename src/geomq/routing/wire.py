@@ -5,7 +5,7 @@ types, ranges and geometry; what fails any check is a ProtocolError, never anoth
 is the driver's affair. Unknown message numbers are refused: peers agree on `PROTOCOL_VERSION` first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import UnionType
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
@@ -26,12 +26,12 @@ from geomq.routing import (
     shared,
     travellers,
 )
-from geomq.routing.edition_messages import OfEdition
+from geomq.routing.edition_messages import OfEdition, unwrapped
 from geomq.routing.link import Ack, Data, Frame, Hello
 from geomq.routing.messages import Message
 from geomq.routing.model import Edition, Event
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 MESSAGES: tuple[type[Message], ...] = (
     messages.ForwardEvent,
@@ -94,46 +94,44 @@ MESSAGES: tuple[type[Message], ...] = (
 )
 """A message's number on the wire is its place here; new ones go to the end."""
 
+_DATA, _OF_EDITION = 1, 1000
 _FENCE = {Circle, Polygon, MultiPolygon}
 Convert = Callable[[Any], Any]
 
 
 class _Form:
-    """The wire form of one class: a struct with wire types, and the fields that have to be converted."""
+    """The wire form of one class: a struct with wire types, and the fields that have to be converted, by number."""
 
     def __init__(self, plain: type, *, tag: int | None) -> None:
-        self.plain = plain
+        self._plain = plain
         hints = {
             name: hint
             for name, hint in get_type_hints(plain, include_extras=True).items()
             if get_origin(hint) is not ClassVar
         }
-        self.pack = {name: pack for name, hint in hints.items() if (pack := _packer(hint)) is not None}
-        self.unpack = {name: unpack for name, hint in hints.items() if (unpack := _unpacker(hint)) is not None}
+        found = list(enumerate(hints.values()))
+        self._pack = [(number, pack) for number, hint in found if (pack := _packer(hint)) is not None]
+        self._unpack = [(number, unpack) for number, hint in found if (unpack := _unpacker(hint)) is not None]
         fields = [(name, _wire_type(hint)) for name, hint in hints.items()]
         self.wire = msgspec.defstruct(
             f"Wire{plain.__name__}", fields, array_like=True, frozen=True, forbid_unknown_fields=True, tag=tag
         )
 
     def to_wire(self, thing: Any) -> Any:
-        if not self.pack:
-            return self.wire(*(getattr(thing, name) for name in self.wire.__struct_fields__))
-        return self.wire(
-            *(
-                self.pack[name](getattr(thing, name)) if name in self.pack else getattr(thing, name)
-                for name in self.wire.__struct_fields__
-            )
-        )
+        return self.wire(*_converted(thing, self._pack))
 
     def from_wire(self, thing: Any) -> Any:
-        if not self.unpack:
-            return self.plain(*(getattr(thing, name) for name in self.wire.__struct_fields__))
-        return self.plain(
-            *(
-                self.unpack[name](getattr(thing, name)) if name in self.unpack else getattr(thing, name)
-                for name in self.wire.__struct_fields__
-            )
-        )
+        return self._plain(*_converted(thing, self._unpack))
+
+
+def _converted(thing: Any, converts: list[tuple[int, Convert]]) -> Sequence[Any]:
+    fields = msgspec.structs.astuple(thing)
+    if not converts:
+        return fields
+    changed = list(fields)
+    for number, convert in converts:
+        changed[number] = convert(changed[number])
+    return changed
 
 
 def _alternatives(hint: Any) -> set[Any]:
@@ -153,6 +151,8 @@ def _wire_type(hint: Any) -> Any:
         return str | None
     if hint is Event:
         return _EVENT.wire
+    if hint == plan.Pieces:
+        return memoryview
     return hint
 
 
@@ -161,6 +161,8 @@ def _packer(hint: Any) -> Convert | None:
         return lambda fence: None if fence is None else fence_text(fence)
     if hint is Event:
         return lambda event: _EVENT.to_wire(event)
+    if hint == plan.Pieces:
+        return b"".join
     return None
 
 
@@ -171,6 +173,8 @@ def _unpacker(hint: Any) -> Convert | None:
         return lambda place: None if place is None else make_location(*place)
     if hint is Event:
         return lambda event: _EVENT.from_wire(event)
+    if hint == plan.Pieces:
+        return lambda data: (data,)
     return None
 
 
@@ -180,7 +184,7 @@ _PLAIN = {form.wire: form for form in _FORMS.values()}
 _AnyMessage: Any = Union[tuple(form.wire for form in _FORMS.values())]  # noqa: UP007
 
 
-class WireOfEdition(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=1000):
+class WireOfEdition(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=_OF_EDITION):
     """A message of the routing of one edition."""
 
     edition: Edition
@@ -195,7 +199,7 @@ class WireHello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fie
     reply: bool
 
 
-class WireData(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=1):
+class WireData(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=_DATA):
     epoch: int
     number: int
     message: _AnyMessage | WireOfEdition
@@ -232,6 +236,7 @@ class NotJoined(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fie
     reason: str
 
 
+_BATCH = MESSAGES.index(plan.EventBatch)
 _encoder = msgspec.msgpack.Encoder()
 Aside = Ping | Pong | AskToJoin | Described | NotJoined
 """What is said beside the link protocol."""
@@ -254,6 +259,21 @@ def encode_frame(frame: Frame | Aside) -> bytes:
         case Ping() | Pong() | AskToJoin() | Described() | NotJoined():
             return _encoder.encode(frame)
     raise ProtocolError(f"a {type(frame).__name__} has no wire form")
+
+
+def batch_parts(frame: Frame | Aside) -> list[bytes | memoryview] | None:
+    """The bytes of a frame that carries a batch, in pieces, so that no packet is copied; None for other frames."""
+    if not isinstance(frame, Data):
+        return None
+    batch, edition = unwrapped(frame.message)
+    if not isinstance(batch, plan.EventBatch):
+        return None
+    message: tuple[Any, ...] = (_BATCH, batch.epoch, batch.at_ms, batch.entries, b"")
+    if edition is not None:
+        message = (_OF_EDITION, edition, message)
+    head = _encoder.encode((_DATA, frame.epoch, frame.number, message))[:-2]  # but for the empty bytes at the end
+    size = sum(map(len, batch.packets))
+    return [b"%b\xc6%b" % (head, size.to_bytes(4, "big")), *batch.packets]
 
 
 def decode_frame(data: bytes | memoryview) -> Frame | Aside:

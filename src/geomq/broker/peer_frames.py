@@ -1,0 +1,54 @@
+"""What a peer sends, cut into frames: four bytes of length, then so many bytes.
+
+The socket reads straight into the buffer kept here, and a frame is a view of it: good until the next read, not longer.
+"""
+
+from collections.abc import Iterator
+
+from geomq.errors import ProtocolError
+
+BUFFER_BYTES = 1 << 20
+"""What one read may bring. A longer frame gets a buffer of its own."""
+SPACE_BYTES_MIN = 1 << 14
+
+
+class FrameBuffer:
+    """Longer frames than `bytes_max` are refused; it may be changed from one frame to the next."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self._buffer = memoryview(bytearray(SPACE_BYTES_MIN))
+        self._start = self._end = 0
+        """Where what is not cut yet begins and ends."""
+        self._wanted = 4
+        """How long the frame that begins there is, with its length, as far as that is known."""
+
+    def space(self) -> memoryview:
+        """Where the next read is to go."""
+        buffer, start, end = self._buffer, self._start, self._end
+        if start == end:
+            self._start = self._end = 0
+            usual = BUFFER_BYTES if self.bytes_max > SPACE_BYTES_MIN else SPACE_BYTES_MIN
+            if len(buffer) != usual:
+                self._buffer = memoryview(bytearray(usual))
+        elif len(buffer) - end < max(self._wanted - (end - start), SPACE_BYTES_MIN):
+            self._buffer = memoryview(bytearray(max(len(buffer), self._wanted + SPACE_BYTES_MIN)))
+            self._buffer[: end - start] = buffer[start:end]
+            self._start, self._end = 0, end - start
+        return self._buffer[self._end :]
+
+    def cut(self, count: int) -> Iterator[memoryview]:
+        """The frames that are whole now that `count` more bytes are there. Raises ProtocolError before one that is too
+        long."""
+        self._end += count
+        while self._end - self._start >= 4:
+            start = self._start
+            length = int.from_bytes(self._buffer[start : start + 4], "big")
+            if length > self.bytes_max:
+                raise ProtocolError(f"a frame of {length} bytes is too long")
+            self._wanted = 4 + length
+            if self._end - start < self._wanted:
+                return
+            self._start += self._wanted
+            self._wanted = 4
+            yield self._buffer[start + 4 : self._start]
