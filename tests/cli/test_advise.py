@@ -1,15 +1,12 @@
 """`geomq advise`: from traces on disk and from running brokers, for people and for programs."""
 
 import json
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.pipeline.streaming.live import await_port, free_port, publish
+from tests.pipeline.streaming.live import CITIES, geomq_federation, publish, subscribe
 from tests.workload.recorded import scenario_trace
 
 from geomq.cli import main
@@ -50,62 +47,46 @@ def test_what_cannot_be_advised_on_is_one_line(arguments: list[str], words: str)
     assert done.stderr.count("\n") == 1
 
 
-CONFIG = """\
-[broker]
-name = "berlin"
-location = "52.5,13.4"
-data_dir = "{folder}/data"
-[[listeners]]
-host = "127.0.0.1"
-port = {port}
-[admin]
-enabled = true
-port = {admin}
-[routing]
-strategy = "flood_events"
-[federation]
-host = "127.0.0.1"
-port = {links}
-key_file = "{folder}/key"
-[[peers]]
-name = "paris"
-address = "127.0.0.1:{nobody}"
-location = "48.86,2.35"
-[log]
-level = "error"
-"""
-
-
-@pytest.mark.timeout(120)
-def test_running_brokers_are_listened_to(tmp_path: Path) -> None:
-    port, admin, links, nobody = (free_port() for _ in range(4))
-    (tmp_path / "key").write_text("0123456789abcdef0123456789abcdef\n")
-    (tmp_path / "key").chmod(0o600)
-    text = CONFIG.format(folder=tmp_path, port=port, admin=admin, links=links, nobody=nobody)
-    (tmp_path / "geomq.toml").write_text(text)
-    broker = subprocess.Popen([sys.executable, "-m", "geomq", "broker", "-c", str(tmp_path / "geomq.toml")])
-    try:
-        await_port(port, broker)
-        await_port(admin, broker)
-        place = Properties(user_properties=(("geo-location", "52.5,13.4"), ("geo-fence", "geo:52.5,13.4;u=1000")))
+@pytest.mark.timeout(240)
+def test_a_running_federation_is_listened_to(tmp_path: Path) -> None:
+    with geomq_federation(tmp_path / "brokers") as members:
+        for name, (port, _) in members.items():
+            subscribe(port, f"reader-{name}", CITIES[name], "s/#", fence=f"geo:{CITIES[name]};u=5000")
+        over = threading.Event()
 
         def act() -> None:
-            time.sleep(1.5)
-            publish(port, [("s/1", b"x" * 20)] * 50, properties=place)
+            while not over.is_set():
+                for name, (port, _) in members.items():
+                    publish(port, [(f"s/{name}", b"x" * 20)] * 10, properties=at(CITIES[name]))
 
         acting = threading.Thread(target=act)
         acting.start()
-        traffic = listen([f"127.0.0.1:{admin}"], seconds=6, token=None)
-        acting.join()
-        assert traffic.outline.strategy == "flood_events"
-        assert [each.name for each in traffic.outline.brokers] == ["berlin", "paris"]
-        assert traffic.payload_mean == 20.0
-        assert "not asked: paris" in traffic.notes
+        try:
+            addresses = [f"127.0.0.1:{admin}" for _, admin in members.values()]
+            live = [word for address in addresses for word in ("--live", address)]
+            wanted = ["--seconds", "5", "--engine", "local", "--samples", "1", "--json"]
+            done = CliRunner().invoke(main, ["advise", *live, *wanted])
+            partly = listen(addresses[:1], seconds=1, token=None)
+        finally:
+            over.set()
+            acting.join()
+        assert done.exit_code == 0, done.output
+        answer = json.loads(done.stdout)
+        assert answer["present"] == "flood_events"
+        assert answer["traffic"]["brokers"] == 3
+        assert answer["traffic"]["events"] > 0
+        # Everybody wants what happens at home only: nothing needs to travel.
+        assert answer["costs"]["flood_events"]["messages"] == 2 * answer["traffic"]["events"]
+        assert answer["costs"][answer["strategy"]]["messages"] < answer["costs"]["flood_events"]["messages"] / 4
+        assert not any("not asked" in note for note in answer["notes"])
+        assert "not asked: paris, madrid" in partly.notes
+        assert partly.payload_mean == 20.0
         with pytest.raises(DataError, match="answers 404"):
-            Admin(f"127.0.0.1:{admin}", None).ask("nothing")
-    finally:
-        broker.terminate()
-        broker.wait(20)
+            Admin(addresses[0], None).ask("nothing")
+
+
+def at(place: str) -> Properties:
+    return Properties(user_properties=(("geo-location", place),))
 
 
 def test_an_admin_address_is_http() -> None:

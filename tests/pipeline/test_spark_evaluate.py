@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from geomq.errors import DataError
 from geomq.pipeline import evaluate as spark_evaluate
@@ -34,9 +35,9 @@ def same(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_spark_equals_the_single_process_however_it_is_partitioned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World.published()
     hiking = SCENARIOS["hiking"]
@@ -45,21 +46,20 @@ def test_spark_equals_the_single_process_however_it_is_partitioned(
     small = preset("paper", clients=3000, topics=5, seconds=120)
     write_workload(tmp_path / "data", world, small, Request(clients=3000, seed=9), overwrite=False)
     dataset = DatasetSpec(tmp_path / "data")
-    with spark_session("local[2]") as spark:
-        for found, wanted in zip(evaluate_jobs(spark, jobs), expected, strict=True):
-            assert same(found, wanted)
-        monkeypatch.setattr(spark_evaluate, "TASK_BLOCKS", 1)
-        monkeypatch.setattr(spark_evaluate, "_partitions", lambda *_: 7)
-        monkeypatch.setattr(told_moves, "CLIENTS_TOGETHER", 1000)
-        for found, wanted in zip(evaluate_jobs(spark, jobs[:2]), expected, strict=False):
-            assert same(found, wanted)
-        from_disk = evaluate_jobs(spark, [Job(dataset.world, dataset, 0, True)])[0]
-        assert same(from_disk, evaluate(world, small, 9, paper=True))
-        part = tmp_path / "data" / part_name("actions", 0)
-        part.write_bytes(part.read_bytes()[:1000])
-        with pytest.raises(DataError, match="is no readable actions file") as caught, spark_errors():
-            evaluate_jobs(spark, [Job(dataset.world, dataset, 0, True)])
-        assert "\n" not in str(caught.value)
+    for found, wanted in zip(evaluate_jobs(spark, jobs), expected, strict=True):
+        assert same(found, wanted)
+    monkeypatch.setattr(spark_evaluate, "TASK_BLOCKS", 1)
+    monkeypatch.setattr(spark_evaluate, "_partitions", lambda *_: 7)
+    monkeypatch.setattr(told_moves, "CLIENTS_TOGETHER", 1000)
+    for found, wanted in zip(evaluate_jobs(spark, jobs[:2]), expected, strict=False):
+        assert same(found, wanted)
+    from_disk = evaluate_jobs(spark, [Job(dataset.world, dataset, 0, True)])[0]
+    assert same(from_disk, evaluate(world, small, 9, paper=True))
+    part = tmp_path / "data" / part_name("actions", 0)
+    part.write_bytes(part.read_bytes()[:1000])
+    with pytest.raises(DataError, match="is no readable actions file") as caught, spark_errors():
+        evaluate_jobs(spark, [Job(dataset.world, dataset, 0, True)])
+    assert "\n" not in str(caught.value)
 
 
 def test_counts_survive_packing_and_add_up() -> None:
@@ -113,6 +113,7 @@ def _wait_for(port: int) -> None:
     raise AssertionError("the master did not start")
 
 
+@pytest.mark.usefixtures("no_spark")
 @pytest.mark.timeout(240)
 def test_a_standalone_cluster_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World.published()

@@ -1,6 +1,5 @@
 """Studies as Spark jobs: the rows are those of a single process, in order, whatever ran where."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -9,7 +8,6 @@ from pyspark.sql import SparkSession
 from geomq.errors import UsageError
 from geomq.pipeline.formation import formation_on_spark
 from geomq.pipeline.mesh_study import mesh_on_spark, mesh_runs
-from geomq.pipeline.session import spark_session
 from geomq.pipeline.studies import run_study
 from geomq.sim.mesh_study import MeshRow, MeshRun, run_mesh
 from geomq.sim.overlay import TOPOLOGIES
@@ -22,12 +20,6 @@ FORMATION_RUNS = [
 ]
 MESH_PLACES = tuple((10.0 * (i % 3), 15.0 * i) for i in range(9))
 MESH_RUNS = [MeshRun("ring", MESH_PLACES, 1), MeshRun("grid", MESH_PLACES, 2, "links", 0.1)]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2]", memory_gb=1) as session:
-        yield session
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     help="How long to listen with --live.",
 )
 @click.option("--token-file", type=click.Path(path_type=Path), help="File with the token of the admin APIs.")
-@click.option("--last", type=click.FloatRange(1), metavar="SECONDS", help="Only the last seconds of the trace.")
+@click.option("--last", type=click.FloatRange(1), metavar="SECONDS", help="Only the last seconds of trace or archive.")
 @click.option(
     "--prefer",
     type=click.Choice(["messages", "bytes", "latency"]),
@@ -54,11 +54,13 @@ def advise(
     as_json: bool,
 ) -> None:
     """Replay recorded traffic under every strategy and say which would serve it best, what that would save, and how
-    sure that is. TRACES are files or directories that brokers wrote ([trace] in their config).
+    sure that is. TRACES are files or directories that brokers wrote ([trace] in their config), or one archive of
+    events (geomq archive).
 
     \b
     geomq advise trace-berlin trace-paris
     geomq advise --place 5 --json trace
+    geomq advise archive
     geomq advise --live 127.0.0.1:9883 --live 127.0.0.1:9884 --seconds 300
     """
     if bool(traces) == bool(live):
@@ -69,7 +71,9 @@ def advise(
 
     traffic = _listen(live, seconds, token_file) if live else _read(traces, last)
     if len(traffic.outline.brokers) < 2 and place is None:
-        raise UsageError("the trace is of one broker, which needs no strategy; --place N says where several should be")
+        raise UsageError(
+            "the traffic is of one broker, which needs no strategy; --place N says where several should be"
+        )
     advice = find(traffic, _evaluate(engine, master), prefer=prefer, place=place, samples=samples)
     if as_json:
         click.echo(json.dumps(as_data(advice), indent=2))
@@ -81,29 +85,25 @@ def _read(traces: tuple[Path, ...], last: float | None) -> "Traffic":
     from geomq.workload.files import need_pyarrow
 
     need_pyarrow()
+    from geomq.workload.archived_traffic import is_archive, read_archived_traffic
     from geomq.workload.traffic import read_traffic
 
-    for path in traces:
-        if (path / "_geomq_archive").exists():
-            raise UsageError(f"{path} is an archive of events, which tells no subscriptions; advice needs a trace")
-    return read_traffic(traces, last_s=last)
+    archives = [path for path in traces if is_archive(path)]
+    if not archives:
+        return read_traffic(traces, last_s=last)
+    if len(traces) > 1:
+        raise UsageError(f"{archives[0]} is an archive of events; give it alone, or only traces")
+    return read_archived_traffic(archives[0], last_s=last)
 
 
 def _listen(live: tuple[str, ...], seconds: float, token_file: Path | None) -> "Traffic":
-    from geomq.pipeline.recent import listen
-
-    token = None
-    if token_file is not None:
-        try:
-            token = token_file.read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read {token_file}: {error}") from None
+    from geomq.pipeline.recent import listen, read_token
 
     def said(left: float) -> None:
         if sys.stderr.isatty():
             click.echo(f"\rlistening, {left:.0f} s left ", err=True, nl=left <= 0)
 
-    return listen(live, seconds=seconds, token=token, said=said)
+    return listen(live, seconds=seconds, token=read_token(token_file), said=said)
 
 
 def _evaluate(engine: str, master: str | None) -> Any:

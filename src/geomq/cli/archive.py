@@ -29,6 +29,16 @@ def archive() -> None:
 @click.option("--fence", help="Only events published inside this fence: WKT, GeoJSON or a geo URI.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Any other option of the Spark source.")
 @click.option("--every", default="10 seconds", show_default=True, help="How often events are written.")
+@click.option("--admin", "admins", multiple=True, metavar="ADDRESS", help="Admin API of a broker, for snapshots.")
+@click.option("--token-file", type=click.Path(path_type=Path), help="File with the token of the admin APIs.")
+@click.option(
+    "--snapshot-every",
+    default=600.0,
+    type=click.FloatRange(1),
+    metavar="SECONDS",
+    show_default=True,
+    help="How often they are asked who is where and subscribed to what.",
+)
 @click.option("--once", is_flag=True, help="Land what waits at the brokers now, then stop.")
 @click.option("--master", help="A Spark master such as spark://host:7077; local[*] if not given.")
 def land(
@@ -38,11 +48,45 @@ def land(
     fence: str | None,
     options: tuple[str, ...],
     every: str,
+    admins: tuple[str, ...],
+    token_file: Path | None,
+    snapshot_every: float,
     once: bool,
     master: str | None,
 ) -> None:
     """Subscribe and land events in DIRECTORY until stopped. Started again it goes on where it was; nothing that was
-    acknowledged is lost."""
+    acknowledged is lost. With --admin the archive also keeps who subscribed where, which geomq advise needs."""
+    given = _source(directory, brokers, topic, fence, options)
+    from geomq.pipeline.recent import Admin, read_token
+    from geomq.pipeline.session import spark_session
+    from geomq.pipeline.snapshots import Snapshots, take_snapshot
+    from geomq.pipeline.streaming.archived import prepare_archive
+    from geomq.pipeline.streaming.landing import check_every, land_events
+    from geomq.pipeline.streaming.options import source_options
+
+    source_options(given)
+    check_every(every)
+    asked = [Admin(address, read_token(token_file)) for address in admins]
+    prepare_archive(directory)
+    if asked:
+        take_snapshot(directory, asked)
+    snapshots = Snapshots(directory, asked, every_s=snapshot_every, complain=lambda text: click.echo(text, err=True))
+    with spark_session(master) as spark:
+        if sys.stderr.isatty():
+            click.echo(f"landing events in {directory}; Ctrl-C stops", err=True)
+        query = land_events(spark, given, directory, every=None if once else every)
+        if asked and not once:
+            snapshots.start()
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+        finally:
+            snapshots.stop()
+
+
+def _source(directory: Path, brokers: str, topic: str, fence: str | None, options: tuple[str, ...]) -> dict[str, str]:
+    """The options of the Spark source."""
     given = {"brokers": brokers, "topic": topic, "spool": str(directory.absolute() / "_spool")}
     if fence is not None:
         given["fence"] = fence
@@ -51,21 +95,7 @@ def land(
         if not equals:
             raise UsageError(f"--option {text!r} does not read NAME=VALUE")
         given[name] = value
-    from geomq.pipeline.session import spark_session
-    from geomq.pipeline.streaming.archived import prepare_archive
-    from geomq.pipeline.streaming.landing import land_events
-    from geomq.pipeline.streaming.options import source_options
-
-    source_options(given)
-    prepare_archive(directory)
-    with spark_session(master) as spark:
-        if sys.stderr.isatty():
-            click.echo(f"landing events in {directory}; Ctrl-C stops", err=True)
-        query = land_events(spark, given, directory, every=None if once else every)
-        try:
-            query.awaitTermination()
-        except KeyboardInterrupt:
-            query.stop()
+    return given
 
 
 @archive.command()

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from geomq.errors import DataError, GeomqError, UsageError
@@ -88,6 +89,16 @@ class Admin:
             rows += [row for row in page["items"] if row["step"] in STEPS]
             if len(page["items"]) < PAGE:
                 return rows
+
+
+def read_token(file: Path | None) -> str | None:
+    """What a token file holds."""
+    if file is None:
+        return None
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {file}: {error}") from None
 
 
 def _outlined(broker: dict[str, Any]) -> OutlinedBroker:

@@ -8,14 +8,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from geomq.errors import DataError
+from geomq.mqtt.encode import encode
+from geomq.mqtt.packets import Suback, Subscribe, SubscribeRequest
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.types import V5
+from geomq.pipeline.recent import Admin
+from geomq.pipeline.streaming.connection import Connection
 from geomq.pipeline.streaming.options import Login, parse_addresses
 from geomq.pipeline.streaming.outlet import Outlet
 
@@ -35,6 +41,37 @@ details = ["event", "time", "broker", "publisher", "location", "fence"]
 [log]
 level = "warning"
 """
+MEMBER = """\
+[broker]
+name = "{name}"
+location = "{location}"
+data_dir = "{folder}/{name}"
+[[listeners]]
+host = "127.0.0.1"
+port = {port}
+[admin]
+enabled = true
+port = {admin}
+[routing]
+strategy = "flood_events"
+[federation]
+host = "127.0.0.1"
+port = {link}
+key_file = "{folder}/key"
+[limits]
+queue_messages_max = 1000000
+[geo]
+details = ["event", "time", "broker", "publisher", "location", "fence"]
+[log]
+level = "error"
+"""
+PEER = """\
+[[peers]]
+name = "{name}"
+address = "127.0.0.1:{link}"
+location = "{location}"
+"""
+CITIES = {"berlin": "52.5,13.4", "paris": "48.86,2.35", "madrid": "40.42,-3.7"}
 MOSQUITTO = "listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\nlog_type error\n"
 
 
@@ -54,6 +91,45 @@ def geomq_broker(folder: Path, *, port: int | None = None, name: str = "home") -
     config.write_text(GEOMQ.format(folder=folder, port=port, name=name))
     with _process([sys.executable, "-m", "geomq", "broker", "-c", str(config)], folder, port):
         yield port
+
+
+@contextmanager
+def geomq_federation(folder: Path) -> Iterator[dict[str, tuple[int, int]]]:
+    """Three linked brokers that flood events; by name, the ports for clients and for the admin API."""
+    folder.mkdir(exist_ok=True)
+    (folder / "key").write_text("0123456789abcdef0123456789abcdef\n")
+    (folder / "key").chmod(0o600)
+    ports = {name: (free_port(), free_port(), free_port()) for name in CITIES}
+    with ExitStack() as stack:
+        for name, (port, admin, link) in ports.items():
+            text = MEMBER.format(name=name, location=CITIES[name], folder=folder, port=port, admin=admin, link=link)
+            peers = [
+                PEER.format(name=peer, link=ports[peer][2], location=CITIES[peer]) for peer in CITIES if peer != name
+            ]
+            (folder / f"{name}.toml").write_text(text + "".join(peers))
+            command = [sys.executable, "-m", "geomq", "broker", "-c", str(folder / f"{name}.toml")]
+            stack.enter_context(_process(command, folder, port))
+        apis = [Admin(f"127.0.0.1:{admin}", None) for _, admin, _ in ports.values()]
+        assert wait_until(lambda: all(map(_is_linked, apis))), "the brokers do not find each other"
+        yield {name: (port, admin) for name, (port, admin, _) in ports.items()}
+
+
+def _is_linked(api: Admin) -> bool:
+    try:
+        return bool(api.ask("broker")["gauges"]["peers_connected"] == len(CITIES) - 1)
+    except DataError:
+        return False
+
+
+def subscribe(port: int, name: str, place: str, topic: str, fence: str | None = None) -> None:
+    """Leave a session behind that was at a place and waits for events."""
+    (address,) = parse_addresses(f"127.0.0.1:{port}")
+    at = Properties(session_expiry_interval=3600, user_properties=(("geo-location", place),))
+    connection = Connection.open(address, Login(), name, clean=False, keep_alive_s=60, properties=at)
+    within = NO_PROPERTIES if fence is None else Properties(user_properties=(("geo-fence", fence),))
+    connection.send(encode(Subscribe(1, (SubscribeRequest(topic, 1),), within), V5))
+    connection.expect(Suback)
+    connection.close()
 
 
 @contextmanager

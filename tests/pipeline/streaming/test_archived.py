@@ -1,30 +1,38 @@
 """The archive on a real Spark and a real broker: landed, compacted, read back, asked."""
 
-from collections.abc import Iterator
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
-from tests.pipeline.streaming.live import geomq_broker, patiently, publish
+from tests.pipeline.streaming.live import (
+    CITIES,
+    geomq_broker,
+    geomq_federation,
+    patiently,
+    publish,
+    subscribe,
+    wait_until,
+)
+from tests.pipeline.streaming.test_inlet import inlet
 
+from geomq.cli import main
 from geomq.errors import DataError, UsageError
 from geomq.mqtt.properties import Properties
-from geomq.pipeline.session import spark_errors, spark_session
+from geomq.pipeline.recent import Admin
+from geomq.pipeline.session import spark_errors
+from geomq.pipeline.snapshots import take_snapshot
 from geomq.pipeline.streaming import jobs
-from geomq.pipeline.streaming.archived import EVENTS, compact, prepare_archive
+from geomq.pipeline.streaming.archived import compact, prepare_archive
 from geomq.pipeline.streaming.decode import DDL
 from geomq.pipeline.streaming.landing import land_events
+from geomq.workload.archived_traffic import EVENTS, FENCED_AWAY
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2]") as session:
-        session.conf.set("spark.sql.shuffle.partitions", "2")
-        yield session
 
 
 def place(lat: float, lon: float) -> Properties:
@@ -44,7 +52,7 @@ def test_events_are_landed_by_day_and_cell_compacted_and_read_back(spark: SparkS
         assert patiently(lambda: land_events(spark, options, archive, every=None).awaitTermination(600))
 
     with geomq_broker(tmp_path / "broker") as port:
-        land(port)
+        inlet(port, tmp_path / "spool").stop()
         for round_ in range(2):
             publish(port, [("s/1", b"%d" % (10 * round_ + i)) for i in range(10)], properties=place(52.5, 13.4))
             publish(port, [("s/2", b"south")], properties=place(-0.5, -0.5))
@@ -66,6 +74,39 @@ def test_events_are_landed_by_day_and_cell_compacted_and_read_back(spark: SparkS
         for row in jobs.rates(events, window="1 day").groupBy("cell").sum("events").toDF("cell", "events").collect()
     }
     assert found == {"52_13": 20, "-1_-1": 2, "none": 2}
+
+
+@pytest.mark.timeout(900)
+def test_advice_from_an_archive_knows_who_subscribed(spark: SparkSession, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    with geomq_federation(tmp_path / "brokers") as members:
+        port, _ = members["berlin"]
+        admins = [Admin(f"127.0.0.1:{admin}", None) for _, admin in members.values()]
+        options = {"brokers": f"127.0.0.1:{port}", "topic": "s/#", "spool": str(tmp_path / "spool")}
+        land = lambda: land_events(spark, options, archive, every=None).awaitTermination(600)  # noqa: E731
+        inlet(port, tmp_path / "spool").stop()
+        for name, (home, _) in members.items():
+            subscribe(home, f"reader-{name}", CITIES[name], f"s/{name}", fence=f"geo:{CITIES[name]};u=5000")
+        prepare_archive(archive)
+        take_snapshot(archive, admins)
+        for name, (home, _) in members.items():
+            lat, lon = map(float, CITIES[name].split(","))
+            publish(home, [(f"s/{name}", b"x" * 20)] * 10, properties=place(lat, lon))
+        assert wait_until(lambda: patiently(land) and count(archive) == 30)
+    done = CliRunner().invoke(main, ["advise", "--engine", "local", "--samples", "1", "--json", str(archive)])
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    assert answer["present"] == "flood_events"
+    assert (answer["traffic"]["brokers"], answer["traffic"]["events"]) == (3, 30)
+    # Twenty events must reach the archive's reader in Berlin; everything else stays at home.
+    assert answer["oracle"]["messages"] == 20
+    assert answer["costs"]["flood_events"]["messages"] == 60
+    assert "who was where and subscribed to what is known from 1 snapshots" in answer["notes"]
+    assert FENCED_AWAY in answer["notes"]
+
+
+def count(archive: Path) -> int:
+    return sum(pq.read_metadata(file).num_rows for file in files(archive))
 
 
 def row(number: int, *, seconds: float, late_ms: float = 5.0, **more: Any) -> tuple[Any, ...]:

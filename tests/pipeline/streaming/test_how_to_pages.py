@@ -3,7 +3,6 @@
 import asyncio
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,8 @@ from tests.pipeline.streaming.live import geomq_broker, patiently, publish
 from geomq.client import Client
 from geomq.geo import Location
 from geomq.mqtt.properties import Properties
-from geomq.pipeline.session import spark_session
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2]") as session:
-        yield session
 
 
 def blocks(page: str) -> list[str]:

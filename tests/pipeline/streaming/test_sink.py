@@ -1,6 +1,5 @@
 """The sink on a real Spark and a real broker: every row acknowledged, repeats dropped, places and fences kept."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,9 @@ from tests.pipeline.streaming.test_inlet import count, inlet, rows
 
 from geomq.errors import DataError, UsageError
 from geomq.mqtt.properties import Properties
-from geomq.pipeline.session import spark_errors, spark_session
+from geomq.pipeline.session import spark_errors
 from geomq.pipeline.streaming.options import sink_options
 from geomq.pipeline.streaming.sink import check_columns, publish_rows
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2]") as session:
-        yield session
 
 
 def batch(first: int, last: int) -> pa.RecordBatch:

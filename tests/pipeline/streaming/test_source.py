@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,11 @@ from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, outlet
 
 from geomq.errors import UsageError
 from geomq.mqtt.properties import Properties
-from geomq.pipeline.session import spark_errors, spark_session
+from geomq.pipeline.session import spark_errors
 from geomq.pipeline.streaming.source import _limited, _shares
 from geomq.pipeline.streaming.spool import Chunk, Piece
 
 BERLIN = Properties(user_properties=(("geo-location", "52.5,13.4"), ("colour", "red")))
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2]") as session:
-        yield session
 
 
 def stream(spark: SparkSession, ports: list[int], folder: Path, **options: str) -> Any:

@@ -2,6 +2,7 @@
 
     <archive>/_geomq_archive                 marks the directory, and says how large cells are
     <archive>/events/date=2026-05-04/cell=52_13/part-....parquet
+    <archive>/clients/                       snapshots of who subscribed where, for advice
 
 A cell is a square of whole degrees, named by the latitude and longitude of its south-west corner; events without a
 location are in the cell `none`. The date is that of the event's time, UTC. Repeats by event id are removed when an
@@ -24,9 +25,8 @@ from geomq.geo import Location
 from geomq.mqtt.topics import topic_matches
 from geomq.pipeline.streaming.decode import SCHEMA
 from geomq.pipeline.streaming.options import ArchiveOptions
+from geomq.workload.archived_traffic import EVENTS, MARK, is_archive
 
-MARK = "_geomq_archive"
-EVENTS = "events"
 CELL_DEG = 1
 PARTITIONS = ("date", "cell")
 NOWHERE = "none"
@@ -58,7 +58,7 @@ def prepare_archive(archive: Path) -> None:
 
 
 def check_archive(archive: Path) -> None:
-    if not (archive / MARK).is_file():
+    if not is_archive(archive):
         raise DataError(f"{archive} is no archive of events; geomq archive makes one")
 
 

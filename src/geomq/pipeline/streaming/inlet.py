@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from geomq.errors import GeomqError, ProtocolError, UsageError
-from geomq.geo import fence_text
+from geomq.geo import fence_text, location_text
 from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import Suback, Subscribe, SubscribeRequest
 from geomq.mqtt.properties import Properties
@@ -147,7 +147,7 @@ class Inlet(threading.Thread):
                 session_expiry_interval=options.session_expiry_s,
                 receive_maximum=WINDOW,
                 maximum_packet_size=PACKET_SIZE_MAX,
-                user_properties=(ASK,),
+                user_properties=self._told(),
             ),
         )
         try:
@@ -164,6 +164,10 @@ class Inlet(threading.Thread):
             self._receive(connection)
         finally:
             connection.close()
+
+    def _told(self) -> tuple[tuple[str, str], ...]:
+        place = self._options.location
+        return (ASK,) if place is None else (ASK, ("geo-location", location_text(place)))
 
     def _subscribe(self, connection: Connection) -> None:
         options = self._options

@@ -1,12 +1,23 @@
 """The stream that fills an archive."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from geomq.pipeline.streaming.archived import EVENTS, PARTITIONS, prepare_archive, with_partitions
+from geomq.errors import UsageError
+from geomq.pipeline.streaming.archived import PARTITIONS, prepare_archive, with_partitions
+from geomq.workload.archived_traffic import EVENTS
+
+_EVERY = re.compile(r"\s*\d{1,6}\s+(?:millisecond|second|minute|hour|day)s?\s*")
+
+
+def check_every(every: str) -> None:
+    """Refuse what Spark would only refuse later, and at length."""
+    if _EVERY.fullmatch(every) is None:
+        raise UsageError(f"{every[:40]!r} is no time such as '10 seconds' or '5 minutes'")
 
 
 def land_events(spark: SparkSession, options: Mapping[str, str], archive: Path, *, every: str | None) -> Any:

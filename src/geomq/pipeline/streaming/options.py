@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geomq.errors import GeomqError, UsageError
-from geomq.geo import Fence, fence_text, parse_fence
+from geomq.geo import Fence, Location, fence_text, parse_fence, parse_location
 from geomq.mqtt.topics import check_filter
 from geomq.mqtt.types import V5, V311
 
@@ -52,6 +52,7 @@ class SourceOptions:
     login: Login
     topic: str
     fence: Fence | None
+    location: Location | None
     qos: int
     session: str
     sessions: int
@@ -139,6 +140,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         login=_login(asked),
         topic=topic,
         fence=fence,
+        location=_location(asked.text("location")),
         qos=asked.number("qos", 1, 0, 1),
         session=session,
         sessions=asked.number("sessions", 1, 1, SESSIONS_MAX),
@@ -150,11 +152,12 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         partition_events_max=asked.number("maxEventsPerPartition", 25_000, 1, 1 << 31),
         fail_on_data_loss=asked.choice("failOnDataLoss", {"true": None, "false": None}, "true") == "true",
     )
-    if found.fence is not None and found.login.version != V5:
-        raise UsageError("option fence needs MQTT 5; leave option version alone")
+    if (found.fence is not None or found.location is not None) and found.login.version != V5:
+        raise UsageError("options fence and location need MQTT 5; leave option version alone")
     asked.finish(
-        "brokers, topic, fence, qos, session, sessions, sessionExpirySeconds, acknowledge, spool, spoolBytesMax,"
-        " maxEventsPerTrigger, maxEventsPerPartition, failOnDataLoss, version, username, password, passwordFile, cafile"
+        "brokers, topic, fence, location, qos, session, sessions, sessionExpirySeconds, acknowledge, spool,"
+        " spoolBytesMax, maxEventsPerTrigger, maxEventsPerPartition, failOnDataLoss, version, username, password,"
+        " passwordFile, cafile"
     )
     return found
 
@@ -237,6 +240,13 @@ def _fence(text: str | None) -> Fence | None:
         return None if text is None else parse_fence(text)
     except GeomqError as error:
         raise UsageError(f"option fence: {error}") from None
+
+
+def _location(text: str | None) -> Location | None:
+    try:
+        return None if text is None else parse_location(text)
+    except GeomqError as error:
+        raise UsageError(f"option location: {error}") from None
 
 
 def _default_session(addresses: tuple[Address, ...], topic: str, fence: Fence | None) -> str:
