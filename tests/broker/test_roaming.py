@@ -1,6 +1,7 @@
 """Sessions that follow their clients through a federation of real brokers."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -28,6 +29,8 @@ from geomq.mqtt.packets import (
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5, V311
+from geomq.routing.changes import RemoveBroker
+from geomq.routing.travellers import SessionWanted
 
 pytestmark = pytest.mark.anyio
 
@@ -297,6 +300,94 @@ async def test_a_session_found_late_brings_what_waited_in_it() -> None:
             await until(lambda: "r" not in brokers["paris"].core.clients)
         assert await drained(client) == [b"0", b"1", b"2"]
         await client.drop()
+
+
+async def test_what_a_lost_session_had_sent_comes_as_a_repeat_and_nothing_else_comes_twice() -> None:
+    """The holder hangs while the client waits, so the client starts anew and is told what it may have had."""
+    async with federation(quick(session_wait_s=0.3)) as brokers:
+        paris, columbus = brokers["paris"], brokers["columbus"]
+        client, _ = await Probe.connect(paris.port, lasting("r"))
+        await client.subscribe(SubscribeRequest("t", 2))
+        publisher, _ = await Probe.connect(paris.port, Connect("p"))
+        for payload in (b"finished", b"released", b"sent"):
+            await acked(publisher, "t", payload, 2)
+        finished, released, _ = [await client.expect(Publish) for _ in range(3)]
+        for each in (finished, released):
+            client.send(Pubrec(each.packet_id))
+            await client.expect(Pubrel)
+        client.send(Pubcomp(finished.packet_id))
+        await until(lambda: paris.core.clients["r"].session.pending == 2)
+        await client.drop()
+        await until(lambda: paris.core.clients["r"].connection is None)
+        await acked(publisher, "t", b"queued", 2)
+        answer = deaf(paris)
+        client, connack = await Probe.connect(columbus.port, lasting("r"))
+        assert not connack.session_present
+        answer()
+        cut(columbus, paris)
+        got = [await client.expect(Publish) for _ in range(2)]
+        assert [(packet.payload, packet.dup) for packet in got] == [(b"sent", True), (b"queued", False)]
+        for packet in got:
+            client.send(Pubrec(packet.packet_id))
+        assert await drained(client) == []
+        assert columbus.core.clients["r"].session.pending == 0
+        for probe in (client, publisher):
+            await probe.drop()
+
+
+def deaf(broker: Broker) -> Callable[[], None]:
+    """A broker that hears of no wanted session until the returned function is called."""
+    roaming = broker._roaming
+    assert roaming is not None
+    heard = roaming.heard
+    roaming.heard = lambda peer, message: isinstance(message, SessionWanted) or heard(peer, message)  # type: ignore[method-assign]
+
+    def again() -> None:
+        roaming.heard = heard  # type: ignore[method-assign]
+
+    return again
+
+
+@pytest.mark.parametrize("version", [V5, V311])
+async def test_a_client_is_refused_for_as_long_as_its_session_is_missing_if_that_is_wanted(version: int) -> None:
+    async with federation(quick(session_wait_s=0.2, session_missing="refuse")) as brokers:
+        first, _ = await Probe.connect(brokers["paris"].port, lasting("r", version=version))
+        await first.subscribe(SubscribeRequest("t", 2))
+        await first.drop()
+        answer = deaf(brokers["paris"])
+        for _ in range(2):
+            client, connack = await Probe.connect(brokers["columbus"].port, lasting("r", version=version))
+            assert connack.reason == ReasonCode.SERVER_UNAVAILABLE
+            await client.drop()
+        fresh, connack = await Probe.connect(brokers["columbus"].port, Connect("new", clean_start=True))
+        assert connack.reason == ReasonCode.SUCCESS
+        answer()
+        client, connack = await Probe.connect(brokers["columbus"].port, lasting("r", version=version))
+        assert connack.session_present
+        for probe in (client, fresh):
+            await probe.drop()
+
+
+async def test_a_broker_that_left_the_federation_keeps_nobody_out() -> None:
+    async with federation(quick(session_wait_s=0.2, session_missing="refuse")) as brokers:
+        await brokers["paris"].stop()
+        await until(lambda: "paris" not in linked(brokers["columbus"]))
+        await asyncio.sleep(0.3)
+        client, connack = await Probe.connect(brokers["columbus"].port, lasting("r"))
+        assert connack.reason == ReasonCode.SERVER_UNAVAILABLE
+        await client.drop()
+        membership = brokers["columbus"].membership
+        assert membership is not None
+        membership.change(RemoveBroker("paris"))
+        await until(lambda: "paris" not in brokers["columbus"].core.node.strategy.federation.position)
+        client, connack = await Probe.connect(brokers["columbus"].port, lasting("r"))
+        assert connack.reason == ReasonCode.SUCCESS
+        await client.drop()
+
+
+def linked(broker: Broker) -> tuple[str, ...]:
+    assert broker.peering is not None
+    return broker.peering.connected
 
 
 def cut(a: Broker, b: Broker) -> None:

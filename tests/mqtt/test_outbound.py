@@ -1,7 +1,8 @@
 """Packet identifiers of the sending half."""
 
+from geomq.mqtt.changes import DeliveryAdded, Journal
 from geomq.mqtt.message import Message
-from geomq.mqtt.outbound import PACKET_ID_MAX, Outbound
+from geomq.mqtt.outbound import PACKET_ID_MAX, Delivery, Outbound
 
 
 def test_identifiers_wrap_around_and_skip_those_in_flight() -> None:
@@ -27,3 +28,28 @@ def test_expired_messages_leave_the_queue_counted() -> None:
     outbound.connect(5)
     assert [step.delivery.message.expires_at for step in outbound.pump(5.0)] == [9.0]
     assert (outbound.expired, outbound.queued, outbound.in_flight) == (1, 0, 1)
+
+
+def test_what_another_session_sent_is_sent_as_once_more_within_the_window() -> None:
+    outbound = Outbound("c", queue_max=10, bytes_max=1_000, journal=[])
+    outbound.connect(2)
+    outbound.push(Message("t", b"new"), 2)
+    for payload in (b"1", b"2"):
+        assert outbound.adopt(Delivery(9, Message("t", payload), 2, retain=False, identifiers=()))
+    assert [(step.delivery.message.payload, step.again) for step in outbound.pump(0.0)] == [(b"1", True)]
+    assert outbound.push(Message("t", b"later"), 2) is None
+    for packet_id in (1, 2):
+        outbound.receive(packet_id, failed=False)
+        outbound.complete(packet_id)
+    steps = [(step.delivery.message.payload, step.again) for step in outbound.pump(0.0)]
+    assert steps == [(b"2", True), (b"later", False)]
+
+
+def test_what_another_session_sent_waits_for_the_client() -> None:
+    journal: Journal = []
+    outbound = Outbound("c", queue_max=10, bytes_max=1_000, journal=journal)
+    assert outbound.adopt(Delivery(9, Message("t", b"1"), 2, retain=True, identifiers=(3,)))
+    assert outbound.pump(0.0) == []
+    assert journal == [DeliveryAdded("c", 1, Message("t", b"1"), 2, True, (3,), 1)]
+    outbound.connect(5)
+    assert [(step.delivery.packet_id, step.again) for step in outbound.pump(0.0)] == [(1, True)]

@@ -18,7 +18,7 @@ from geomq.broker.geocontext import GeoContext
 from geomq.broker.geotopics import LOCATION_PROPERTY
 from geomq.broker.identity import anonymous_allowed, certificate_user, client_id_refusal
 from geomq.broker.registry import Registry
-from geomq.broker.roaming import Roaming
+from geomq.broker.roaming import Roaming, Trouble
 from geomq.errors import GeometryError
 from geomq.geo import Location, parse_location
 from geomq.mqtt.faults import ProtocolViolation
@@ -155,11 +155,11 @@ class Admission:
         agreement: Agreement,
         user: str | None,
         location: Location | None,
-        trouble: str | None,
+        trouble: Trouble | None,
     ) -> None:
         """The search for the client's session at other brokers is over."""
         if trouble is not None:
-            self._refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, trouble)
+            self._refuse(connection, *trouble)
         else:
             self._let_in(connection, connect, agreement, user, location)
 

@@ -303,6 +303,14 @@ class Federation(Section, frozen=True):
         Annotated[float, Meta(ge=0, le=3_600)],
         about("How long a client waits for its session while a broker that may have it does not answer.", reload=True),
     ] = 3.0
+    session_missing: Annotated[
+        Literal["start", "refuse"],
+        about(
+            "What then: start lets it in with a new session, and what waits in the old one follows; refuse turns it"
+            " away with 'server unavailable' until that broker is back or no longer in the federation.",
+            reload=True,
+        ),
+    ] = "start"
 
 
 class Peer(Section, frozen=True):

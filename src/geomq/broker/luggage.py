@@ -42,8 +42,18 @@ class Luggage(msgspec.Struct, frozen=True, array_like=True):
     had: tuple[EventId, ...]
 
 
+class Ghost(msgspec.Struct, frozen=True, array_like=True):
+    """What the giver keeps on disk of a client that left, until all brokers know where it is."""
+
+    to: str
+    location: tuple[float, float] | None
+    subscriptions: tuple[tuple[str, str, str | None, str | None], ...]
+    """Voice, filter, fence and share name of each."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Luggage).decode
+read_ghost = msgspec.msgpack.Decoder(Ghost).decode
 
 
 def pack(client: Client, subscribed: Iterable[tuple[str, Fence | None]], had: tuple[EventId, ...]) -> list[bytes]:
@@ -106,3 +116,14 @@ def voices_of(client_id: str, stored: StoredSession) -> dict[ClientId, None]:
     """The ids under which routing will know the session's subscriptions."""
     prefixes = dict.fromkeys(("", *(read_filter(whole).prefix for whole in stored.subscriptions)))
     return {ClientId(f"{client_id}\0{prefix}" if prefix else client_id): None for prefix in prefixes}
+
+
+def ghost_of(client: Client, subscribed: Iterable[tuple[str, Fence | None]], to: str) -> bytes:
+    """What is left of a client that goes to another broker, encoded."""
+    found = []
+    for whole, fence in subscribed:
+        reading = read_filter(whole)
+        if not reading.private:
+            text = None if fence is None else fence_text(fence)
+            found.append((client.voice(reading.prefix), reading.plain, text, reading.group))
+    return _encode(Ghost(to, client.location, tuple(found)))

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,17 +18,15 @@ from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.geotopics import read_filter
 from geomq.broker.identity import client_id_refusal
-from geomq.broker.luggage import PARTS_MAX, pack, unpack, voices_of
+from geomq.broker.luggage import PARTS_MAX, Ghost, ghost_of, pack, read_ghost, unpack, voices_of
 from geomq.broker.registry import Registry, roams
 from geomq.broker.store_records import StoredSession
 from geomq.errors import ProtocolError
-from geomq.geo import Fence, Location, fence_text
+from geomq.geo import Fence, Location
 from geomq.mqtt.handshake import Agreement
-from geomq.mqtt.message import Fanout
 from geomq.mqtt.outbound import Phase
 from geomq.mqtt.packets import Connect
 from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.subscriptions import Terms
 from geomq.mqtt.types import V5
 from geomq.routing.events import ClientArrived, ClientDeparted, ClientMoved, ClientSubscribed
 from geomq.routing.messages import Message
@@ -45,21 +44,18 @@ _TOKEN_SHIFT = 20
 Notes = Mapping[str, Mapping[bytes, bytes]]
 
 
-class _Ghost(msgspec.Struct, frozen=True, array_like=True):
-    """What is kept on disk of a client that left, until all brokers know where it is."""
-
-    to: str
-    location: tuple[float, float] | None
-    subscriptions: tuple[tuple[str, str, str | None, str | None], ...]
-    """Voice, filter, fence and share name of each."""
-
-
-_ghost = msgspec.msgpack.Decoder(_Ghost).decode
 _had = msgspec.msgpack.Decoder(tuple[EventId, ...]).decode
 
 
-Then = Callable[[str | None], None]
-"""What to do when the search for a session is over; the text says why the client may not come in."""
+class Trouble(NamedTuple):
+    """Why a client may not come in."""
+
+    reason: ReasonCode
+    text: str
+
+
+Then = Callable[[Trouble | None], None]
+"""What to do when the search for a session is over."""
 
 
 class _Visit:
@@ -70,6 +66,8 @@ class _Visit:
         self.connection = connection
         self.then = then
         self.waiting: dict[BrokerId, None] = {}
+        self.is_unsure = False
+        """Whether the session may be at a broker that has been away for long."""
         self.timer: asyncio.TimerHandle | None = None
         self.successor: tuple[BrokerId, SessionWanted] | None = None
 
@@ -105,7 +103,7 @@ class Roaming:
             client_id = key.decode("utf-8", "surrogatepass")
             if client_id not in self._core.clients:
                 self._departed[client_id] = None
-                self._haunt(_ghost(value), now)
+                self._haunt(read_ghost(value), now)
         for key, value in notes.get(HAD, {}).items():
             client = self._core.clients.get(key.decode("utf-8", "surrogatepass"))
             if client is not None:
@@ -118,7 +116,7 @@ class Roaming:
         for key in notes.get(TAKEN, {}):
             self._taken[int.from_bytes(key)] = None
 
-    def _haunt(self, ghost: _Ghost, now: float) -> None:
+    def _haunt(self, ghost: Ghost, now: float) -> None:
         """Put back what routing knew of a client that left; nothing of that is news to other brokers."""
         node, location = self._core.node, None if ghost.location is None else Location(*ghost.location)
         for voice, topic_filter, text, share in ghost.subscriptions:
@@ -156,7 +154,7 @@ class Roaming:
         if before is not None:
             self._cancel(before)
         if len(self._visits) >= VISITS_MAX:
-            then("too many clients wait for their sessions")
+            then(Trouble(ReasonCode.SERVER_BUSY, "too many clients wait for their sessions"))
             return
         visit = self._visits[client_id] = _Visit(wanted, connection, then)
         wait_s = core.config.federation.session_wait_s
@@ -170,10 +168,11 @@ class Roaming:
                 visit.waiting[peer] = None
             else:
                 self._ask_later(peer, wanted)
+                visit.is_unsure = True
         if connect.clean_start and core.config.auth.client_id == "any":
             visit.waiting.clear()
         if not visit.waiting or not wait_s:
-            self._resolve(visit)
+            self._give_up(visit)
             return
         connection.opened_at = core.loop.time() + wait_s
         visit.timer = core.loop.call_later(wait_s, self._give_up, visit)
@@ -190,12 +189,17 @@ class Roaming:
             asked[wanted.client] = msgspec.structs.replace(wanted, live=False)
 
     def _give_up(self, visit: _Visit) -> None:
-        """Not everybody answered in time: the client comes in without, and gets later what is found."""
+        """Not everybody answered in time: the client comes in without, and gets later what is found; or not at all."""
+        is_missing = (visit.waiting or visit.is_unsure) and not visit.wanted.clean
+        if is_missing and self._core.config.federation.session_missing == "refuse":
+            text = "a broker that may have the session does not answer; try again"
+            self._resolve(visit, Trouble(ReasonCode.SERVER_UNAVAILABLE, text))
+            return
         for peer in visit.waiting:
             self._ask_later(peer, visit.wanted)
         self._resolve(visit)
 
-    def _resolve(self, visit: _Visit, refusal: str | None = None) -> None:
+    def _resolve(self, visit: _Visit, refusal: Trouble | None = None) -> None:
         client_id = visit.wanted.client
         if self._visits.get(client_id) is visit:
             del self._visits[client_id]
@@ -257,9 +261,10 @@ class Roaming:
             return
         visit.waiting.pop(peer, None)
         if refused:
-            self._resolve(visit, "the client id belongs to another user's session")
+            text = "the client id belongs to another user's session"
+            self._resolve(visit, Trouble(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, text))
         elif not visit.waiting:
-            self._resolve(visit)
+            self._give_up(visit)
 
     # Giving.
 
@@ -305,8 +310,7 @@ class Roaming:
         self._registry.give_away(client)
         self._settling.pop(client.id, None)
         self._departed[client.id] = None
-        ghost = msgspec.msgpack.encode(_Ghost(peer, client.location, _subscriptions(client, subscribed)))
-        core.store.put_note(DEPARTED, _key(client.id), ghost)
+        core.store.put_note(DEPARTED, _key(client.id), ghost_of(client, subscribed, peer))
         core.store.delete_note(HAD, _key(client.id))
         core.outbox.schedule()
         for voice in voices:
@@ -377,14 +381,16 @@ class Roaming:
             self._resolve(visit)
 
     def _merge(self, client: Client, stored: StoredSession) -> None:
-        """The client did not wait for its session and has a new one: it gets what it has not had."""
+        """The client did not wait for its session and has a new one: it gets what it has not had.
+
+        What was sent but not answered it may have had: that is sent as once more.
+        """
         core = self._core
         for each in stored.deliveries:
             if each.phase is not Phase.RELEASED:
-                fanout = Fanout(each.message, core.wall_s())
-                data = client.session.deliver(fanout, Terms(each.qos, each.retain, each.identifiers))
-                if data and client.connection is not None:
-                    core.outbox.hold(client.connection, data)
+                for data in client.session.requeue(each, core.wall_s()):
+                    if client.connection is not None:
+                        core.outbox.hold(client.connection, data)
         core.outbox.schedule()
 
     # Sending clients away.
@@ -422,18 +428,6 @@ class Roaming:
             del self._settling[client_id]
             core.store.delete_note(HAD, _key(client_id))
             core.outbox.schedule()
-
-
-def _subscriptions(
-    client: Client, subscribed: list[tuple[str, Fence | None]]
-) -> tuple[tuple[str, str, str | None, str | None], ...]:
-    found = []
-    for whole, fence in subscribed:
-        reading = read_filter(whole)
-        if not reading.private:
-            text = None if fence is None else fence_text(fence)
-            found.append((client.voice(reading.prefix), reading.plain, text, reading.group))
-    return tuple(found)
 
 
 def _key(client_id: str) -> bytes:

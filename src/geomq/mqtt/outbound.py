@@ -153,18 +153,38 @@ class Outbound:
             self._queue.append(delivery)
             self._queued_bytes += message.size
         if self._journal is not None:
-            self._journal.append(
-                DeliveryAdded(
-                    self._client_id,
-                    delivery.number,
-                    message,
-                    qos,
-                    retain,
-                    identifiers,
-                    delivery.packet_id,
-                )
-            )
+            self._note_added(delivery, self._journal)
         return delivery if immediate else None
+
+    def adopt(self, sent: Delivery) -> bool:
+        """Take over a message that another session sent and that may have been received: it is due once more, and
+        `pump` says so. False if too many are in flight."""
+        if len(self._flights) >= PACKET_ID_MAX // 2:
+            return False
+        delivery = Delivery(self._next_number, sent.message, sent.qos, retain=sent.retain, identifiers=sent.identifiers)
+        self._next_number += 1
+        self._launch(delivery)
+        self._quota += 1
+        delivery.counted = False
+        if self.connected:
+            self._repeat = self._repeat or deque()
+            self._repeat.append(delivery)
+        if self._journal is not None:
+            self._note_added(delivery, self._journal)
+        return True
+
+    def _note_added(self, added: Delivery, journal: Journal) -> None:
+        journal.append(
+            DeliveryAdded(
+                self._client_id,
+                added.number,
+                added.message,
+                added.qos,
+                added.retain,
+                added.identifiers,
+                added.packet_id,
+            )
+        )
 
     def _has_room(self, message: Message) -> bool:
         return len(self._queue) < self.queue_max and self._queued_bytes + message.size <= self.bytes_max

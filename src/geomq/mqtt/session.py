@@ -285,14 +285,17 @@ class Session:
         deliveries = [] if self._outbound is None else self._outbound.unfinished()
         return deliveries, [] if self._inbound is None else list(self._inbound.receipts)
 
-    def requeue(
-        self, message: Message, qos: int, *, retain: bool, identifiers: tuple[int, ...], now: float
-    ) -> list[bytes]:
-        """Take a message that waited elsewhere; the bytes are to be sent now."""
+    def requeue(self, delivery: Delivery, now: float) -> list[bytes]:
+        """Take over a message from another session of the client; the bytes are to be sent now.
+
+        If the client may have had it already, it is sent with the DUP flag.
+        """
         if self._outbound is None:
             self._outbound = self._new_outbound()
-        delivery = self._outbound.push(message, qos, retain=retain, identifiers=identifiers)
-        return [] if delivery is None else [self._publish_wire(delivery, Fanout(message, now), again=False)]
+        if delivery.phase is Phase.SENT and self._outbound.adopt(delivery):
+            return self._pumped(now)
+        data = self.deliver(Fanout(delivery.message, now), Terms(delivery.qos, delivery.retain, delivery.identifiers))
+        return [data] if data else []
 
     def _new_outbound(self) -> Outbound:
         outbound = Outbound(
