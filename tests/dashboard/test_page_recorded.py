@@ -108,8 +108,8 @@ def test_a_replay_plays_pauses_and_jumps(tab: Tab) -> None:
 def test_who_may_only_look_is_told_so(tab: Tab) -> None:
     page = tab.open("#/view/setup-25-200")
     page.locator(".badge", has_text="read-only").wait_for()
-    draw = page.get_by_role("button", name="Draw a circular fence")
-    assert draw.is_disabled()
+    draw = page.get_by_role("button", name="Draw a circular fence", disabled=True)
+    draw.wait_for()
     assert draw.get_attribute("title") == "This is a recording."
 
 

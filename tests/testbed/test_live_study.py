@@ -53,9 +53,10 @@ def test_excess_data_is_that_of_the_tables_and_links_take_their_time(study: Stud
         "/car-telemetry": 0.33,
         "/traffic-control": 0.0,
     }
-    latency = study.latency["broadcast groups"]
-    assert 4 <= percentile(latency["same edge broker"], 0.05) < 7 <= percentile(latency["edge 2 and edge 3"], 0.05) < 44
-    assert percentile(latency["monitoring to authority"], 0.05) >= 44
+    # The quickest of thousands, because a busy machine slows most of them.
+    quickest = {way: percentile(found, 0.001) for way, found in study.latency["broadcast groups"].items()}
+    assert 4 <= quickest["same edge broker"] < 7 <= quickest["edge 2 and edge 3"] < 44
+    assert quickest["monitoring to authority"] >= 44
 
 
 @needs_mosquitto
