@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, outlet, patiently, publish, wait_until
 
@@ -115,6 +116,9 @@ def test_bad_options_give_one_clear_line(spark: SparkSession, tmp_path: Path) ->
     with pytest.raises(UsageError, match=r"^option topic: .*#") as caught, spark_errors():
         stream(spark, [1], tmp_path, topic="a/#/b")
     assert "\n" not in str(caught.value)
+    with pytest.raises(AnalysisException, match=r"option topic: .*#") as raw:
+        stream(spark, [1], tmp_path, topic="a/#/b")
+    assert "Traceback" not in str(raw.value)
     with pytest.raises(UsageError, match=r"^broker 127.0.0.1:1 cannot be reached: "), spark_errors():
         land(stream(spark, [1], tmp_path), tmp_path, availableNow=True).awaitTermination(60)
 

@@ -11,5 +11,6 @@ sink.py         writeStream and write
 archived.py     the archive: compacted, read
 landing.py      the stream that fills it
 jobs.py         rates, density and latency of events
+plainly.py      errors without the way they came
 format.py       the `geomq` format of Spark: source and sink under one name
 """

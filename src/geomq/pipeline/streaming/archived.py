@@ -25,6 +25,7 @@ from geomq.geo import Location
 from geomq.mqtt.topics import topic_matches
 from geomq.pipeline.streaming.decode import SCHEMA
 from geomq.pipeline.streaming.options import ArchiveOptions
+from geomq.pipeline.streaming.plainly import plainly, yielded_plainly
 from geomq.workload.archived_traffic import EVENTS, MARK, is_archive
 
 CELL_DEG = 1
@@ -109,11 +110,13 @@ class ArchiveReader(DataSourceReader):
     def __init__(self, options: ArchiveOptions) -> None:
         self._options = options
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
         check_archive(self._options.path)
         files = sorted((self._options.path / EVENTS).glob("date=*/cell=*/*.parquet"))
         return [ArchiveFile(str(file)) for file in files] or [ArchiveFile("")]
 
+    @yielded_plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ArchiveFile)
         if not partition.path:

@@ -165,10 +165,12 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 def archive_options(options: Mapping[str, str]) -> ArchiveOptions:
     """The options of a batch `read`."""
     asked = _Asked(options)
+    if asked.text("brokers") is not None:
+        raise UsageError("a batch reads an archive; to read from brokers use readStream")
     path = Path(asked.needed("path", "archive"))
     topic = asked.text("topic")
     found = ArchiveOptions(path.absolute(), None if topic is None else _topic(topic), _fence(asked.text("fence")))
-    asked.finish("path, topic, fence; to read from brokers use readStream")
+    asked.finish("path, topic, fence")
     return found
 
 

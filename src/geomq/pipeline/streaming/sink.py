@@ -32,6 +32,7 @@ from geomq.mqtt.topics import check_topic
 from geomq.mqtt.types import V5
 from geomq.pipeline.streaming.options import SinkOptions
 from geomq.pipeline.streaming.outlet import Outlet
+from geomq.pipeline.streaming.plainly import plainly
 
 ONCE = "geo-once"
 _TEXT = (StringType,)
@@ -73,6 +74,7 @@ class EventWriter(DataSourceArrowWriter):
         self._options = options
         self._run = options.name or secrets.token_hex(8)
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return publish_rows(self._options, self._run, 0, iterator)
 
@@ -89,6 +91,7 @@ class EventStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         assert context is not None

@@ -19,6 +19,7 @@ from geomq.pipeline.streaming.connection import CONNECT_TIMEOUT_S
 from geomq.pipeline.streaming.decode import Columns, Origin, packets_of
 from geomq.pipeline.streaming.inlet import Inlet
 from geomq.pipeline.streaming.options import SourceOptions
+from geomq.pipeline.streaming.plainly import plainly, yielded_plainly
 from geomq.pipeline.streaming.spool import Piece, read_chunk
 
 BATCH_ROWS = 10_000
@@ -47,6 +48,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # On the driver.
 
+    @plainly
     def initialOffset(self) -> Offset:  # noqa: N802
         return {inlet.key: inlet.spool.begin for inlet in self._open()}
 
@@ -54,6 +56,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limit = self._options.events_max
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
+    @plainly
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """How far the next batch may go. Spark is done with everything before `start`, or it would not ask."""
         self.commit(start)
@@ -67,11 +70,13 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         return {inlet.key: inlet.spool.end for inlet in self._inlets} or None
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is available now: what the brokers held for our sessions when we came."""
         self._start()
         self._until = self._settle()
 
+    @plainly
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         found: list[InputPartition] = []
         for inlet in self._open():
@@ -85,6 +90,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found += [SpoolSlice(str(inlet.directory), origin, share) for share in shares]
         return found
 
+    @plainly
     def commit(self, end: Offset) -> None:
         for inlet in self._open():
             if inlet.key in end:
@@ -149,6 +155,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # On executors.
 
+    @yielded_plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SpoolSlice)
         columns = Columns(partition.origin)
