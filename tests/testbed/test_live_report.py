@@ -3,9 +3,10 @@
 import numpy as np
 
 from geomq.pipeline.live_report import claims, markdown
-from geomq.pipeline.live_study import Characteristics, Study
+from geomq.pipeline.live_study import Study
 from geomq.workload.results import Outcome, Run
 from geomq.workload.summary import StrategyResult
+from geomq.workload.table_ii import Characteristics, Told
 
 
 def result(name: str, events: int) -> StrategyResult:
@@ -28,6 +29,7 @@ def full_study(*, adaptive: int = 640, lost: int = 0, late_ms: float = 3.0) -> S
         10.0,
         characteristics={"hiking": rows[0]},
         spread={"hiking": rows},
+        told={"hiking": Told(1_700, 600, 9)},
         live={"hiking": outcome},
         evaluated={"hiking": outcome},
         checks={"hiking": dict.fromkeys(totals, check)},
@@ -53,5 +55,6 @@ def test_what_does_not_hold_is_said() -> None:
 def test_published_numbers_stand_beside_ours() -> None:
     text = markdown(full_study())
     assert "| hiking, published | 193,709 | 128,008 | 502 | 111,811 | 623 |" in text
-    assert "| disgb_events | 630 | 0 | 0 | 0 | **630** | 630 | 623 | 0 |" in text
+    assert "| disgb_events | 630 | 0 | 0 | 0 | **630** | 630 | 630 | 623 | 0 |" in text
+    assert "| disgb_subscriptions | 2,400 | 0 | 0 | 0 | **2,400** | 2,400 | 2,300 | 2,323 | 0 |" in text
     assert "| hiking, 5 seeds | 193,000 ± 0 |" in text

@@ -9,10 +9,8 @@ from click.testing import CliRunner
 from geomq.cli import main
 from geomq.errors import UsageError
 from geomq.pipeline.live_report import as_json, claims, is_full, markdown, percentile, share, write_figures
-from geomq.pipeline.live_study import FULL, QUICK, Study, StudySize, characteristics, chosen, run_study
+from geomq.pipeline.live_study import FULL, QUICK, Study, StudySize, chosen, run_study
 from geomq.testbed.processes import mosquitto_path
-from geomq.workload.model import generate
-from geomq.workload.presets import Request, build
 
 SMALL = StudySize(
     scenarios=("context",),
@@ -67,15 +65,6 @@ def test_a_study_becomes_text_figures_and_data(study: Study, tmp_path: Path) -> 
     assert json.loads(as_json(study))["checks"]["context"]["disgb_events"]["lost"] == 0
     assert {path.name for path in write_figures(study, tmp_path)} == {"live-context.svg", "live-telemetry.svg"}
     assert not is_full(study.live["context"])
-
-
-def test_characteristics_count_fences_that_meet_two_areas() -> None:
-    world, spec = build(Request("hiking", clients=600, seconds=60))
-    found = characteristics(world, generate(world, spec, 1).actions)
-    assert found.subscription_overlaps is not None
-    assert 0 < found.subscription_overlaps < found.subscriptions
-    world, spec = build(Request("open", clients=30, seconds=60))
-    assert characteristics(world, generate(world, spec, 1).actions).event_overlaps is None
 
 
 def test_parts_of_a_study_can_be_chosen() -> None:

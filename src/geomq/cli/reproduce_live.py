@@ -15,7 +15,8 @@ from geomq.cli.reproduce_groups import make_directory, write_text
 @click.option("--only", help="Only these of open, hiking, context and groups, with commas.")
 @click.option("--strategies", help="Only these strategies, with commas.")
 @click.option("--speed", type=click.FloatRange(0.1, 100), help="How many times faster than the published experiments.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Of the workloads.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of the workloads; else one for each like Table II.")
+@click.option("--dice", type=click.IntRange(2, 10_000), help="Run nothing; look at that many seeds instead.")
 @click.option("--master", help="A Spark master; local[*] if not given.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Keep everything in this directory; finished runs are used."
@@ -26,7 +27,8 @@ def live(
     only: str | None,
     strategies: str | None,
     speed: float | None,
-    seed: int,
+    seed: int | None,
+    dice: int | None,
     master: str | None,
     out: Path | None,
     as_json: bool,
@@ -40,24 +42,36 @@ def live(
     geomq reproduce live --quick
     geomq reproduce live --out live
     geomq reproduce live --only hiking --strategies disgb_events --out live
+    geomq reproduce live --dice 300
     """
     started = time.monotonic()
+    if dice is not None:
+        click.echo(_dice(dice))
+        return
     make_directory(out)
     from geomq.pipeline.live_report import as_json as to_json
     from geomq.pipeline.live_report import markdown, write_figures
     from geomq.pipeline.live_study import FULL, QUICK, chosen, run_study
 
-    def say(text: str) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"{text} ...", err=True)
-
     size = chosen(QUICK if quick else FULL, only=only, strategies=strategies, speed=speed)
     with tempfile.TemporaryDirectory(prefix="geomq-live-") as scratch:
         directory = Path(scratch) if out is None else out
-        study = run_study(directory, size, seed=seed, master=master, say=say)
+        study = run_study(directory, size, seed=seed, master=master, say=_say)
     text = markdown(study)
     if out is not None:
         write_text(out / "live.md", text)
         write_text(out / "live.json", to_json(study) + "\n")
         write_figures(study, out)
     click.echo(to_json(study) if as_json else f"{text}\n{time.monotonic() - started:.0f} s; {study.conditions}")
+
+
+def _say(text: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"{text} ...", err=True)
+
+
+def _dice(seeds: int) -> str:
+    """How usual the published run is, and what runs like it send."""
+    from geomq.workload.dice import MESSAGES, look_at, markdown
+
+    return markdown({scenario: look_at(scenario, range(1, seeds + 1), _say) for scenario in MESSAGES})
