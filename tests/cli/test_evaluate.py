@@ -33,8 +33,18 @@ def test_evaluate_prints_json_with_every_published_strategy() -> None:
 def test_evaluate_prints_a_table_for_people() -> None:
     result = run("evaluate", *SMALL)
     assert result.exit_code == 0, result.output
-    assert "disgb_events" in result.stdout
-    assert "georendezvous" in result.stdout
+    for name in ("disgb_events", "adaptive", "georendezvous", "mesh"):
+        assert name in result.stdout
+
+
+def test_what_is_left_out_is_said_in_one_line() -> None:
+    result = run("evaluate", "--clients", "300", "--topics", "5000", "--seconds", "60", "--engine", "local", "--json")
+    assert result.exit_code == 0, result.output
+    assert "mesh" not in json.loads(result.stdout)["strategies"]
+    assert (
+        result.stderr
+        == "geomq: mesh is left out: it maps at most 4,096 first topic levels to one application, not 5,000\n"
+    )
 
 
 def test_a_sweep_gives_one_run_each() -> None:

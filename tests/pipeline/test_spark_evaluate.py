@@ -18,6 +18,7 @@ from geomq.pipeline import evaluate as spark_evaluate
 from geomq.pipeline import session
 from geomq.pipeline.evaluate import Job, add_counts, evaluate_jobs, pack_counts
 from geomq.pipeline.java import cache_directory, find_java_home
+from geomq.pipeline.mesh_timeline import mesh_timeline
 from geomq.pipeline.session import spark_errors, spark_session
 from geomq.workload import told_moves
 from geomq.workload.dataset import DatasetSpec, part_name
@@ -41,8 +42,9 @@ def test_spark_equals_the_single_process_however_it_is_partitioned(
 ) -> None:
     world = World.published()
     hiking = SCENARIOS["hiking"]
-    jobs = [Job(world, SPEC, 5, True), Job(world, SPEC, 5, False), Job(scenario_world(), hiking, 2, False)]
-    expected = [evaluate(job.world, job.spec, job.seed, paper=job.paper) for job in jobs]
+    mesh = mesh_timeline(world, SPEC, 5)
+    jobs = [Job(world, SPEC, 5, True), Job(world, SPEC, 5, False, mesh), Job(scenario_world(), hiking, 2, False)]
+    expected = [evaluate(job.world, job.spec, job.seed, paper=job.paper, mesh=job.mesh) for job in jobs]
     small = preset("paper", clients=3000, topics=5, seconds=120)
     write_workload(tmp_path / "data", world, small, Request(clients=3000, seed=9), overwrite=False)
     dataset = DatasetSpec(tmp_path / "data")
@@ -118,6 +120,7 @@ def _wait_for(port: int) -> None:
 def test_a_standalone_cluster_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World.published()
     spec = preset("paper", clients=12_000, topics=8, seconds=200)
+    mesh = mesh_timeline(world, spec, 4)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
 
     def shipped(_: int) -> bool:
@@ -126,9 +129,9 @@ def test_a_standalone_cluster_gives_the_same_numbers(tmp_path: Path, monkeypatch
         return any(path.endswith("geomq.zip") for path in sys.path)
 
     with cluster(tmp_path) as master, spark_session(master, memory_gb=1) as spark:
-        found = evaluate_jobs(spark, [Job(world, spec, 4, False)])[0]
+        found = evaluate_jobs(spark, [Job(world, spec, 4, False, mesh)])[0]
         here = spark.sparkContext.range(2, numSlices=2)
         assert not any(here.map(shipped).collect())
         spark.sparkContext.addPyFile(str(session.package_zip(tmp_path)))
         assert all(here.map(shipped).collect())
-    assert same(found, evaluate(world, spec, 4, paper=False))
+    assert same(found, evaluate(world, spec, 4, paper=False, mesh=mesh))

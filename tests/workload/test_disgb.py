@@ -7,7 +7,8 @@ import pytest
 
 from geomq.errors import UsageError
 from geomq.workload.disgb import DisgbSpec, distinct_topics, preset
-from geomq.workload.model import BLOCK_CLIENTS, DEGREE, Kind, generate
+from geomq.workload.model import BLOCK_CLIENTS, DEGREE, Kind, first_subscribers, generate
+from geomq.workload.script import RecordedSpec
 from geomq.workload.world import World
 
 
@@ -34,6 +35,16 @@ def test_a_block_depends_on_seed_and_number_alone() -> None:
     assert np.array_equal(block.actions.t_ms, again.actions.t_ms)
     assert not np.array_equal(block.actions.t_ms, spec.block(world, 8, 1).actions.t_ms)
     assert block.clients.client[0] == BLOCK_CLIENTS
+
+
+@pytest.mark.parametrize("seconds", [60, 300])
+def test_the_first_subscribers_are_known_without_the_rest(seconds: int) -> None:
+    world, spec = World.published(), preset("paper", clients=BLOCK_CLIENTS + 500, seconds=seconds)
+    known = first_subscribers(world, spec, 7)
+    found = first_subscribers(world, RecordedSpec(generate(world, spec, 7)), 0)
+    assert all(np.array_equal(a, b) for a, b in zip(known, found, strict=True))
+    assert len(known.home) == len(set(known.home.tolist())) > 20
+    assert (np.diff(known.t_ms) >= 0).all()
 
 
 def test_actions_are_in_order_and_before_the_end() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from geomq.pipeline.mesh_timeline import mesh_timeline
 from geomq.workload.evaluate import evaluate
 from geomq.workload.model import DEGREE, Kind, generate
 from geomq.workload.scenarios import SCENARIOS, scenario_world
@@ -47,7 +48,8 @@ PUBLISHED = {"open": (432_058, 7604), "hiking": (623, 2323), "context": (222, 14
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_a_scenario_costs_about_what_was_published(name: str) -> None:
     world = scenario_world()
-    tally = evaluate(world, SCENARIOS[name], 1, paper=False)
+    mesh = mesh_timeline(world, SCENARIOS[name], 1)
+    tally = evaluate(world, SCENARIOS[name], 1, paper=False, mesh=mesh)
     results = summarise(tally, view_table(world, paper=False), learned=NAMES)
     received = {int(result.latency.sum()) for result in results.values()}
     assert max(received) - min(received) < 0.001 * max(received)

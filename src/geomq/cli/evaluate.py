@@ -91,13 +91,23 @@ def run_requests(requests: "list[Any]", *, data: Path | None, engine: str, maste
         import numba  # noqa: F401
     except ImportError:
         raise UsageError("evaluation needs numba; install it with: pip install 'geomq[spark]'") from None
+    _say_what_is_left_out(jobs)
     if engine == "spark":
         from geomq.pipeline.evaluate import evaluate_on_spark
 
-        return evaluate_on_spark(jobs, master=master)
+        return evaluate_on_spark(jobs, master=master, mesh=True)
+    from geomq.pipeline.mesh_timeline import timeline_for
     from geomq.workload.evaluate import evaluate_locally
 
-    return [evaluate_locally(*job) for job in jobs]
+    return [evaluate_locally(*job, timeline_for(*job[1:])) for job in jobs]
+
+
+def _say_what_is_left_out(jobs: "list[Any]") -> None:
+    from geomq.pipeline.mesh_timeline import obstacle
+
+    reasons = dict.fromkeys(obstacle(world, spec) for _, world, spec, _, paper in jobs if not paper)
+    for reason in filter(None, reasons):
+        click.echo(f"geomq: mesh is left out: {reason}", err=True)
 
 
 def as_data(outcomes: "list[Outcome]") -> dict[str, Any]:

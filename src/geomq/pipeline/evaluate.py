@@ -15,11 +15,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from geomq.pipeline.mesh_timeline import mesh_timeline, timeline_for
 from geomq.pipeline.progress import spark_progress
 from geomq.pipeline.session import spark_session
 from geomq.workload import told_moves
 from geomq.workload.evaluate import Evaluator, evaluate, outcome_of
 from geomq.workload.kernel_messages import Tally
+from geomq.workload.mesh_floods import MeshTimeline
 from geomq.workload.model import Spec
 from geomq.workload.packed import RECORD, pack, pieces, records_of
 from geomq.workload.results import Outcome, Run
@@ -42,21 +44,28 @@ class Job(NamedTuple):
     spec: Spec
     seed: int
     paper: bool
+    mesh: MeshTimeline | None = None
 
     def evaluator(self) -> Evaluator:
-        return Evaluator(self.world, self.spec, paper=self.paper)
+        return Evaluator(self.world, self.spec, paper=self.paper, mesh=self.mesh)
 
 
-def evaluate_on_spark(jobs: Sequence[tuple[Run, World, Spec, int, bool]], *, master: str | None) -> list[Outcome]:
+def evaluate_on_spark(
+    runs: Sequence[tuple[Run, World, Spec, int, bool]], *, master: str | None, mesh: bool = False
+) -> list[Outcome]:
     """The outcomes of several runs, all in one Spark job."""
-    compiling = warm_up(variants={paper for *_, paper in jobs})
+    compiling = warm_up(variants={paper for *_, paper in runs})
+    jobs = [
+        Job(world, spec, seed, paper, timeline_for(world, spec, seed, paper) if mesh else None)
+        for _, world, spec, seed, paper in runs
+    ]
     with spark_session(master) as spark:
         compiling.join()
         with spark_progress(spark, "Evaluating"):
-            tallies = evaluate_jobs(spark, [Job(*job[1:]) for job in jobs])
+            tallies = evaluate_jobs(spark, jobs)
     return [
-        outcome_of(run, world, spec, tally, paper=paper)
-        for (run, world, spec, _, paper), tally in zip(jobs, tallies, strict=True)
+        outcome_of(run, job.world, job.spec, tally, paper=job.paper, mesh=job.mesh is not None)
+        for (run, *_), job, tally in zip(runs, jobs, tallies, strict=True)
     ]
 
 
@@ -189,7 +198,7 @@ def warm_up(variants: set[bool]) -> threading.Thread:
         world = World.published()
         spec = preset("paper", clients=30, topics=5, seconds=120)
         for paper in variants:
-            evaluate(world, spec, 0, paper=paper)
+            evaluate(world, spec, 0, paper=paper, mesh=None if paper else mesh_timeline(world, spec, 0))
 
     thread = threading.Thread(target=compile_kernel, daemon=True)
     thread.start()

@@ -146,7 +146,7 @@ class Mesh(Strategy):
         """Hand the event to own clients and pass it on, at most once to each neighbour."""
         if source is None or event.id.origin != self.me:  # an own one that comes back was served before a restart
             self.deliver(event, self.seen.unseen(event.id, self.table.match(event).get(self.me, ())))
-        targets = self._targets(event.topic, source)
+        targets = self.targets(event.topic, source)
         if targets and hops >= self._hop_max():
             self.drop(event.id, "hop limit")
             return
@@ -161,12 +161,13 @@ class Mesh(Strategy):
         for passed in self.recent.current(now=self._now):
             if passed.hops >= self._hop_max():
                 continue
-            for target in self._targets(passed.event.topic, passed.source):
+            for target in self.targets(passed.event.topic, passed.source):
                 if target in gained and target not in passed.holders:
                     passed.holders.add(target)
                     self.send(target, ForwardEvent(passed.event, passed.hops + 1))
 
-    def _targets(self, topic: str, source: BrokerId | None) -> list[BrokerId]:
+    def targets(self, topic: str, source: BrokerId | None) -> list[BrokerId]:
+        """Where an event on the topic goes from here if it came from `source` (None: an own client)."""
         name = self.topics.group_of(level_of(topic))
         names = (name,) if topic.startswith("$") else (name, WILD)
         found: dict[BrokerId, None] = {}

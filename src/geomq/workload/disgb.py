@@ -22,6 +22,7 @@ from geomq.workload.model import (
     Int32Array,
     Kind,
     Spec,
+    Subscribers,
     block_homes,
     block_random,
     check_range,
@@ -75,6 +76,9 @@ class DisgbSpec(Spec):
     def block(self, world: World, seed: int, number: int) -> Block:
         return _BlockMaker(self, world, seed, number).make()
 
+    def subscribers(self, world: World, seed: int, number: int) -> Subscribers:
+        return _BlockMaker(self, world, seed, number).subscribers()
+
 
 class _BlockMaker:
     """Walks all clients of one block through their cycles at once."""
@@ -107,6 +111,12 @@ class _BlockMaker:
             active = active[self._t[active] < self._spec.end_ms]
             cycle += 1
         return Block(clients, self._actions.before(self._spec.end_ms))
+
+    def subscribers(self) -> Subscribers:
+        """The first subscription of each client, without the rest of its actions."""
+        t = self._t + FIRST_UPDATE_MS + STEP_MS
+        early = t < self._spec.end_ms
+        return Subscribers(t[early].astype(np.int32), self._client[early], self._home[early])
 
     def _update_location(self, who: NDArray[np.intp]) -> None:
         self._actions.add(Kind.LOCATION, self._t[who], self._client[who], self._lat[who], self._lon[who])

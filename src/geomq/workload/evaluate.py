@@ -17,6 +17,7 @@ from geomq.workload.adaptive_kernel import run_adaptive
 from geomq.workload.kernel import Scratch, evaluate_events
 from geomq.workload.kernel_index import build_fences, build_states
 from geomq.workload.kernel_messages import CLIENTS_MS, PATTERNS, STRATEGIES, Counts, Tally, count_moves, count_updates
+from geomq.workload.mesh_floods import Floods, MeshTimeline
 from geomq.workload.model import Block, Kind, Spec
 from geomq.workload.moves import moves_of
 from geomq.workload.packed import KIND_BITS, Records, in_client_order, pack, pieces
@@ -26,7 +27,7 @@ from geomq.workload.rendezvous_traffic import Firsts, count_refreshes, no_firsts
 from geomq.workload.results import Outcome, Run
 from geomq.workload.summary import summarise
 from geomq.workload.topic import FOREVER, TopicData, TopicPlaces, lay_out
-from geomq.workload.views import VIEWS, histogram_size, view_table, with_near, with_topic_broker
+from geomq.workload.views import VIEWS, histogram_size, no_ways, view_table, with_near, with_topic_broker
 from geomq.workload.world import World
 
 PACK_BLOCKS = 10
@@ -35,7 +36,7 @@ PACK_BLOCKS = 10
 class Evaluator:
     """Everything about a world and a workload that topics have in common, and the tally they add to."""
 
-    def __init__(self, world: World, spec: Spec, *, paper: bool) -> None:
+    def __init__(self, world: World, spec: Spec, *, paper: bool, mesh: MeshTimeline | None = None) -> None:
         self._world = world
         self._paper = paper
         self._end_ms = spec.end_ms
@@ -44,7 +45,9 @@ class Evaluator:
         self._ring = HashRing([place.name for place in world.places])
         self._table = view_table(world, paper=paper)
         self._learned = learned(world, spec, paper=paper)
-        self.tally = empty_tally(len(world), histogram_size(self._table), len(self._table.group_leader))
+        self._floods = None if mesh is None or paper else Floods(mesh, self._table.latency)
+        longest_ms = 0 if mesh is None else mesh.longest_ms
+        self.tally = empty_tally(len(world), histogram_size(self._table, longest_ms), len(self._table.group_leader))
         self._rendezvous = RendezvousMap(world)
         self.firsts = no_firsts(len(world))
         self.told_moves: list[told_moves.Rows] = []
@@ -58,6 +61,10 @@ class Evaluator:
         if "georendezvous" in self._learned:
             rendezvous = self._rendezvous.of_topic(self._names[topic])
             with_near(table, rendezvous.near)
+        if self._floods is not None:
+            table = table._replace(ways=self._floods.of_topic(data.event_t, data.event_home, self.tally))
+        else:
+            table = table._replace(ways=no_ways(len(data.event_t), len(self._world)))
         count_updates(data, table, self.tally)
         reach = data.event_circle[:, 2][np.isfinite(data.event_circle[:, 2])]
         typical = float(reach.mean()) if len(reach) else 1.0
@@ -66,6 +73,10 @@ class Evaluator:
         fences = build_fences(data, places, sub_reach if np.isfinite(sub_reach) else 30.0)
         scratch = Scratch(empty_counts(len(self._world)), np.full(len(data.home), -1, np.int64))
         found = evaluate_events(data, states, fences, table, self.tally, scratch)
+        if not self._paper:
+            self._deliver_at_home(data, found)
+        if self._floods is not None:
+            self._floods.count(data.event_home, table.ways, found, self.tally)
         if self._learned:
             self._replay(records, data, places, found, rendezvous)
 
@@ -81,7 +92,6 @@ class Evaluator:
         kind = records["when"] & ((1 << KIND_BITS) - 1)
         clients = np.unique(records["client"][kind == Kind.SUBSCRIPTION])
         publishers = records["client"][kind == Kind.EVENT]
-        self._deliver_at_home(data, found)
         told = np.zeros((len(data.loc_t), data.sub_held.shape[1]), np.uint64)
         events, updates = traffic_of(data, places, found, len(self._world))
         run_adaptive(events, updates, self._table, self.tally, told)
@@ -108,6 +118,8 @@ class Evaluator:
     def finished(self) -> Tally:
         """The tally, when everything is in it."""
         count_refreshes(self.firsts, self._end_ms, self.tally)
+        if self._floods is not None:
+            self.tally.sent[sent.MESH, sent.CONTROL] += self._floods.timeline.control
         return self.tally
 
     def add_moves(self, blocks: Sequence[Block]) -> None:
@@ -153,9 +165,9 @@ class Evaluator:
         return np.array(at, np.int64)
 
 
-def evaluate(world: World, spec: Spec, seed: int, *, paper: bool) -> Tally:
+def evaluate(world: World, spec: Spec, seed: int, *, paper: bool, mesh: MeshTimeline | None = None) -> Tally:
     """The tally of a whole workload, without Spark."""
-    evaluator = Evaluator(world, spec, paper=paper)
+    evaluator = Evaluator(world, spec, paper=paper, mesh=mesh)
     parts: dict[int, list[Records]] = {}
     count = spec.block_count(world)
     for first in range(0, count, PACK_BLOCKS):
@@ -174,15 +186,18 @@ def learned(world: World, spec: Spec, *, paper: bool) -> tuple[str, ...]:
     return () if paper else sent.evaluated(spec.topic_names(), len(world))
 
 
-def evaluate_locally(run: Run, world: World, spec: Spec, seed: int, paper: bool) -> Outcome:
+def evaluate_locally(
+    run: Run, world: World, spec: Spec, seed: int, paper: bool, mesh: MeshTimeline | None = None
+) -> Outcome:
     """The outcome of a run, computed in this process."""
-    tally = evaluate(world, spec, seed, paper=paper)
-    return outcome_of(run, world, spec, tally, paper=paper)
+    tally = evaluate(world, spec, seed, paper=paper, mesh=mesh)
+    return outcome_of(run, world, spec, tally, paper=paper, mesh=mesh is not None)
 
 
-def outcome_of(run: Run, world: World, spec: Spec, tally: Tally, *, paper: bool) -> Outcome:
+def outcome_of(run: Run, world: World, spec: Spec, tally: Tally, *, paper: bool, mesh: bool = False) -> Outcome:
     """What a tally says, by strategy."""
-    strategies = summarise(tally, view_table(world, paper=paper), learned=learned(world, spec, paper=paper))
+    names = learned(world, spec, paper=paper) + (("mesh",) if mesh and not paper else ())
+    strategies = summarise(tally, view_table(world, paper=paper), learned=names)
     places = [(place.name, place.lat, place.lon) for place in world.places]
     return Outcome(run, places, int(tally.published.sum()), int(tally.subscribed.sum()), strategies)
 
@@ -219,7 +234,7 @@ def empty_tally(brokers: int, histogram: int, groups: int) -> Tally:
 def empty_counts(brokers: int) -> Counts:
     return Counts(
         sure=np.zeros(brokers, np.int64),
-        seen=np.zeros((VIEWS, brokers), np.int64),
+        seen=np.zeros((VIEWS + 1, brokers), np.int64),
         first=np.zeros((2, brokers), np.int64),
         homes=np.zeros(brokers, np.int64),
         marked=np.zeros(brokers, np.bool_),

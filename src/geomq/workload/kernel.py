@@ -18,7 +18,10 @@ from geomq.workload.compiled import compiled
 from geomq.workload.kernel_index import FenceIndex, StateIndex, cell_range, column_range
 from geomq.workload.kernel_messages import PATTERNS, Counts, Tally, tally_event
 from geomq.workload.topic import LIMIT, TopicData
-from geomq.workload.views import COLUMN, DIRECT, NEAR_FIRST, NEAR_SECOND, PLACED, ROW, VIEWS, ViewTable
+from geomq.workload.views import COLUMN, DIRECT, MESH, NEAR_FIRST, NEAR_SECOND, NEVER, PLACED, ROW, VIEWS, ViewTable
+
+# What is found for an event and a home: both, the patterns, the placed ones, those along a mesh.
+FOUND = 4 + PATTERNS
 
 
 class Scratch(NamedTuple):
@@ -96,18 +99,27 @@ def count_each_view(topic: TopicData, table: ViewTable, counts: Counts, event: i
         t_loc = t + table.loc_offset[view, publisher, home]
         if matches(topic, event, client, publisher, t_sub, t_loc, view == PLACED):
             found |= 1 << view
+    offset = table.ways.offset[table.ways.row[event], home]
+    if offset > NEVER and matches(topic, event, client, publisher, t + offset, t + offset, False):
+        found |= 1 << MESH
     if found == 0:
         return
     touch(counts, home)
     ways = ((found >> NEAR_FIRST) & 1) | ((found >> NEAR_SECOND) & 1) << 1 | ((found >> DIRECT) & 1) << 2
     counts.pattern[ways, home] += 1
-    for view in range(VIEWS):
+    for view in range(VIEWS + 1):
         counts.seen[view, home] += (found >> view) & 1
     by_row, by_column = (found >> ROW) & 1, (found >> COLUMN) & 1
     if by_row and (not by_column or table.row_first[publisher, home]):
         counts.first[0, home] += 1
     elif by_column:
         counts.first[1, home] += 1
+
+
+@compiled
+def last_look(table: ViewTable, event: int) -> int:
+    """The largest offset of any view of an event."""
+    return int(max(table.span[1], table.ways.latest[table.ways.row[event]]))
 
 
 @compiled
@@ -131,7 +143,7 @@ def consider(topic: TopicData, table: ViewTable, counts: Counts, event: int, cli
     """Count one candidate of an event without a fence: where the subscriber is does not matter."""
     t = topic.event_t[event]
     first, end = topic.sub_start[client], topic.sub_start[client + 1]
-    version = latest(topic.sub_t, first, end, t + table.span[1])
+    version = latest(topic.sub_t, first, end, t + last_look(table, event))
     if version < 0:
         return
     if topic.sub_t[version] <= t + table.span[0] and has_bit(topic.sub_held, version, topic.event_home[event]):
@@ -145,7 +157,7 @@ def consider(topic: TopicData, table: ViewTable, counts: Counts, event: int, cli
 def near_locations(topic: TopicData, states: StateIndex, table: ViewTable, scratch: Scratch, event: int) -> None:
     """Consider every subscriber with a location inside the event's fence around the time of the event."""
     publisher, limit = topic.event_home[event], topic.event_point[event, LIMIT]
-    early, late = topic.event_t[event] + table.span[0], topic.event_t[event] + table.span[1]
+    early, late = topic.event_t[event] + table.span[0], topic.event_t[event] + last_look(table, event)
     lat, lon, reach, half = topic.event_circle[event]
     cells = states.cells
     low, high = cell_range(cells, lat, reach)
@@ -179,7 +191,7 @@ def everyone(topic: TopicData, table: ViewTable, counts: Counts, event: int) -> 
 def near_subscriptions(topic: TopicData, fences: FenceIndex, table: ViewTable, scratch: Scratch, event: int) -> None:
     """Consider every subscriber with a fence around the publisher about then: for events without a fence."""
     publisher = topic.event_home[event]
-    early, late = topic.event_t[event] + table.span[0], topic.event_t[event] + table.span[1]
+    early, late = topic.event_t[event] + table.span[0], topic.event_t[event] + last_look(table, event)
     lat, lon, reach, half = topic.publisher_circle[event]
     cells = fences.cells
     low, high = cell_range(cells, lat, reach)
@@ -220,6 +232,7 @@ def list_found(counts: Counts, event: int, found: NDArray[np.int32], size: int) 
         found[size, 2 : 2 + PATTERNS] = counts.pattern[:, home]
         found[size, 1 + PATTERNS] += counts.sure[home]
         found[size, 2 + PATTERNS] = counts.sure[home] + counts.seen[PLACED, home]
+        found[size, 3 + PATTERNS] = counts.sure[home] + counts.seen[MESH, home]
         size += 1
     return size
 
@@ -230,9 +243,10 @@ def evaluate_events(
 ) -> NDArray[np.int32]:
     """All events of a topic, each against its candidates, into the tally.
 
-    Returns rows of event, home, and how many match by each pattern of ways; no rows for the paper variant.
+    Returns rows of event, home, and how many match by each pattern of ways, of those placed, and along a mesh; no rows
+    for the paper variant.
     """
-    found, size = np.empty((0 if table.paper else 1024, 3 + PATTERNS), np.int32), 0
+    found, size = np.empty((0 if table.paper else 1024, FOUND), np.int32), 0
     for event in range(len(topic.event_t)):
         if topic.event_point[event, LIMIT] != np.inf:
             near_locations(topic, states, table, scratch, event)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,14 @@ class Block:
     actions: Actions
 
 
+class Subscribers(NamedTuple):
+    """Who subscribes when, and its home."""
+
+    t_ms: Int32Array
+    client: Int32Array
+    home: Int32Array
+
+
 class Spec(ABC):
     """A recipe for a workload. `block` is a pure function of world, seed and number."""
 
@@ -116,6 +124,12 @@ class Spec(ABC):
     def block_count(self, world: World) -> int:
         return -(-int(self.homes(world).sum()) // BLOCK_CLIENTS)
 
+    def subscribers(self, world: World, seed: int, number: int) -> Subscribers:
+        """Some subscriptions of block `number`, the first of every client among them."""
+        block = self.block(world, seed, number)
+        made = block.actions.take(block.actions.kind == Kind.SUBSCRIPTION)
+        return Subscribers(made.t_ms, made.client, block.clients.home[made.client - block.clients.client[0]])
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -136,6 +150,20 @@ def generate(world: World, spec: Spec, seed: int) -> Workload:
         clients=Clients.concatenate([block.clients for block in blocks]),
         actions=Actions.concatenate([block.actions for block in blocks]).in_order(),
     )
+
+
+def first_subscribers(world: World, spec: Spec, seed: int) -> Subscribers:
+    """The first subscriber of each broker that has one, in the order in which they come."""
+    first: dict[int, tuple[int, int]] = {}
+    for number in range(spec.block_count(world)):
+        made = spec.subscribers(world, seed, number)
+        order = np.lexsort((made.client, made.t_ms, made.home))
+        for row in order[np.unique(made.home[order], return_index=True)[1]].tolist():
+            home, mine = int(made.home[row]), (int(made.t_ms[row]), int(made.client[row]))
+            first[home] = min(first.get(home, mine), mine)
+    rows = sorted((t, client, home) for home, (t, client) in first.items())
+    columns = np.array(rows, np.int32).reshape(-1, 3).T
+    return Subscribers(*columns)
 
 
 def block_random(seed: int, number: int) -> np.random.Generator:

@@ -11,7 +11,8 @@ from geomq.routing.georendezvous import KEYS_MAX
 
 GEORENDEZVOUS = 0
 ADAPTIVE = 1
-STRATEGIES = 2
+MESH = 2
+STRATEGIES = 3
 
 EVENT = 0
 SUBSCRIPTION = 1
@@ -20,9 +21,7 @@ LOCATION = 3
 CONTROL = 4
 KINDS = 5
 
-NAMES = {"adaptive": ADAPTIVE, "georendezvous": GEORENDEZVOUS}
-
-
+NAMES = {"adaptive": ADAPTIVE, "georendezvous": GEORENDEZVOUS, "mesh": MESH}
 TABLES_MAX = {"adaptive": PAIRS_MAX, "georendezvous": KEYS_MAX}
 
 
@@ -32,4 +31,4 @@ def evaluated(topics: Sequence[str], brokers: int) -> tuple[str, ...]:
     groups = {first_level(topic) or "" for topic in topics}
     if len(groups) != len(topics):
         return ()
-    return tuple(name for name in NAMES if len(topics) * brokers < TABLES_MAX[name])
+    return tuple(name for name, most in TABLES_MAX.items() if len(topics) * brokers < most)

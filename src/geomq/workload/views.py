@@ -30,6 +30,18 @@ RELAYED = 7  # at the subscriber's home, the event sent by way of the cloud
 NEAR_FIRST = 8  # at the rendezvous whose place is nearest to the subscriber's home
 NEAR_SECOND = 9  # at the next one
 VIEWS = 10
+# One more, whose offsets change with time: at the subscriber's home, the event sent along a mesh.
+MESH = VIEWS
+NEVER = -(2**30)
+
+
+class Ways(NamedTuple):
+    """How the events of a topic come to the homes under `mesh`: the row of each event, and by row the offset of each
+    home (NEVER: the event does not come there) and the latest of them."""
+
+    row: NDArray[np.int32]
+    offset: NDArray[np.int32]
+    latest: NDArray[np.int32]
 
 
 class ViewTable(NamedTuple):
@@ -48,6 +60,7 @@ class ViewTable(NamedTuple):
     from_cloud: NDArray[np.int32]
     topic_broker: NDArray[np.int32]
     paper: bool
+    ways: Ways
 
 
 def view_table(world: World, *, paper: bool) -> ViewTable:
@@ -84,7 +97,13 @@ def view_table(world: World, *, paper: bool) -> ViewTable:
         from_cloud,
         np.zeros(1, np.int32),
         paper,
+        no_ways(0, n),
     )
+
+
+def no_ways(events: int, brokers: int) -> Ways:
+    """Events that come to no home along a mesh."""
+    return Ways(np.zeros(events, np.int32), np.full((1, brokers), NEVER, np.int32), np.zeros(1, np.int32))
 
 
 def with_topic_broker(table: ViewTable, broker: int) -> ViewTable:
@@ -109,11 +128,11 @@ def with_near(table: ViewTable, near: NDArray[np.int32]) -> ViewTable:
     return table
 
 
-def histogram_size(table: ViewTable) -> int:
-    """One more than the longest delivery latency any strategy can produce."""
+def histogram_size(table: ViewTable, mesh_ms: int = 0) -> int:
+    """One more than the longest delivery latency any strategy can produce; along a mesh it is at most `mesh_ms`."""
     n = len(table.leader)
     links = table.latency[:n, :n]
-    longest = max(2 * int(links.max(initial=0)), int(table.to_cloud.max() + table.from_cloud.max()))
+    longest = max(2 * int(links.max(initial=0)), int(table.to_cloud.max() + table.from_cloud.max()), mesh_ms)
     return longest + 2 * CLIENT_MS + 1
 
 
