@@ -25,11 +25,6 @@ ASKING = (("geo-details", "1"),)
 ALL = ("event", "time", "broker", "publisher", "location", "fence")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def config(folder: Path, details: tuple[str, ...] | None = None) -> Config:
     return Config(
         broker=BrokerSection(name="home", data_dir=str(folder)),

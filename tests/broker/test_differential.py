@@ -49,11 +49,6 @@ TOPICS = ["a", "a/b", "a/c", "b", "b/x/c", "$x/y", "a/b/c", "/a", "a//b"]
 Received = tuple[str, bytes, int, bool, tuple[int, ...]]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Actor:
     """A client that acknowledges everything and remembers what it got."""
 

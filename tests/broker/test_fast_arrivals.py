@@ -23,11 +23,6 @@ pytestmark = pytest.mark.anyio
 PEER = BrokerId("frankfurt")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def listening() -> AsyncIterator[tuple[Broker, RealClient, RealClient]]:
     """A broker with a subscriber of each version; its peer is there but says nothing."""

@@ -27,11 +27,6 @@ TOPICS = ("t/1", "t/2", "t/long/and/longer")
 BURST = 40
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Sent:
     """What a broker says to its peers."""
 

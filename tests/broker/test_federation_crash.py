@@ -22,11 +22,6 @@ from geomq.mqtt.types import V5
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Process:
     """A broker as a process of its own, which can be killed and started again on the same data."""
 

@@ -48,11 +48,6 @@ MESH_S = 2.0
 Received = dict[str, Counter[bytes]]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @cache
 def script() -> list[Step]:
     """Everybody says where it is and subscribes, then everybody publishes; payloads are unique."""

@@ -56,11 +56,6 @@ CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
 }
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def settled(publishers: list[RealClient], subscribers: list[RealClient]) -> None:
     """Publish until what was published last has reached everybody: then everybody knows whom to tell."""
     for attempt in range(150):

@@ -26,11 +26,6 @@ KEEPS = Properties(session_expiry_interval=NEVER_EXPIRES)
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", tmp_path], capture_output=True, check=False

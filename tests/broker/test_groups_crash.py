@@ -29,11 +29,6 @@ FIXED: dict[str, Any] = {"formation": "fixed", "groups": {"columbus": [], "frank
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def cloud(tmp_path: Path) -> AsyncIterator[MosquittoCloud]:
     async with mosquitto(tmp_path) as running:
         yield running

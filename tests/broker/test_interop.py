@@ -29,11 +29,6 @@ needs_mosquitto = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An authority, a server certificate for localhost and a client certificate for `device-1`."""

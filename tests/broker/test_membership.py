@@ -30,11 +30,6 @@ FAST: dict[str, dict[str, Any]] = {"mesh": {"announce_ms": 100}}
 STREAMING = [name for name in STRATEGIES if name not in ("single", "grid_quorum", "broadcast_groups")]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geomq.routing.federated_node.PAUSE_MS", 300.0)

@@ -18,11 +18,6 @@ from geomq.mqtt.reasons import ReasonCode
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def config(folder: Path) -> Config:
     return Config(
         broker=BrokerSection(data_dir=str(folder)),

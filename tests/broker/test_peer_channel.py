@@ -15,11 +15,6 @@ pytestmark = pytest.mark.anyio
 KEY = b"a shared key of enough bytes"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Side:
     """Notes what happens on one end."""
 

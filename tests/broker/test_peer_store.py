@@ -32,11 +32,6 @@ AMS, BER = BrokerId("ams"), BrokerId("ber")
 HERE = Location(52.0, 5.0)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def event(number: int, qos: int = 1) -> Event:
     return Event(EventId(BER, 1, number), "t", ClientId("p"), HERE, None, b"x", qos)
 

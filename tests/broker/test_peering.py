@@ -24,11 +24,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 SPOTS = [Location(48.9, 2.4), Location(50.0, 8.0), Location(40.0, -83.0), Location(-34.0, 151.0), Location(0.0, 0.0)]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Listening:
     """A client that notes every payload it receives."""
 

@@ -12,11 +12,6 @@ from geomq.client import Client
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def retained_at(broker: Broker, topic_filter: str, *, at: tuple[float, float] | None = None) -> list[bytes]:
     """What a new subscriber is given."""
     got: list[bytes] = []

@@ -38,11 +38,6 @@ replace = msgspec.structs.replace
 PARIS, FRANKFURT, COLUMBUS = "48.88,2.36", "50.11,8.66", "39.96,-83"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def quick(strategy: str = "disgb_events", *, brokers: int = 3, **federation: Any) -> dict[str, Config]:
     """Brokers that send clients away at once."""
     settings = {"redirect_after_s": 0.0, "session_wait_s": 5.0, **federation}

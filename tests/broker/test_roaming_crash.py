@@ -18,11 +18,6 @@ from geomq.mqtt.types import V5
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def patient(strategy: str, folder: Path) -> dict[str, Process]:
     """Brokers at which a client waits for its session until the broker that has it is back."""
     found = processes(strategy, folder)

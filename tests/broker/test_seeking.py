@@ -19,11 +19,6 @@ ROME = BrokerEntry("rome", (41.9, 12.5), "127.0.0.1:9")
 OSLO = BrokerEntry("oslo", (60.0, 10.7), "127.0.0.1:9")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def seeker(port: int, found: list[bytes], key: bytes | None = None, entry: BrokerEntry = ROME) -> Seeker:
     def taken_in(description: bytes) -> bool:
         found.append(description)

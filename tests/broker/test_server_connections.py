@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
+from tests.broker.probes import Probe, client, drop_all
 
 from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
-from geomq.broker.probe import Probe as PlainProbe
 from geomq.broker.server import Broker
 from geomq.mqtt.packets import (
     Connack,
@@ -26,16 +25,6 @@ from geomq.mqtt.types import V5, V311
 
 pytestmark = pytest.mark.anyio
 
-OPEN: list[PlainProbe] = []
-
-
-class Probe(PlainProbe):
-    """A probe that is dropped after its test."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        OPEN.append(self)
-
 
 CONFIG = Config(
     listeners=(Listener(host="127.0.0.1", port=0),),
@@ -46,26 +35,14 @@ CONFIG = Config(
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     async with Broker(CONFIG) as running:
         yield running
-        while OPEN:
-            await OPEN.pop().drop()
-
-
-async def _client(broker: Broker, name: str, version: int = V5, **more: Any) -> Probe:
-    probe, connack = await Probe.connect(broker.port, Connect(name, version, **more))
-    assert connack.reason == ReasonCode.SUCCESS
-    return probe
+        await drop_all()
 
 
 async def test_pings_are_answered_and_silence_ends_the_connection(broker: Broker) -> None:
-    async with await _client(broker, "c", keep_alive=1) as c:
+    async with await client(broker, "c", keep_alive=1) as c:
         c.send(Pingreq())
         await c.expect(Pingresp)
         assert (await c.expect(Disconnect, 5.0)).reason == ReasonCode.KEEP_ALIVE_TIMEOUT
@@ -87,7 +64,7 @@ async def test_pings_are_answered_and_silence_ends_the_connection(broker: Broker
 async def test_a_protocol_error_is_named_before_closing(
     broker: Broker, version: int, wire: bytes, reason: ReasonCode | None
 ) -> None:
-    c = await _client(broker, "c", version)
+    c = await client(broker, "c", version)
     c.send_bytes(wire)
     if reason is not None:
         assert (await c.expect(Disconnect)).reason == reason
@@ -96,7 +73,7 @@ async def test_a_protocol_error_is_named_before_closing(
 
 
 async def test_too_many_unacknowledged_publishes_are_refused(broker: Broker) -> None:
-    async with await _client(broker, "c") as c:
+    async with await client(broker, "c") as c:
         for _ in range(21):
             c.publish("t", b"", 2)
         packets = [await c.receive() for _ in range(21)]
@@ -165,7 +142,7 @@ async def test_a_reader_that_is_too_slow_loses_qos_0_and_hurts_nobody() -> None:
         limits=Limits(write_buffer_bytes_max=65_536),
     )
     async with Broker(config) as broker:
-        slow, fast, p = [await _client(broker, name) for name in ("slow", "fast", "p")]
+        slow, fast, p = [await client(broker, name) for name in ("slow", "fast", "p")]
         await slow.subscribe("t")
         await fast.subscribe("t")
         payload = bytes(10_000)
@@ -174,8 +151,7 @@ async def test_a_reader_that_is_too_slow_loses_qos_0_and_hurts_nobody() -> None:
             assert len((await fast.expect(Publish)).payload) == 10_000
         assert broker.core.counts.events_dropped > 100
         assert broker.core.clients["slow"].connection is not None
-        while OPEN:
-            await OPEN.pop().drop()
+        await drop_all()
 
 
 async def test_a_reader_that_is_too_slow_costs_bounded_memory_with_qos_1() -> None:
@@ -186,8 +162,8 @@ async def test_a_reader_that_is_too_slow_costs_bounded_memory_with_qos_1() -> No
         limits=Limits(write_buffer_bytes_max=65_536, queue_messages_max=50),
     )
     async with Broker(config) as broker:
-        slow = await _client(broker, "slow", properties=Properties(receive_maximum=65_535))
-        p = await _client(broker, "p")
+        slow = await client(broker, "slow", properties=Properties(receive_maximum=65_535))
+        p = await client(broker, "p")
         await slow.subscribe(SubscribeRequest("t", 1))
         payload = bytes(20_000)
         for _ in range(1_000):
@@ -202,12 +178,11 @@ async def test_a_reader_that_is_too_slow_costs_bounded_memory_with_qos_1() -> No
             slow.send(Puback(packet.packet_id))
             got += 1
         assert got == 1_000 - session.dropped
-        while OPEN:
-            await OPEN.pop().drop()
+        await drop_all()
 
 
 async def test_stopping_says_goodbye(broker: Broker) -> None:
-    c = await _client(broker, "c")
+    c = await client(broker, "c")
     stopping = asyncio.create_task(broker.stop())
     assert (await c.expect(Disconnect)).reason == ReasonCode.SERVER_SHUTTING_DOWN
     await stopping

@@ -8,14 +8,13 @@ import textwrap
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.broker.probes import OPEN, Probe, drop_all
 
 from geomq.broker.config import Broker as BrokerSection
 from geomq.broker.config import Config, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
-from geomq.broker.probe import Probe as PlainProbe
 from geomq.broker.server import Broker
 from geomq.mqtt.packets import (
     Connect,
@@ -33,22 +32,8 @@ from geomq.mqtt.types import NEVER_EXPIRES, V311
 
 pytestmark = pytest.mark.anyio
 
-OPEN: list[PlainProbe] = []
 KEEPS = Properties(session_expiry_interval=NEVER_EXPIRES)
 BERLIN = b"52.52,13.405"
-
-
-class Probe(PlainProbe):
-    """A probe that is dropped after its test."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        OPEN.append(self)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @asynccontextmanager
@@ -61,8 +46,7 @@ async def _running(folder: Path) -> AsyncIterator[Broker]:
     )
     async with Broker(config) as broker:
         yield broker
-        while OPEN:
-            await OPEN.pop().drop()
+        await drop_all()
 
 
 async def test_sessions_queues_and_receipts_survive_a_restart(tmp_path: Path) -> None:
@@ -283,8 +267,7 @@ async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: 
     with pytest.raises(TimeoutError):
         await receiver.run(process.port)
     assert await process.stop(signal.SIGTERM) == 0
-    while OPEN:
-        await OPEN.pop().drop()
+    await drop_all()
     assert len(sender.acknowledged) > 50
     lost = set(sender.acknowledged) - set(receiver.got)
     assert not lost
@@ -320,8 +303,7 @@ async def test_where_a_client_went_is_known_after_the_broker_was_killed(tmp_path
     walker, _ = await Probe.connect(process.port, Connect("walker", clean_start=False, properties=KEEPS))
     assert (await walker.expect(Publish)).payload == b"for those in Berlin"
     assert await process.stop(signal.SIGTERM) == 0
-    while OPEN:
-        await OPEN.pop().drop()
+    await drop_all()
 
 
 async def test_a_signal_stops_the_process_in_order(tmp_path: Path) -> None:

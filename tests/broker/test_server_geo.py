@@ -3,12 +3,11 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
+from tests.broker.probes import Probe, drop_all
 
 from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.probe import Probe as PlainProbe
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location, fence_text, location_text
 from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest, Unsubscribe
@@ -18,7 +17,6 @@ from geomq.mqtt.types import V5, V311
 
 pytestmark = pytest.mark.anyio
 
-OPEN: list[PlainProbe] = []
 CONFIG = Config(
     listeners=(Listener(host="127.0.0.1", port=0),),
     persistence=Persistence(enabled=False),
@@ -29,25 +27,11 @@ BERLIN, POTSDAM, PARIS = Location(52.52, 13.405), Location(52.39, 13.06), Locati
 AROUND_BERLIN = fence_text(Circle(BERLIN, 50_000.0))
 
 
-class Probe(PlainProbe):
-    """A probe that is dropped after its test."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        OPEN.append(self)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     async with Broker(CONFIG) as running:
         yield running
-        while OPEN:
-            await OPEN.pop().drop()
+        await drop_all()
 
 
 async def _client(broker: Broker, name: str, version: int = V5, at: Location | None = None) -> Probe:

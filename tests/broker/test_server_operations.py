@@ -26,11 +26,6 @@ COMMAND = (sys.executable, "-c", "from geomq.cli import main; main()")
 KEEPS = Properties(session_expiry_interval=1000)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def _config(folder: Path, **sections: Any) -> Config:
     return Config(
         broker=BrokerSection(data_dir=str(folder)),

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.broker.probes import Probe, client, drop_all
 
 from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
-from geomq.broker.probe import Probe as PlainProbe
 from geomq.broker.server import Broker
 from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import (
@@ -30,16 +30,6 @@ from geomq.mqtt.types import V5, V311
 
 pytestmark = pytest.mark.anyio
 
-OPEN: list[PlainProbe] = []
-
-
-class Probe(PlainProbe):
-    """A probe that is dropped after its test."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        OPEN.append(self)
-
 
 CONFIG = Config(
     listeners=(Listener(host="127.0.0.1", port=0),),
@@ -50,22 +40,10 @@ CONFIG = Config(
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     async with Broker(CONFIG) as running:
         yield running
-        while OPEN:
-            await OPEN.pop().drop()
-
-
-async def _client(broker: Broker, name: str, version: int = V5, **more: Any) -> Probe:
-    probe, connack = await Probe.connect(broker.port, Connect(name, version, **more))
-    assert connack.reason == ReasonCode.SUCCESS
-    return probe
+        await drop_all()
 
 
 def _keeps(seconds: int = 60) -> dict[str, Any]:
@@ -75,7 +53,7 @@ def _keeps(seconds: int = 60) -> dict[str, Any]:
 @pytest.mark.parametrize("publisher", [V311, V5])
 @pytest.mark.parametrize("subscriber", [V311, V5])
 async def test_qos_0_reaches_both_versions_from_both(broker: Broker, publisher: int, subscriber: int) -> None:
-    async with await _client(broker, "s", subscriber) as s, await _client(broker, "p", publisher) as p:
+    async with await client(broker, "s", subscriber) as s, await client(broker, "p", publisher) as p:
         await s.subscribe("a/+")
         for number in range(5):
             p.publish("a/b", b"%d" % number)
@@ -91,7 +69,7 @@ def _wire(version: int, number: int) -> bytes:
 
 
 async def test_order_is_kept_between_plain_and_special_publishes(broker: Broker) -> None:
-    async with await _client(broker, "s") as s, await _client(broker, "p") as p:
+    async with await client(broker, "s") as s, await client(broker, "p") as p:
         await s.subscribe("t")
         p.publish("t", b"warm")
         await s.expect(Publish)
@@ -102,7 +80,7 @@ async def test_order_is_kept_between_plain_and_special_publishes(broker: Broker)
 
 
 async def test_qos_1_and_2_are_acknowledged_and_delivered(broker: Broker) -> None:
-    async with await _client(broker, "s") as s, await _client(broker, "p") as p:
+    async with await client(broker, "s") as s, await client(broker, "p") as p:
         suback = await s.subscribe(SubscribeRequest("t", 2))
         assert suback.reasons == (ReasonCode.GRANTED_QOS_2,)
         one = p.publish("t", b"1", 1)
@@ -125,16 +103,16 @@ async def test_qos_1_and_2_are_acknowledged_and_delivered(broker: Broker) -> Non
 
 
 async def test_a_publish_nobody_wants_says_so(broker: Broker) -> None:
-    async with await _client(broker, "p") as p:
+    async with await client(broker, "p") as p:
         packet_id = p.publish("t", b"", 1)
         assert await p.expect(Puback) == Puback(packet_id, ReasonCode.NO_MATCHING_SUBSCRIBERS)
 
 
 async def test_a_session_is_resumed_with_what_was_missed(broker: Broker) -> None:
-    s = await _client(broker, "s", **_keeps())
+    s = await client(broker, "s", **_keeps())
     await s.subscribe(SubscribeRequest("t", 1))
     await s.drop()
-    async with await _client(broker, "p") as p:
+    async with await client(broker, "p") as p:
         for number in range(4):
             p.publish("t", b"%d" % number, 1)
             await p.expect(Puback)
@@ -155,7 +133,7 @@ async def test_a_session_is_resumed_with_what_was_missed(broker: Broker) -> None
 
 
 async def test_clean_start_forgets_the_session(broker: Broker) -> None:
-    s = await _client(broker, "s", **_keeps())
+    s = await client(broker, "s", **_keeps())
     await s.subscribe(SubscribeRequest("t", 1))
     await s.drop()
     _, connack = await Probe.connect(broker.port, Connect("s"))
@@ -164,7 +142,7 @@ async def test_clean_start_forgets_the_session(broker: Broker) -> None:
 
 
 async def test_a_session_without_expiry_ends_with_its_connection(broker: Broker) -> None:
-    s = await _client(broker, "s")
+    s = await client(broker, "s")
     await s.subscribe("t")
     await s.disconnect()
     assert "s" not in broker.core.clients
@@ -172,7 +150,7 @@ async def test_a_session_without_expiry_ends_with_its_connection(broker: Broker)
 
 
 async def test_sessions_expire(broker: Broker) -> None:
-    s = await _client(broker, "s", **_keeps(1))
+    s = await client(broker, "s", **_keeps(1))
     await s.drop()
     await asyncio.sleep(0.05)
     assert "s" in broker.core.clients
@@ -181,7 +159,7 @@ async def test_sessions_expire(broker: Broker) -> None:
 
 
 async def test_a_second_connection_takes_the_session_over(broker: Broker) -> None:
-    first = await _client(broker, "s", **_keeps())
+    first = await client(broker, "s", **_keeps())
     await first.subscribe("t")
     second, connack = await Probe.connect(broker.port, Connect("s", **_keeps()))
     assert connack.session_present
@@ -189,13 +167,13 @@ async def test_a_second_connection_takes_the_session_over(broker: Broker) -> Non
     assert farewell.reason == ReasonCode.SESSION_TAKEN_OVER
     with pytest.raises(Closed):
         await first.receive()
-    async with await _client(broker, "p") as p:
+    async with await client(broker, "p") as p:
         p.publish("t", b"x")
         assert (await second.expect(Publish)).payload == b"x"
 
 
 async def test_retained_events_follow_retain_handling(broker: Broker) -> None:
-    async with await _client(broker, "p") as p, await _client(broker, "s") as s:
+    async with await client(broker, "p") as p, await client(broker, "s") as s:
         p.publish("r/1", b"one", 1, retain=True)
         await p.expect(Puback)
         await s.subscribe("r/#")
@@ -212,7 +190,7 @@ async def test_retained_events_follow_retain_handling(broker: Broker) -> None:
 
 
 async def test_retain_as_published_keeps_the_flag(broker: Broker) -> None:
-    async with await _client(broker, "p") as p, await _client(broker, "s") as s:
+    async with await client(broker, "p") as p, await client(broker, "s") as s:
         await s.subscribe(SubscribeRequest("a", retain_as_published=True), "b")
         p.publish("a", b"x", retain=True)
         p.publish("b", b"x", retain=True)
@@ -221,7 +199,7 @@ async def test_retain_as_published_keeps_the_flag(broker: Broker) -> None:
 
 
 async def test_no_local_and_identifiers_and_overlap(broker: Broker) -> None:
-    async with await _client(broker, "s") as s, await _client(broker, "p") as p:
+    async with await client(broker, "s") as s, await client(broker, "p") as p:
         await s.subscribe(SubscribeRequest("a/#", 1), properties=Properties(subscription_identifiers=(7,)))
         await s.subscribe(SubscribeRequest("a/b", 0), properties=Properties(subscription_identifiers=(9,)))
         await s.subscribe(SubscribeRequest("own", 0, no_local=True))
@@ -236,10 +214,10 @@ async def test_no_local_and_identifiers_and_overlap(broker: Broker) -> None:
 
 
 async def test_shared_subscriptions_take_turns(broker: Broker) -> None:
-    members = [await _client(broker, f"m{number}") for number in range(3)]
+    members = [await client(broker, f"m{number}") for number in range(3)]
     for member in members:
         await member.subscribe("$share/g/t/#")
-    async with await _client(broker, "whole") as whole, await _client(broker, "p") as p:
+    async with await client(broker, "whole") as whole, await client(broker, "p") as p:
         await whole.subscribe("t/+")
         for number in range(9):
             p.publish("t/x", b"%d" % number)
@@ -256,7 +234,7 @@ async def test_shared_subscriptions_take_turns(broker: Broker) -> None:
 
 
 async def test_unsubscribe_ends_deliveries(broker: Broker) -> None:
-    async with await _client(broker, "s") as s, await _client(broker, "p") as p:
+    async with await client(broker, "s") as s, await client(broker, "p") as p:
         await s.subscribe("a", "$share/g/a")
         s.send(Unsubscribe(5, ("a", "b", "$share/g/a")))
         unsuback = await s.expect(Unsuback)
@@ -270,25 +248,25 @@ async def test_unsubscribe_ends_deliveries(broker: Broker) -> None:
 
 
 async def test_a_will_is_published_when_the_connection_breaks(broker: Broker) -> None:
-    async with await _client(broker, "s") as s:
+    async with await client(broker, "s") as s:
         await s.subscribe("w")
-        quiet = await _client(broker, "quiet", will=Will("w", b"never"))
+        quiet = await client(broker, "quiet", will=Will("w", b"never"))
         await quiet.disconnect()
-        loud = await _client(broker, "loud", will=Will("w", b"gone"))
+        loud = await client(broker, "loud", will=Will("w", b"gone"))
         await loud.drop()
         assert (await s.expect(Publish)).payload == b"gone"
-        asked = await _client(broker, "asked", will=Will("w", b"asked"))
+        asked = await client(broker, "asked", will=Will("w", b"asked"))
         await asked.disconnect(Disconnect(ReasonCode.DISCONNECT_WITH_WILL))
         assert (await s.expect(Publish)).payload == b"asked"
 
 
 async def test_a_delayed_will_waits_and_is_forgotten_if_the_client_returns(broker: Broker) -> None:
-    async with await _client(broker, "s") as s:
+    async with await client(broker, "s") as s:
         await s.subscribe("w")
         delayed = Will("w", b"late", properties=Properties(will_delay_interval=1))
-        back = await _client(broker, "c", will=delayed, **_keeps())
+        back = await client(broker, "c", will=delayed, **_keeps())
         await back.drop()
-        back = await _client(broker, "c", will=delayed, **_keeps())
+        back = await client(broker, "c", will=delayed, **_keeps())
         assert await s.silent(1.5)
         await back.drop()
         assert await s.silent(0.3)
@@ -296,16 +274,16 @@ async def test_a_delayed_will_waits_and_is_forgotten_if_the_client_returns(broke
 
 
 async def test_messages_expire_before_they_are_delivered(broker: Broker) -> None:
-    s = await _client(broker, "s", **_keeps())
+    s = await client(broker, "s", **_keeps())
     await s.subscribe(SubscribeRequest("t", 1))
     await s.drop()
-    async with await _client(broker, "p") as p:
+    async with await client(broker, "p") as p:
         p.publish("t", b"short", 1, properties=Properties(message_expiry_interval=1))
         p.publish("t", b"long", 1, properties=Properties(message_expiry_interval=100))
         await p.expect(Puback)
         await p.expect(Puback)
     await asyncio.sleep(1.1)
-    s = await _client(broker, "s", **_keeps())
+    s = await client(broker, "s", **_keeps())
     got = await s.expect(Publish)
     assert got.payload == b"long"
     assert got.properties.message_expiry_interval in (98, 99)
@@ -313,8 +291,8 @@ async def test_messages_expire_before_they_are_delivered(broker: Broker) -> None
 
 async def test_topic_aliases_work_both_ways(broker: Broker) -> None:
     async with (
-        await _client(broker, "s", properties=Properties(topic_alias_maximum=5)) as s,
-        await _client(broker, "p") as p,
+        await client(broker, "s", properties=Properties(topic_alias_maximum=5)) as s,
+        await client(broker, "p") as p,
     ):
         await s.subscribe("long/topic")
         p.publish("long/topic", b"1", properties=Properties(topic_alias=3))
@@ -324,7 +302,7 @@ async def test_topic_aliases_work_both_ways(broker: Broker) -> None:
 
 
 async def test_events_of_every_length_arrive_whole_however_they_are_cut(broker: Broker) -> None:
-    async with await _client(broker, "s", V311) as s, await _client(broker, "p", V311) as p:
+    async with await client(broker, "s", V311) as s, await client(broker, "p", V311) as p:
         await s.subscribe("t")
         sizes = [0, 1, 120, 124, 125, 126, 1_000, 16_376, 16_380, 16_381, 16_400, 40_000]
         for size in sizes:

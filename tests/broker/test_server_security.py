@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.broker.probes import OPEN, Probe, drop_all
 
 from geomq.broker.admission import Exchange
 from geomq.broker.config import Auth as AuthConfig
 from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.passwords import hash_password
 from geomq.broker.probe import Closed
-from geomq.broker.probe import Probe as PlainProbe
 from geomq.broker.server import Broker
 from geomq.mqtt.packets import Auth, Connack, Connect, Disconnect, Puback, Publish, SubscribeRequest, Will
 from geomq.mqtt.properties import Properties
@@ -23,7 +23,6 @@ from geomq.mqtt.types import V311
 
 pytestmark = pytest.mark.anyio
 
-OPEN: list[PlainProbe] = []
 ACL = """
 topic read public/#
 user anna
@@ -38,27 +37,13 @@ pattern readwrite own/%c/#
 """
 
 
-class Probe(PlainProbe):
-    """A probe that is dropped after its test."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        OPEN.append(self)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def _running(**sections: Any) -> AsyncIterator[Broker]:
     sections.setdefault("listeners", (Listener(host="127.0.0.1", port=0),))
     config = Config(persistence=Persistence(enabled=False), metrics=Metrics(sys_interval_s=0), **sections)
     async with Broker(config) as broker:
         yield broker
-        while OPEN:
-            await OPEN.pop().drop()
+        await drop_all()
 
 
 @pytest.fixture

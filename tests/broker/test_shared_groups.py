@@ -28,11 +28,6 @@ from geomq.sim.oracle import Oracle
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def members_known(brokers: dict[str, Broker], count: int) -> None:
     await until(lambda: all(len(broker.core.node.shared) == count for broker in brokers.values()))
 

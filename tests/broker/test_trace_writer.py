@@ -29,11 +29,6 @@ KEEPS = Properties(session_expiry_interval=1000)
 RECORD = TraceRecord(1.0, BrokerId("geomq"), "moved", "location")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def config(directory: Path, **more: Any) -> Config:
     return Config(
         broker=BrokerSection(name="paris", data_dir=str(directory / "data")),

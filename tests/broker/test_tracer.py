@@ -23,11 +23,6 @@ pytestmark = pytest.mark.anyio
 KEEPS = Properties(session_expiry_interval=1000)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def config(**sections: Any) -> Config:
     return Config(
         listeners=(Listener(host="127.0.0.1", port=0),),

@@ -27,11 +27,6 @@ ROUND = {"columbus": WEST, "frankfurt": EAST, "paris": MIDDLE}
 SWAPPED = {"columbus": WEST, "frankfurt": MIDDLE, "paris": EAST}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geomq.routing.federated_node.PAUSE_MS", 300.0)

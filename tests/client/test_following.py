@@ -15,11 +15,6 @@ pytestmark = pytest.mark.anyio
 PARIS, FRANKFURT, COLUMBUS = (48.88, 2.36), (50.11, 8.66), (39.96, -83.0)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Listening:
     """Notes every payload a client receives."""
 

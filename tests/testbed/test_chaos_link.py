@@ -11,11 +11,6 @@ from geomq.testbed.chaos_link import ChaosLink, Mischief
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def frame(number: int) -> bytes:
     body = str(number).encode()
     return len(body).to_bytes(4, "big") + body

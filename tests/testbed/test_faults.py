@@ -20,11 +20,6 @@ ROOT = Path(__file__).parent.parent.parent
 SECONDS = 10.0
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "single"])
 async def test_nothing_acknowledged_is_lost_or_doubled_under_faults(strategy: str, tmp_path: Path) -> None:
     run = FaultRun(plan_for(strategy, 1, SECONDS), tmp_path)
