@@ -1,9 +1,12 @@
 """`geomq archive`: what is refused, before Spark starts; the work itself is tested with the archive."""
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
 from geomq.cli import main
+from geomq.workload.archived_traffic import MARK
 
 
 @pytest.mark.parametrize(
@@ -12,13 +15,24 @@ from geomq.cli import main
         (["land", "--brokers", "a:b", "out"], "does not read host:port"),
         (["land", "--brokers", "a", "--option", "colour", "out"], "does not read NAME=VALUE"),
         (["land", "--brokers", "a", "--option", "colour=red", "out"], "option colour is unknown"),
+        (["land", "--brokers", "a", "--every", "soon", "out"], "'soon' is no time such as"),
+        (["land", "--brokers", "a", "--admin", "ftp://a", "out"], "no address of an admin API"),
+        (["land", "--brokers", "a", "--admin", "a", "--token-file", "missing", "out"], "cannot read missing"),
         (["compact", "missing"], "missing is no archive"),
+        (["compact", "--date", "May", "there"], "--date 'May' is no day such as"),
+        (["report", "rates", "--window", "long", "there"], "'long' is no time such as"),
         (["report", "rates", "missing"], "missing is no archive"),
         (["report", "nothing", "missing"], "is not one of"),
     ],
 )
-def test_what_cannot_be_archived_is_one_line(arguments: list[str], words: str) -> None:
+def test_what_cannot_be_archived_is_one_line(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / MARK).touch()
     done = CliRunner().invoke(main, ["archive", *arguments])
     assert done.exit_code == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -182,3 +182,19 @@ def test_a_client_of_two_homes_is_two_subscribers() -> None:
     for home in HOMES:
         table.put(Subscriber(home, ClientId("c")), "t", None, None)
     assert set(table.match(event("t"))) == set(HOMES)
+
+
+def test_what_is_remembered_of_a_topic_follows_every_change() -> None:
+    table, plain = SubscriptionTable(), Plain()
+    here, there = Location(0.0, 0.0), Location(50.0, 50.0)
+    around = Circle(here, 1000.0)
+    changes = [("put", 0, None), ("put", 1, None), ("put", 1, around), ("put", 1, None), ("drop", 0, None)]
+    for change, number, fence in changes:
+        for kept in (table, plain):
+            if change == "put":
+                kept.put(subscriber(number), "a/+", fence, there)
+            else:
+                kept.drop(subscriber(number), "a/+")
+        for asked in (event("a/b"), event("a/b", None, here), event("a/b", None, there), event("a/b", around, here)):
+            check_match(table, plain, asked)
+            check_match(table, plain, asked)

@@ -1,5 +1,6 @@
 """`geomq archive`: land events as Parquet, compact them, and answer the usual questions about them."""
 
+import datetime
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,11 +62,11 @@ def land(
     from geomq.pipeline.session import spark_session
     from geomq.pipeline.snapshots import Snapshots, take_snapshot
     from geomq.pipeline.streaming.archived import prepare_archive
-    from geomq.pipeline.streaming.landing import check_every, land_events
+    from geomq.pipeline.streaming.landing import check_time, land_events
     from geomq.pipeline.streaming.options import source_options
 
     source_options(given)
-    check_every(every)
+    check_time(every)
     asked = [Admin(address, read_token(token_file)) for address in admins]
     prepare_archive(directory)
     if asked:
@@ -110,6 +111,10 @@ def compact(directory: Path, date: str | None, master: str | None) -> None:
     from geomq.pipeline.streaming.archived import compact as run
 
     check_archive(directory)
+    try:
+        datetime.date.fromisoformat(date or "2026-05-04")
+    except ValueError:
+        raise UsageError(f"--date {date!r} is no day such as 2026-05-04") from None
     with spark_session(master) as spark:
         before, after = run(spark, directory.absolute(), date=date)
     click.echo(f"{before} files became {after}" if before else "nothing to compact")
@@ -128,8 +133,10 @@ def report(job: str, directory: Path, window: str, out: Path | None, master: str
     from geomq.pipeline.session import spark_session
     from geomq.pipeline.streaming import jobs
     from geomq.pipeline.streaming.archived import check_archive
+    from geomq.pipeline.streaming.landing import check_time
 
     check_archive(directory)
+    check_time(window)
     with spark_session(master) as spark:
         events = spark.read.format("geomq").load(str(directory.absolute()))
         found: Any = getattr(jobs, job)(events, window=window).orderBy("start")

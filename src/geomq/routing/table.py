@@ -12,6 +12,10 @@ from geomq.routing.model import BrokerId, Event, Match, Subscriber
 
 INDEX_FROM = 64
 """From this many subscriptions of one filter on, an index is cheaper than asking each of them."""
+ROUTES_MAX = 65_536
+"""Topics whose matches are remembered."""
+
+Matched = dict[BrokerId, tuple[Match, ...]]
 
 
 class _Bucket:
@@ -68,6 +72,7 @@ class SubscriptionTable:
         self._filters: dict[Subscriber, dict[str, Fence | None]] = {}
         self._points: PointIndex[Subscriber] = PointIndex()
         self._routes: dict[str, list[tuple[str, _Bucket]]] = {}
+        self._anywhere: dict[str, tuple[int, Matched | None]] = {}
         self._homes: dict[str | None, dict[BrokerId, int]] = {}
         self._count = 0
         self.version = 0
@@ -129,8 +134,14 @@ class SubscriptionTable:
         elif self._points.location(subscriber) != location:
             self._points.move(subscriber, location)
 
-    def match(self, event: Event) -> dict[BrokerId, tuple[Match, ...]]:
-        """The subscriptions the event satisfies, by the home of their client."""
+    def match(self, event: Event) -> Matched:
+        """The subscriptions the event satisfies, by the home of their client; not to be changed by the caller."""
+        if event.fence is None:
+            known = self._anywhere.get(event.topic)
+            if known is None or known[0] != self.version:
+                known = self._remember(event.topic)
+            if known[1] is not None:
+                return known[1]
         route = self._routes.get(event.topic)
         if route is None:
             route = self._route(event.topic)
@@ -140,14 +151,21 @@ class SubscriptionTable:
                 found.setdefault(home, []).append(Match(client, topic_filter))
         return {home: tuple(matches) for home, matches in found.items()}
 
+    def _remember(self, topic: str) -> tuple[int, Matched | None]:
+        """What `match_anywhere` says as long as no subscription changes."""
+        if len(self._anywhere) >= ROUTES_MAX:
+            self._anywhere.clear()
+        known = self._anywhere[topic] = (self.version, self.match_anywhere(topic))
+        return known
+
     def concerns(self, topic: str) -> bool:
         """Whether any filter matches the topic."""
         return bool(self._buckets.match_items(topic))
 
-    def match_anywhere(self, topic: str) -> dict[BrokerId, tuple[Match, ...]] | None:
+    def match_anywhere(self, topic: str) -> Matched | None:
         """What an event of this topic without a fence matches wherever it is published; None if that matters."""
         found: dict[BrokerId, list[Match]] = {}
-        for topic_filter, bucket in self._buckets.match_items(topic):
+        for topic_filter, bucket in self._routes.get(topic) or self._buckets.match_items(topic):
             if len(bucket.unfenced) < len(bucket.fences):
                 return None
             for home, client in bucket.unfenced:
@@ -182,7 +200,7 @@ class SubscriptionTable:
                 yield subscriber
 
     def _route(self, topic: str) -> list[tuple[str, _Bucket]]:
-        if len(self._routes) >= 65_536:
+        if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
         route = self._routes[topic] = self._buckets.match_items(topic)
         return route

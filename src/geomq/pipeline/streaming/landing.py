@@ -11,13 +11,13 @@ from geomq.errors import UsageError
 from geomq.pipeline.streaming.archived import PARTITIONS, prepare_archive, with_partitions
 from geomq.workload.archived_traffic import EVENTS
 
-_EVERY = re.compile(r"\s*\d{1,6}\s+(?:millisecond|second|minute|hour|day)s?\s*")
+_TIME = re.compile(r"\s*\d{1,6}\s+(?:millisecond|second|minute|hour|day)s?\s*")
 
 
-def check_every(every: str) -> None:
+def check_time(text: str) -> None:
     """Refuse what Spark would only refuse later, and at length."""
-    if _EVERY.fullmatch(every) is None:
-        raise UsageError(f"{every[:40]!r} is no time such as '10 seconds' or '5 minutes'")
+    if _TIME.fullmatch(text) is None:
+        raise UsageError(f"{text[:40]!r} is no time such as '10 seconds' or '5 minutes'")
 
 
 def land_events(spark: SparkSession, options: Mapping[str, str], archive: Path, *, every: str | None) -> Any:
