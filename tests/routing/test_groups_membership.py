@@ -127,7 +127,21 @@ def test_one_that_left_gets_what_the_cloud_had_on_the_way_for_it() -> None:
     late = a.hear(11, "cloud", CloudPublished(event_of("b")))
     assert late == [SendToPeer(M, ForwardEvent(event_of("b")))]
     a.hear(12, "cloud", CloudPong(2))
-    assert a.hear(13, "cloud", CloudPublished(event_of("n"))) == []
+    queued = a.hear(13, "cloud", CloudPublished(event_of("n")))
+    assert queued == [SendToPeer(M, ForwardEvent(event_of("n")))]
+    assert a.hear(12 + a.strategy.options.drain_ms, "cloud", CloudPublished(event_of("q"))) == []
+
+
+def test_one_that_left_is_served_on_while_the_cloud_is_away_and_by_the_members_events() -> None:
+    """It may have left before the cloud had its own subscriptions."""
+    a = leader_with("m n")
+    a.hear(10, "m", Leave(1))
+    a.take(11, PeerDown(BrokerId("cloud")))
+    relayed = a.hear(12, "n", RelayEvent(event_of("n"), 1, 99))
+    assert SendToPeer(M, ForwardEvent(event_of("n"))) in relayed
+    a.take(13, PeerUp(BrokerId("cloud")))
+    late = a.hear(14, "cloud", CloudPublished(event_of("b")))
+    assert SendToPeer(M, ForwardEvent(event_of("b"))) in late
 
 
 def test_an_event_flooded_to_an_older_view_reaches_those_who_joined_since() -> None:

@@ -17,19 +17,21 @@ from geomq.testbed.soak import plan_for
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parent.parent.parent
-SECONDS = 10.0
+SECONDS = 4.0
+LONGER = {"adaptive": 12.0}
 
 
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "single"])
 async def test_nothing_acknowledged_is_lost_or_doubled_under_faults(strategy: str, tmp_path: Path) -> None:
-    run = FaultRun(plan_for(strategy, 1, SECONDS), tmp_path)
+    seed = list(STRATEGIES).index(strategy)
+    run = FaultRun(plan_for(strategy, seed, LONGER.get(strategy, SECONDS)), tmp_path)
     verdict = await run.run()
     assert run.done
-    assert verdict.promised > 500
+    assert verdict.promised > 300
     assert verdict.clean, (verdict, run.done)
 
 
-RING = [["berlin", "columbus"], ["columbus", "frankfurt"], ["frankfurt", "paris"], ["berlin", "paris"]]
+RING = [["berlin", "frankfurt"], ["frankfurt", "paris"], ["berlin", "paris"]]
 CAUGHT = {
     "acknowledge_before_writing": ("flood_events", ("cut and kill",), "lost"),
     "take_everything_twice": ("flood_events", ("rough",), "duplicated"),
@@ -50,6 +52,6 @@ async def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
             return [sys.executable, "-m", "tests.testbed.planted", bug, *words[3:]]
 
     options = {"links": RING} if strategy == "mesh" else {}
-    plan = Plan(strategy, 3, 10.0, brokers=4, faults=faults, options=options, broker=Planted, settle_s_max=10.0)
+    plan = Plan(strategy, 3, 4.0, brokers=3, faults=faults, options=options, broker=Planted, settle_s_max=5.0)
     verdict = await FaultRun(plan, tmp_path).run()
     assert getattr(verdict, symptom) > 0, verdict

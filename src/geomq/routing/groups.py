@@ -96,13 +96,14 @@ class BroadcastGroups(GroupMerging):
             return
         self._match_first(event)
         seat = self.seat
-        fellows = dict.fromkeys(self.members)
+        fellows = dict.fromkeys((*self.members, *self.still_served(now=now)))
         if seat.leader == self.me:
             self._to_cloud(event)
         else:
             self._recent.append((now, event))
             self.send(seat.leader, RelayEvent(event, seat.term, seat.version))
-            fellows.update(dict.fromkeys(m for m in seat.members if m not in (self.me, seat.leader)))
+            fellows.update(dict.fromkeys(m for m in seat.members if m != self.me))
+            fellows.pop(seat.leader, None)
         for fellow in fellows:
             self.send(fellow, ForwardEvent(event))
 
@@ -116,7 +117,7 @@ class BroadcastGroups(GroupMerging):
                 case ForwardEvent(event=event):
                     self._match_first(event)
                 case RelayEvent():
-                    self._relay(peer, message)
+                    self._relay(peer, message, now=now)
                 case PutInterest() | DropInterest():
                     self.on_interest(peer, message)
                 case _:
@@ -125,7 +126,7 @@ class BroadcastGroups(GroupMerging):
     def _cloud_said(self, message: Message, *, now: float) -> None:
         match message:
             case CloudPublished(event=event):
-                self._from_cloud(event)
+                self._from_cloud(event, now=now)
             case CloudAnnounced():
                 self.on_announced(message, now=now)
             case CloudPong(token=token):
@@ -159,7 +160,7 @@ class BroadcastGroups(GroupMerging):
         else:
             self.drop(event.id, "duplicate")
 
-    def _relay(self, peer: BrokerId, relay: RelayEvent) -> None:
+    def _relay(self, peer: BrokerId, relay: RelayEvent, *, now: float) -> None:
         """An event of a member. One that believes us its leader wrongly is relayed all the same, and told so."""
         event = relay.event
         if event.id.origin != peer or event.topic == self.options.leaders_topic:
@@ -170,6 +171,9 @@ class BroadcastGroups(GroupMerging):
         for other, member in self.members.items():
             if other != peer and (not known or member.since > relay.version):
                 self.send(other, ForwardEvent(event))
+        for other in self.still_served(now=now):
+            if other != peer:
+                self.send(other, ForwardEvent(event))
         self._to_cloud(event)
         if not known:
             self.send(peer, Dismissed(relay.term))
@@ -178,14 +182,14 @@ class BroadcastGroups(GroupMerging):
         if self.relayed.first(event.id):
             self.send(self.cloud, CloudPublish(event))
 
-    def _from_cloud(self, event: Event) -> None:
+    def _from_cloud(self, event: Event, *, now: float) -> None:
         """An event of another group. A cloud that echoes what it was told is recognised by the id alone."""
         if event.topic == self.options.leaders_topic:
             return
         if event.id.origin == self.me or not self.relayed.first(event.id):
             self.drop(event.id, "echo")
             return
-        for member in (*self.members, *self.departed):
+        for member in (*self.members, *self.still_served(now=now)):
             self.send(member, ForwardEvent(event))
         self._match_first(event)
 

@@ -3,10 +3,11 @@
 A broker always has exactly one seat: at a leader's, or its own. It takes a new seat before it gives up the old one.
 The new leader subscribes at the cloud for the newcomer, waits until the cloud has acted on that, and only then
 confirms with the group's view; meanwhile the old leader serves on, and what comes twice is dropped by id. A leader
-serves one that left until what the cloud had on the way for it is through, and one that took a seat elsewhere keeps
-serving the members it still has. So no event is missed that passed the cloud while groups change. A member that is
-away stays one for a grace period: what is meant for it waits on the links, and when it is back it gives up its seat
-only after the cloud has its own subscriptions.
+serves one that left until the cloud has heard of it and what the cloud still held for the group is through, which may
+be later than the cloud's answer says, and one that took a seat elsewhere keeps serving the members it still has. So no
+event is missed that passed the cloud while groups change. A member that is away stays one for a grace period: what is
+meant for it waits on the links, and when it is back it gives up its seat only after the cloud has its own
+subscriptions.
 """
 
 from collections.abc import Sequence
@@ -65,6 +66,13 @@ class Member(msgspec.Struct):
     unconfirmed: int = 0
 
 
+class Departure(msgspec.Struct):
+    """One that left our group: served until the cloud has passed the mark, and a while longer."""
+
+    mark: int
+    until: float | None = None
+
+
 class GroupMembership(RendezvousStrategy):
     """The seat of this broker, the members it serves, and the filters both need from the cloud."""
 
@@ -74,7 +82,7 @@ class GroupMembership(RendezvousStrategy):
         self.seat = Seat(self.me)
         self.move: Move | None = None
         self.members: dict[BrokerId, Member] = {}
-        self.departed: dict[BrokerId, int] = {}
+        self.departed: dict[BrokerId, Departure] = {}
         self.away: dict[BrokerId, float] = {}
         """Members not heard from, and until when they are waited for."""
         self.version = 0
@@ -279,8 +287,13 @@ class GroupMembership(RendezvousStrategy):
         """A member that is served elsewhere now; what the cloud had on the way for it is still sent on."""
         if peer in self.members:
             self.remove_member(peer)
-            if self.interest.up:
-                self.departed[peer] = self.interest.mark()
+            self.departed[peer] = Departure(self.interest.mark())
+
+    def still_served(self, *, now: float) -> tuple[BrokerId, ...]:
+        """Those that left and may still miss something."""
+        for peer in [p for p, gone in self.departed.items() if gone.until is not None and now >= gone.until]:
+            del self.departed[peer]
+        return tuple(self.departed)
 
     def on_member_beat(self, peer: BrokerId, beat: MemberBeat, *, now: float) -> None:
         member = self.members.get(peer)
@@ -303,7 +316,9 @@ class GroupMembership(RendezvousStrategy):
 
     def on_pong(self, token: int, *, now: float) -> None:
         self.interest.pong(token)
-        self.departed = {p: mark for p, mark in self.departed.items() if not self.interest.passed(mark)}
+        for departure in self.departed.values():
+            if departure.until is None and self.interest.passed(departure.mark):
+                departure.until = now + self.options.drain_ms
         for peer, member in self.members.items():
             if member.unconfirmed and self.interest.passed(member.unconfirmed):
                 member.unconfirmed = 0
@@ -344,7 +359,6 @@ class GroupMembership(RendezvousStrategy):
     def peer_down(self, peer: BrokerId, *, now: float) -> None:
         if peer == self.cloud:
             self.interest.cloud_down()
-            self.departed.clear()
         elif peer in self.federation.position:
             self.down.add(peer)
             self.miss(peer, now=now)
@@ -360,7 +374,6 @@ class GroupMembership(RendezvousStrategy):
             self.dismiss(peer)
 
     def _lose(self, peer: BrokerId, *, now: float) -> None:
-        self.departed.pop(peer, None)
         if peer == self.seat.leader:
             self.lead_at_once(now=now)
         elif self.move is not None and self.move.leader == peer:
@@ -372,6 +385,7 @@ class GroupMembership(RendezvousStrategy):
             if broker not in self.federation.position:
                 self.down.discard(broker)
                 self.remove_member(broker)
+                self.departed.pop(broker, None)
                 self._lose(broker, now=now)
 
     def state_size(self) -> int:
