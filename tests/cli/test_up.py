@@ -1,5 +1,6 @@
 """`geomq up`: a whole federation with one command, started and stopped as a person would."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -9,27 +10,51 @@ import urllib.request
 
 import pytest
 
+from geomq.client import Client
+from geomq.routing.registry import STRATEGIES
+
 GEOMQ = [sys.executable, "-m", "geomq"]
 
 
-@pytest.mark.parametrize("strategy", ["flood_events", "adaptive", "broadcast_groups"])
-def test_a_federation_comes_up_serves_and_stops(strategy: str) -> None:
-    command = [*GEOMQ, "up", "--port", "0", "--page-port", "0", "--strategy", strategy, "--json"]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "single"])
+def test_a_federation_comes_up_under_every_strategy_serves_and_stops(strategy: str) -> None:
+    """Three brokers, or four where only a square will do; demo clients and the page under the default strategy."""
+    brokers, demo = "4" if strategy == "grid_quorum" else "3", "--demo" if strategy == "adaptive" else "--no-demo"
+    command = [*GEOMQ, "up", "--brokers", brokers, "--strategy", strategy, demo, "--port", "0", "--page-port", "0"]
+    running = subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True)
     try:
         assert running.stdout is not None
         said = json.loads(running.stdout.readline())
-        assert said["strategy"] == strategy
-        assert list(said["brokers"]) == ["paris", "frankfurt", "columbus"]
-        with urllib.request.urlopen(said["page"], timeout=20) as page:
-            assert b"<title>" in page.read()
-        port = str(said["brokers"]["columbus"])
-        sent = subprocess.run([*GEOMQ, "pub", "-p", port, "-t", "a", "-m", "b", "-q", "1"], timeout=20, check=False)
-        assert sent.returncode == 0
+        assert (said["strategy"], len(said["brokers"])) == (strategy, int(brokers))
+        if demo == "--demo":
+            assert list(said["brokers"]) == ["paris", "frankfurt", "columbus"]
+            with urllib.request.urlopen(said["page"], timeout=20) as page:
+                assert b"<title>" in page.read()
+        first, *_, last = said["brokers"].values()
+        assert asyncio.run(crosses(first, last)) == b"hello"
     finally:
         running.send_signal(signal.SIGINT)
         _, _ = running.communicate(timeout=10)
     assert running.returncode == 0
+
+
+async def crosses(there: int, here: int) -> bytes:
+    """What a client at one broker gets of what another publishes at the other, until it gets something."""
+    async with Client("127.0.0.1", there, client_id="s") as reader, Client("127.0.0.1", here, client_id="p") as writer:
+        await reader.subscribe("a", qos=1)
+        arrival = asyncio.ensure_future(anext(aiter(reader)))
+        async with asyncio.timeout(30):
+            while not arrival.done():
+                await writer.publish("a", b"hello", qos=1)
+                await asyncio.wait([arrival], timeout=0.1)
+        return bytes(arrival.result().payload)
+
+
+def test_a_number_of_brokers_that_a_strategy_cannot_use_is_refused_in_one_line() -> None:
+    command = [*GEOMQ, "up", "--no-demo", "--brokers", "3", "--strategy", "grid_quorum"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "grid_quorum needs a square number of brokers, such as 1 or 4, not 3" in done.stderr
 
 
 @pytest.mark.parametrize(
