@@ -235,8 +235,8 @@ def measure_sink(spark: SparkSession, broker: GeoMQ, count: int) -> dict[str, An
 
 
 @click.command()
-@click.option("--seconds", default=30.0, show_default=True, help="Measured seconds of the source.")
-@click.option("--warm", default=40.0, show_default=True, help="Seconds before them.")
+@click.option("--seconds", default=25.0, show_default=True, help="Measured seconds of the source.")
+@click.option("--warm", default=45.0, show_default=True, help="Seconds before them.")
 @click.option("--rate", default=0, show_default=True, help="Events published a second; 0 is as fast as acknowledged.")
 @click.option("--sink-events", default=100_000, show_default=True, help="Events through the sink.")
 @click.option("--acknowledge", default="commit,spool", show_default=True, help="When the source acknowledges.")

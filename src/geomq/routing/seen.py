@@ -61,9 +61,10 @@ class SeenEvents:
         """Of these matches, those whose client has not had the event yet; they count as delivered now."""
         clients = self._seen.get(event_id)
         if clients is None:
-            had = self._run_of(event_id)
+            had = self._run_of(event_id) if self._runs else None
             clients = self._note(event_id)
-            clients.update(had or ())
+            if had:
+                clients.update(had)
         if clients:
             matches = tuple([match for match in matches if match.client not in clients])
         clients.update([match.client for match in matches])
