@@ -52,6 +52,7 @@ def test_theorem_1_the_first_announcement_costs_the_same_whatever_links_take(row
 
 
 def test_theorem_2_every_mesh_converges(rows: list[MeshRow]) -> None:
+    assert all(row.has_converged for row in rows)
     assert all(0 < row.calm_convergence_ms < 5_000 for row in rows)
     assert all(0 < row.rush_convergence_ms < 15_000 for row in rows)
 

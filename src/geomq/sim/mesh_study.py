@@ -25,7 +25,9 @@ from geomq.sim.overlay import Links, hops_from, neighbours_in, overlay_links
 from geomq.sim.script import Step
 
 ANNOUNCE_MS = 5_000
-CALM_MS, FOLLOW_MS, RUSH_MS, QUIET_MS, LOSS_MS, END_MS = 20_000, 35_000, 55_000, 85_000, 105_000, 135_000
+CALM_MS, FOLLOW_MS, RUSH_MS, QUIET_MS, LOSS_MS, END_MS = 20_000, 35_000, 75_000, 135_000, 155_000, 185_000
+AT_REST_MS = 2 * ANNOUNCE_MS
+"""A mesh that did not change for so long, although it was announced, has converged."""
 QUIET_EVENTS_MS = 5_000
 PROBE_EVERY_MS = 250
 BLIND_MS, BLIND_EVERY_MS = 500, 25
@@ -89,6 +91,12 @@ class MeshRow:
     def bound(self) -> int:
         """Theorem 1: what an announcement may cost at most."""
         return 2 * self.links
+
+    @property
+    def has_converged(self) -> bool:
+        """Theorem 2: both meshes were at rest in the end."""
+        calm_ms, rush_ms = (after - AT_REST_MS for after in (RUSH_MS - FOLLOW_MS, QUIET_MS - RUSH_MS))
+        return self.calm_convergence_ms < calm_ms and self.rush_convergence_ms < rush_ms
 
 
 def run_mesh(run: MeshRun) -> MeshRow:
