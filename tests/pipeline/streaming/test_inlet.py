@@ -81,6 +81,17 @@ def test_without_its_spool_an_inlet_gets_again_what_spark_had_not_committed(brok
     anew.stop()
 
 
+def test_a_reader_with_a_location_gets_what_is_fenced_around_it(broker: int, tmp_path: Path) -> None:
+    there = inlet(broker, tmp_path / "spool", session="there", location="52.5,13.4")
+    nowhere = inlet(broker, tmp_path / "spool", session="nowhere")
+    around = Properties(user_properties=(("geo-fence", "geo:52.5,13.4;u=1000"),))
+    publish(broker, [("s/1", b"fenced")], properties=around)
+    publish(broker, [("s/1", b"for all")])
+    assert wait_until(lambda: count(there.spool) == 2 and count(nowhere.spool) == 1)
+    there.stop()
+    nowhere.stop()
+
+
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 def test_any_broker_will_do(version: str, tmp_path: Path) -> None:
     with mosquitto_broker(tmp_path / "broker") as port:
