@@ -11,7 +11,7 @@ from geomq.cli.reproduce_groups import make_directory, write_text
 
 
 @click.command(short_help="Live experiments: DisGB scenarios, broadcast groups.")
-@click.option("--quick", is_flag=True, help="A tenth of the clients, 40 seconds of their time, three strategies.")
+@click.option("--quick", is_flag=True, help="A tenth of the clients, half a minute of their time, three strategies.")
 @click.option("--only", help="Only these of open, hiking, context and groups, with commas.")
 @click.option("--strategies", help="Only these strategies, with commas.")
 @click.option("--speed", type=click.FloatRange(0.1, 100), help="How many times faster than the published experiments.")

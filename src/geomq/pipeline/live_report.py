@@ -69,7 +69,7 @@ def claims(study: Study) -> list[Claim]:
         totals = {name: counted(result) for name, result in outcome.strategies.items()}
         found += _claims_published(scenario, outcome, study.told[scenario])
         found.append(_claim_evaluated(scenario, outcome, study.evaluated[scenario]))
-        if "adaptive" in totals and {"disgb_events", "disgb_subscriptions"} <= totals.keys():
+        if is_full(outcome) and {"adaptive", "disgb_events", "disgb_subscriptions"} <= totals.keys():
             better = min(totals["disgb_events"], totals["disgb_subscriptions"])
             numbers = f"{totals['adaptive']:,} against {better:,}"
             text = f"{scenario}: adaptive within 10 % of the better DisGB strategy"

@@ -10,6 +10,7 @@ Owns the order of the work. A run that is there already is not repeated, so an i
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from geomq.errors import UsageError
 from geomq.pipeline.analyse import LiveRun, excess, journeys, latencies, live_run, read_frames
 from geomq.pipeline.analyse_results import Analysis, analyse_runs
-from geomq.pipeline.evaluate import evaluate_on_spark
 from geomq.pipeline.session import spark_session
 from geomq.testbed.experiments import SCENARIOS, STRATEGIES, Experiment, iov_experiments, scenario_experiments
 from geomq.testbed.processes import mosquitto_path
@@ -68,8 +68,8 @@ FULL = StudySize()
 QUICK = StudySize(
     strategies=("disgb_events", "disgb_subscriptions", "adaptive"),
     clients=360,
-    seconds=40,
-    iov_seconds=8,
+    seconds=30,
+    iov_seconds=6,
     iov_speed=1.0,
     probes=3,
     seeds=0,
@@ -103,11 +103,12 @@ def run_study(out: Path, size: StudySize, *, seed: int | None, master: str | Non
             shutil.rmtree(directory, ignore_errors=True)
             run_testbed(experiment.plan, directory)
     runs = [live_run(number, directory_of(out, each)) for number, each in enumerate(experiments)]
-    say("analysing")
+    say("analysing and evaluating")
     study = Study(size.speed, conditions=f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores at the end")
-    _analyse(out, study, experiments, runs, master)
-    say("evaluating")
-    _evaluate(out, study, size, seed, master)
+    with ThreadPoolExecutor(1) as beside:
+        evaluated = beside.submit(_evaluate, out, study, size, seed)
+        _analyse(out, study, experiments, runs, master)
+        evaluated.result()
     return study
 
 
@@ -191,7 +192,7 @@ def _add_latency(histograms: dict[str, Any], row: Any) -> None:
             counts[max(row.steps, 0)] += row.count_
 
 
-def _evaluate(out: Path, study: Study, size: StudySize, seed: int | None, master: str | None) -> None:
+def _evaluate(out: Path, study: Study, size: StudySize, seed: int | None) -> None:
     """The same workloads through the columnar evaluation, and their characteristics."""
     jobs = []
     for number, scenario in enumerate(size.scenarios):
@@ -201,10 +202,7 @@ def _evaluate(out: Path, study: Study, size: StudySize, seed: int | None, master
         study.characteristics[scenario] = characteristics(spec.world, workload.actions)
         study.told[scenario] = told(spec.world, workload)
         study.spread[scenario] = [_with_seed(scenario, size, other) for other in range(1, size.seeds + 1)]
-    if size.clients is None and jobs:
-        outcomes = evaluate_on_spark(jobs, master=master)
-    else:  # too small to be worth another JVM
-        outcomes = [evaluate_locally(*job) for job in jobs]
+    outcomes = [evaluate_locally(*job) for job in jobs]
     study.evaluated |= dict(zip(size.scenarios, outcomes, strict=True))
 
 
