@@ -44,7 +44,7 @@ def test_a_replay_says_and_hears_everything_once(workload: Path, tmp_path: Path,
 
     async def run() -> ReplayReport:
         async with BrokerProcess(config, tmp_path / "broker") as broker:
-            return await asyncio.to_thread(run_against, broker.port, workload, tmp_path / "out", plain=False, qos=1)
+            return await asyncio.to_thread(run_against, broker.port, workload, tmp_path / "out", plain=False, qos=qos)
 
     report = asyncio.run(run())
     actions = read_table(workload / "actions" / "part-00000.parquet", "actions")
