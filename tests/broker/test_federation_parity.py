@@ -38,8 +38,6 @@ pytestmark = pytest.mark.anyio
 BURSTS = 3
 BURST = int(os.environ.get("GEOMQ_TEST_BURST", "1"))
 CLIENTS = 600
-FAR = Site("Sydney", Location(-33.9, 151.2))
-"""Without clients; the fourth broker that grid_quorum needs."""
 OPTIONS: dict[str, dict[str, Any]] = {
     "mesh": {"announce_ms": 200},
     "broadcast_groups": {"formation": "fixed", "groups": {"Columbus": [], "Frankfurt": ["Paris"]}},
@@ -96,8 +94,6 @@ def sites(strategy: str) -> list[tuple[Site, Circle]]:
     areas = [Circle(site.location, degrees_to_m(r)) for site, r in zip(named, world.circles_deg, strict=True)]
     if strategy == "single":
         return [(named[0], areas[0])]
-    if strategy == "grid_quorum":
-        return [*zip(named, areas, strict=True), (FAR, Circle(FAR.location, degrees_to_m(1.0)))]
     return list(zip(named, areas, strict=True))
 
 

@@ -21,7 +21,7 @@ from geomq.routing.seen import SeenEvents
 pytestmark = pytest.mark.anyio
 
 SITES = [Site(f"b{number}", Location(10.0 * number, 20.0 * number)) for number in range(6)]
-FLOODING = [name for name in STRATEGIES if name not in ("single", "mesh", "broadcast_groups", "grid_quorum")]
+FLOODING = [name for name in STRATEGIES if name not in ("single", "mesh", "broadcast_groups")]
 
 
 def ring(brokers: int) -> list[tuple[str, str]]:
@@ -36,7 +36,7 @@ CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     **{f"triangle {name}": (3, name, {}) for name in FLOODING},
     "pair mesh": (2, "mesh", QUICK),
     "triangle mesh": (3, "mesh", QUICK),
-    "square grid_quorum": (4, "grid_quorum", {}),
+    "five linked grid_quorum": (5, "grid_quorum", {}),
     "square grid_quorum that notifies twice": (4, "grid_quorum", {"notify_twice": True}),
     "pair broadcast_groups, two groups": (
         2,

@@ -27,7 +27,7 @@ from geomq.routing.registry import STRATEGIES
 
 pytestmark = pytest.mark.anyio
 FAST: dict[str, dict[str, Any]] = {"mesh": {"announce_ms": 100}}
-STREAMING = [name for name in STRATEGIES if name not in ("single", "grid_quorum", "broadcast_groups")]
+STREAMING = [name for name in STRATEGIES if name not in ("single", "broadcast_groups")]
 
 
 @pytest.fixture(autouse=True)
@@ -276,7 +276,7 @@ async def test_the_admin_api_previews_and_refuses_in_one_line() -> None:
             ("DELETE", "/peers/nobody", None, "no broker 'nobody'"),
             ("PUT", "/areas", {"kind": "grid", "grid_deg": 7}, "divides 90"),
             ("PUT", "/areas", {"kind": "given", "areas": {"columbus": "POLYGON((0 0, 1 0, 1 1, 0 0))"}}, "not for"),
-            ("POST", "/strategy", {"strategy": "grid_quorum"}, "square number"),
+            ("POST", "/strategy", {"strategy": "single"}, "serves one broker"),
             ("POST", "/strategy", {"strategy": "os:system"}, "not that of this broker's config"),
         ]:
             with pytest.raises(UsageError, match=complaint) as caught:

@@ -1,5 +1,7 @@
 """What strategies would do in a set-up, asked of the strategies themselves."""
 
+from collections import Counter
+
 from geomq.dashboard.layers import Layer, Setup, layers_of
 from geomq.workload.world import World
 
@@ -61,5 +63,6 @@ def test_the_mesh_has_one_core_and_reaches_every_subscriber() -> None:
     assert {frozenset(line[:2]) for line in mesh.lines if line[2] == "mesh"} <= overlay
 
 
-def test_a_number_of_brokers_that_is_no_square_has_no_grid() -> None:
-    assert "grid_quorum" not in layers(World.of_cities(7, seed=1))
+def test_brokers_that_do_not_fill_the_square_leave_a_shorter_last_row() -> None:
+    marks = layers(World.of_cities(7, seed=1))["grid_quorum"].brokers
+    assert Counter(mark.group for mark in marks.values()) == {"row 1": 3, "row 2": 3, "row 3": 1}

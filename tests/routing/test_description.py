@@ -68,7 +68,6 @@ def test_one_broker_owns_everything_and_needs_no_place() -> None:
         ),
         (Description((AMS, msgspec.structs.replace(BER, address="ber:0"))), "no such port"),
         (Description((AMS, BER), strategy="single"), "serves one broker"),
-        (Description((AMS, BER), strategy="grid_quorum"), "square number"),
         (Description((AMS, BER), strategy="floodevents"), "did you mean flood_events"),
         (Description((AMS, BER), strategy="os:system"), "not that of this broker's config"),
         (Description((AMS, BER), strategy="dht", options={"x": 1}), "strategy options"),

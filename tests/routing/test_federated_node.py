@@ -66,7 +66,7 @@ def test_a_change_goes_to_every_peer_and_to_disk() -> None:
 
 def test_an_impossible_change_changes_nothing() -> None:
     ams = linked()
-    for change in (SetStrategy("grid_quorum"), RemoveBroker("x"), AddBroker(BrokerEntry("rom", None, "rom:1"))):
+    for change in (SetStrategy("single"), RemoveBroker("x"), AddBroker(BrokerEntry("rom", None, "rom:1"))):
         with pytest.raises(ConfigError):
             ams.handle(ChangeAsked(change), now=0)
     assert ams.description == TWO
@@ -138,7 +138,7 @@ def test_a_peer_with_a_later_edition_is_asked_for_it_once() -> None:
 
 def test_a_description_nobody_could_follow_is_not_followed() -> None:
     ams = linked()
-    wrong = msgspec.structs.replace(NEXT, strategy="grid_quorum")
+    wrong = msgspec.structs.replace(NEXT, strategy="single")
     for data in (encode_description(wrong), b"\xff"):
         ams.handle(PeerSaid(BER, PutDescription(data)), now=0)
     assert ams.description == TWO

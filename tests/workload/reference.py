@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from geomq.geo import Circle, Location
 from geomq.geo.areas import mask_brokers
+from geomq.routing.grid_quorum import grid_side
 from geomq.routing.ring import HashRing
 from geomq.workload.groups import form_groups
 from geomq.workload.model import DEGREE, NO_FENCE, Actions, Kind
@@ -154,8 +155,7 @@ class Reference:
         return set(mask_brokers(masks[0]))
 
     def row_and_column(self, home: int) -> list[int]:
-        side = self.world.grid_side
-        assert side is not None
+        side = grid_side(self.n)
         return [
             other
             for other in range(self.n)
@@ -254,8 +254,7 @@ class Reference:
             self.heard_in_group(tick, sender, at, event)
 
     def heard_in_grid(self, tick: int, at: int, event: Event) -> None:
-        side = self.world.grid_side
-        assert side is not None
+        side = grid_side(self.n)
         if at // side == event.home // side:
             homes = {other for other in range(self.n) if other % side == at % side}
         else:

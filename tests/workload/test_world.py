@@ -49,11 +49,6 @@ def test_a_broker_without_a_square_is_refused() -> None:
         World.of_places(places)
 
 
-def test_only_a_square_number_of_brokers_makes_a_grid() -> None:
-    assert World.published().grid_side == 5
-    assert World.of_places(PUBLISHED[:7], 6).grid_side is None
-
-
 def test_a_world_of_circles_has_no_squares() -> None:
     world = scenario_world()
     assert world.areas.owners([39.9, 48.9, 0.0], [-83.0, 2.3, 0.0]).tolist() == [0, 2, -1]

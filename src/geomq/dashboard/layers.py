@@ -3,7 +3,6 @@
 Every answer comes from the strategy itself: its ring, its rules or, where only a run can tell, a short simulation.
 """
 
-import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +10,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from geomq.errors import ConfigError
 from geomq.geo import Circle
 from geomq.mqtt.topics import first_level
 from geomq.routing.events import ClientSubscribed, PeerUp
 from geomq.routing.federation import Federation
+from geomq.routing.grid_quorum import grid_side
 from geomq.routing.groups_greedy import computed_groups
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.node import Node
-from geomq.routing.registry import strategy_class
 from geomq.routing.rendezvous import RendezvousStrategy
 from geomq.routing.ring import HashRing
 from geomq.sim.engine import Origin, Simulation
@@ -69,15 +67,8 @@ class Setup(NamedTuple):
 
 
 def layers_of(setup: Setup) -> list[Layer]:
-    """All layers that this set-up can have."""
-    found = []
-    for strategy, make in _LAYERS.items():
-        try:
-            strategy_class(strategy).check(setup.federation)
-        except ConfigError:
-            continue
-        found.append(make(setup))
-    return found
+    """All layers of a set-up."""
+    return [make(setup) for make in _LAYERS.values()]
 
 
 def _dht(setup: Setup) -> Layer:
@@ -101,7 +92,7 @@ def _dht(setup: Setup) -> Layer:
 
 def _grid(setup: Setup) -> Layer:
     ids = setup.federation.ids
-    side = math.isqrt(len(ids))
+    side = grid_side(len(ids))
     cells = {name: divmod(position, side) for position, name in enumerate(ids)}
     marks: dict[str, Mark] = {
         name: Mark(f"row {row + 1}, column {column + 1}", f"row {row + 1}") for name, (row, column) in cells.items()

@@ -3,16 +3,22 @@
 The row of one broker crosses the column of any other, so an event from (r, c) meets a subscription from (r', c')
 twice: at (r, c') and at (r', c). Only the first, which heard of the event along the row, tells the subscriber's home;
 with `notify_twice` both do, as the published simulation counts it, and the second is dropped on arrival.
+
+If brokers do not fill the square, the last row is shorter. Then (r, c') may be a hole, but only if r is the last row,
+and then (r', c) is none: that one tells.
 """
 
 import math
 
-from geomq.errors import ConfigError
 from geomq.geo import Fence
-from geomq.routing.federation import Federation
 from geomq.routing.model import BrokerId, ClientId, Event
 from geomq.routing.rendezvous import RendezvousStrategy
 from geomq.routing.strategy import StrategyOptions
+
+
+def grid_side(brokers: int) -> int:
+    """The columns of the smallest square that holds all brokers."""
+    return math.isqrt(brokers - 1) + 1
 
 
 class GridOptions(StrategyOptions, frozen=True):
@@ -25,15 +31,6 @@ class GridQuorum(RendezvousStrategy):
     plans = True
 
     Options = GridOptions
-
-    @classmethod
-    def check(cls, federation: Federation) -> None:
-        count = len(federation.ids)
-        side = math.isqrt(count)
-        if side * side != count:
-            raise ConfigError(
-                f"grid_quorum needs a square number of brokers, such as {side**2} or {(side + 1) ** 2}, not {count}"
-            )
 
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return self._row_and_column(self.me)
@@ -52,10 +49,15 @@ class GridQuorum(RendezvousStrategy):
             return False
         reached_by_row = my_row == row and my_column == home_column
         reached_by_column = my_column == column and my_row == home_row
-        return reached_by_row or (self.options.notify_twice and reached_by_column)
+        is_hole = row * self._side + home_column >= len(self.federation.ids)
+        return reached_by_row or (reached_by_column and (is_hole or self.options.notify_twice))
+
+    @property
+    def _side(self) -> int:
+        return grid_side(len(self.federation.ids))
 
     def _cell(self, broker: BrokerId) -> tuple[int, int]:
-        return divmod(self.federation.position[broker], math.isqrt(len(self.federation.ids)))
+        return divmod(self.federation.position[broker], self._side)
 
     def _row_and_column(self, broker: BrokerId) -> tuple[BrokerId, ...]:
         row, column = self._cell(broker)

@@ -20,8 +20,7 @@ CONVERGED_S_MAX = 10.0
 
 
 def plan_for(strategy: str, seed: int, seconds: float) -> Plan:
-    """Five brokers, or four where only a square will do."""
-    return Plan(strategy, seed, seconds, brokers=4 if strategy == "grid_quorum" else 5)
+    return Plan(strategy, seed, seconds, brokers=5)
 
 
 def main(words: Sequence[str] | None = None) -> int:

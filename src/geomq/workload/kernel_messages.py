@@ -101,8 +101,7 @@ def tally_event(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts
         tally_sent_events(topic, table, tally, counts, event)
         tally_told_homes(topic, table, tally, counts, event)
         tally_topic_broker(topic, table, tally, counts, event)
-        if table.side > 0:
-            tally_grid(topic, table, tally, counts, event)
+        tally_grid(topic, table, tally, counts, event)
         tally_groups(topic, table, tally, counts, event)
         clear(counts)
     counts.group_hit[:] = False
@@ -202,9 +201,9 @@ def tally_grid(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts,
                 mark_used(tally, counts, publisher, home)
             continue
         row_first = table.row_first[publisher, home] or not table.paper
-        for turn in range(2 if table.paper else 1):
-            meeting = row * side + home % side if turn == 0 else home // side * side + column
-            view = ROW if turn == 0 else COLUMN
+        meet_twice = table.meeting[0, publisher, home] != table.meeting[1, publisher, home]
+        for turn in range(2 if table.paper and meet_twice else 1):
+            meeting, view = table.meeting[turn, publisher, home], ROW if turn == 0 else COLUMN
             if counts.sure[home] + counts.seen[view, home] == 0:
                 continue
             tally.told[GRID_QUORUM, meeting, home] += 1

@@ -102,7 +102,7 @@ def statistics(histogram: Counts) -> dict[str, float | int | None]:
 
 
 def summarise(tally: Tally, table: ViewTable, *, learned: Collection[str] = ()) -> dict[str, StrategyResult]:
-    """Results by strategy name, of those that learn the given ones; a strategy the world cannot run is left out."""
+    """Results by strategy name, of those that learn the given ones."""
     makers = {
         "flood_events": _flood_events,
         "flood_subscriptions": _flood_subscriptions,
@@ -114,8 +114,6 @@ def summarise(tally: Tally, table: ViewTable, *, learned: Collection[str] = ()) 
     }
     results = {}
     for name, make in makers.items():
-        if name == "grid_quorum" and table.side == 0:
-            continue
         events, subscriptions, delay = make(tally, table)
         results[name] = _result(name, tally, table, events, subscriptions, delay)
     results |= {name: _sent(name, sent.NAMES[name], tally, table) for name in learned}

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from geomq.routing.grid_quorum import grid_side
 from geomq.workload.groups import form_groups
 from geomq.workload.world import CLIENT_MS, World
 
@@ -23,8 +24,8 @@ DIRECT = 0  # at the subscriber's home, the event sent straight there
 AT_PUBLISHER = 1  # at the publisher's home, all subscriptions known there
 PLACED = 2  # the same, only subscriptions meant for it known there
 TOPIC = 3  # at the topic's broker on the hash ring
-ROW = 4  # at the broker in the publisher's row and the subscriber's column
-COLUMN = 5  # at the broker in the publisher's column and the subscriber's row
+ROW = 4  # at the broker in the publisher's row and the subscriber's column, or the other one if there is none
+COLUMN = 5  # at the broker in the publisher's column and the subscriber's row, or the other one
 CLOUD = 6  # at the cloud broker
 RELAYED = 7  # at the subscriber's home, the event sent by way of the cloud
 NEAR_FIRST = 8  # at the rendezvous whose place is nearest to the subscriber's home
@@ -51,6 +52,7 @@ class ViewTable(NamedTuple):
     loc_offset: NDArray[np.int32]
     span: NDArray[np.int32]
     latency: NDArray[np.int32]
+    meeting: NDArray[np.int32]
     row_first: NDArray[np.bool_]
     side: int
     leader: NDArray[np.int32]
@@ -75,7 +77,8 @@ def view_table(world: World, *, paper: bool) -> ViewTable:
     same = np.eye(n, dtype=bool)
     sub[DIRECT] = np.where(same, 0, latency - 1)
     sub[AT_PUBLISHER] = sub[PLACED] = -latency.T
-    row_first = _fill_grid(sub, latency, world.grid_side)
+    side = grid_side(n)
+    meeting, row_first = _fill_grid(sub, latency, side)
     apart = groups.group[:, None] != groups.group[None, :]
     sub[CLOUD] = np.where(apart, to_cloud[:, None] - to_cloud[None, :], sub[DIRECT])
     sub[RELAYED] = np.where(apart, to_cloud[:, None] + from_cloud[None, :] - 1, sub[DIRECT])
@@ -88,8 +91,9 @@ def view_table(world: World, *, paper: bool) -> ViewTable:
         loc,
         span,
         np.ascontiguousarray(wires),
+        meeting,
         row_first,
-        world.grid_side or 0,
+        side,
         groups.leader,
         groups.group,
         groups.group_leader,
@@ -136,20 +140,20 @@ def histogram_size(table: ViewTable, mesh_ms: int = 0) -> int:
     return longest + 2 * CLIENT_MS + 1
 
 
-def _fill_grid(sub: NDArray[np.int32], latency: NDArray[np.int32], side: int | None) -> NDArray[np.bool_]:
-    """Offsets of the two meeting brokers of a grid quorum; returns where the one in the row delivers first."""
+def _fill_grid(
+    sub: NDArray[np.int32], latency: NDArray[np.int32], side: int
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Fill in the offsets of the two meeting brokers of a grid quorum: in the publisher's row and in its column.
+
+    Returns these, one and the same where the other would be a hole, and where the one in the row delivers first.
+    """
     n = len(latency)
-    sub[ROW] = sub[COLUMN] = sub[DIRECT]
-    if side is None:
-        return np.zeros((n, n), np.bool_)
-    row, column = np.arange(n) // side, np.arange(n) % side
     home, other = np.arange(n)[:, None], np.arange(n)[None, :]
-    in_row = row[:, None] * side + column[None, :]
-    in_column = row[None, :] * side + column[:, None]
-    apart = (row[:, None] != row[None, :]) & (column[:, None] != column[None, :])
+    in_row, in_column = home // side * side + other % side, other // side * side + home % side
+    in_row, in_column = np.where(in_row < n, in_row, in_column), np.where(in_column < n, in_column, in_row)
+    apart = (home // side != other // side) & (home % side != other % side)
     for view, meeting in ((ROW, in_row), (COLUMN, in_column)):
-        sub[view] = np.where(apart, latency[home, meeting] - latency[other, meeting], sub[view])
+        sub[view] = np.where(apart, latency[home, meeting] - latency[other, meeting], sub[DIRECT])
     by_row = latency[home, in_row] + latency[in_row, other]
     by_column = latency[home, in_column] + latency[in_column, other]
-    row_first: NDArray[np.bool_] = by_row <= by_column
-    return row_first
+    return np.stack((in_row, in_column)).astype(np.int32), by_row <= by_column

@@ -3,7 +3,6 @@
 Owns everything an evaluation needs to know about brokers. Immutable. Refuses to know clients one by one.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -116,9 +115,3 @@ class World:
         """Clients in proportion to population, rounded down."""
         total = int(self.populations.sum())
         return np.array([int(people) * clients // total for people in self.populations], np.int64)
-
-    @cached_property
-    def grid_side(self) -> int | None:
-        """The side of the square grid of brokers, or None if their number is no square."""
-        side = math.isqrt(len(self))
-        return side if side * side == len(self) else None
