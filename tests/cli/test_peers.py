@@ -107,6 +107,15 @@ async def test_bad_input_is_one_clear_line_and_changes_nothing(tmp_path: Path) -
         assert (membership(columbus).status().edition.number, membership(columbus).status().change) == (0, None)
 
 
+async def test_a_change_that_takes_long_says_whom_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geomq.cli.peers.SILENT_S", 0.0)
+    async with federation(with_admin(configs("disgb_events", brokers=2))) as brokers:
+        code, said = await peers(brokers["columbus"], "strategy", "dht")
+        assert code == 0
+        assert said.startswith("A change is under way")
+        assert said.splitlines()[-1].startswith("Edition 1 is in force")
+
+
 def test_no_broker_there_is_one_clear_line() -> None:
     result = CliRunner().invoke(main, ["peers", "--admin", "http://127.0.0.1:9", "list"])
     assert (result.exit_code, result.output.count("\n")) == (2, 1)

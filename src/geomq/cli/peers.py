@@ -15,6 +15,7 @@ from geomq.errors import UsageError
 
 ANSWER_S_MAX = 30.0
 POLL_S = 0.2
+SILENT_S = 3.0
 
 
 class Admin:
@@ -181,11 +182,21 @@ def _option(text: str) -> tuple[str, Any]:
         return key, value
 
 
+def _wait(admin: Admin) -> None:
+    """Until all brokers follow; if that takes long, say whom it waits for."""
+    said, speak_at = "", time.monotonic() + SILENT_S
+    while (change := admin.ask("GET")["change"]) is not None and change["phase"] != "drained":
+        line = _under_way(change)
+        if line != said and time.monotonic() > speak_at:
+            click.echo(f"{line} Ctrl-C ends the waiting, not the change.", err=True)
+            said = line
+        time.sleep(POLL_S)
+
+
 def _change(admin: Admin, method: str, path: str, body: object, *, dry_run: bool, wait: bool, as_json: bool) -> None:
     found = admin.ask(method, f"{path}?dry_run={int(dry_run)}", body)
     if wait and not dry_run:
-        while (change := admin.ask("GET")["change"]) is not None and change["phase"] != "drained":
-            time.sleep(POLL_S)
+        _wait(admin)
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
