@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from geomq.errors import DataError, UsageError
 from geomq.pipeline import java
@@ -88,3 +89,9 @@ def test_the_package_zip_holds_the_kernel(tmp_path: Path) -> None:
     names = zipfile.ZipFile(package_zip(tmp_path)).namelist()
     assert "geomq/workload/kernel.py" in names
     assert not any("__pycache__" in name for name in names)
+
+
+def test_a_local_spark_that_runs_is_used_and_left_running(spark: SparkSession) -> None:
+    with spark_session() as again:
+        assert again.sparkContext is spark.sparkContext
+    assert spark.range(3).count() == 3

@@ -28,6 +28,7 @@ except ImportError:
     raise UsageError("this needs Spark; install it with: pip install 'geomq[spark]'") from None
 
 LOCAL_MASTER = "local[*]"
+_LOCAL = r"local(\[[^\]]*\])?"
 _CONNECT_TIMEOUT_S = 5
 _LOG4J = """\
 rootLogger.level = error
@@ -42,7 +43,15 @@ appender.stderr.layout.pattern = %p %c{1}: %m%n%ex{1}
 
 @contextlib.contextmanager
 def spark_session(master: str | None = None, *, memory_gb: int = 2) -> Iterator[SparkSession]:
-    """Start Spark, stop it afterwards; any failure of Spark inside comes out as one line."""
+    """Start Spark, stop it afterwards; any failure of Spark inside comes out as one line.
+
+    There is one Spark to a process: a local one that runs already is used, and left running.
+    """
+    running = SparkContext._active_spark_context
+    if running is not None and _is_local(running.master or "") and re.fullmatch(_LOCAL, master or LOCAL_MASTER):
+        with spark_errors():
+            yield SparkSession(running)
+        return
     with tempfile.TemporaryDirectory(prefix="geomq-spark-") as scratch:
         context = _start(master or LOCAL_MASTER, Path(scratch), memory_gb)
         try:
@@ -163,7 +172,7 @@ def _is_local(master: str) -> bool:
 
 def _check_reachable(master: str) -> None:
     """Fail at once on a wrong standalone address; Spark itself would try for minutes."""
-    if not re.match(r"(local(\[[^\]]*\])?$|spark://|yarn$|k8s://)", master):
+    if not re.match(rf"({_LOCAL}$|spark://|yarn$|k8s://)", master):
         raise UsageError(f"{master!r} is no Spark master; give local[N], spark://host:port, yarn or k8s://...")
     if not master.startswith("spark://"):
         return
