@@ -107,10 +107,9 @@ def _listen(live: tuple[str, ...], seconds: float, token_file: Path | None) -> "
 
 
 def _evaluate(engine: str, master: str | None) -> Any:
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        raise UsageError("advice needs numba; install it with: pip install 'geomq[spark]'") from None
+    from geomq.workload.files import need_numba
+
+    need_numba()
 
     def run(jobs: Any) -> Any:
         if engine == "spark":

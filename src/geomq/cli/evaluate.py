@@ -76,6 +76,7 @@ def evaluate(
 def run_requests(requests: "list[Any]", *, data: Path | None, engine: str, master: str | None) -> "list[Outcome]":
     """Evaluate requests with either engine."""
     from geomq.workload.dataset import DatasetSpec
+    from geomq.workload.files import need_numba
     from geomq.workload.presets import build, describe
     from geomq.workload.world import World
 
@@ -87,10 +88,7 @@ def run_requests(requests: "list[Any]", *, data: Path | None, engine: str, maste
         else:
             world, spec = build(request)
         jobs.append((describe(request, world, spec, number), world, spec, request.seed, request.variant == "paper"))
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        raise UsageError("evaluation needs numba; install it with: pip install 'geomq[spark]'") from None
+    need_numba()
     _say_what_is_left_out(jobs)
     if engine == "spark":
         from geomq.pipeline.evaluate import evaluate_on_spark

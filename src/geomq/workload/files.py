@@ -25,6 +25,13 @@ def need_pyarrow() -> None:
         raise UsageError("Parquet files need pyarrow; install it with: pip install 'geomq[spark]'") from None
 
 
+def need_numba() -> None:
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        raise UsageError("evaluation needs numba; install it with: pip install 'geomq[spark]'") from None
+
+
 def read_table(path: Path, dataset: str) -> "pa.Table":
     """A file's rows, exactly in the columns of its dataset."""
     need_pyarrow()

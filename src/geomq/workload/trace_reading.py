@@ -76,19 +76,25 @@ def read_trace_outline(given: Sequence[Path]) -> Outline | None:
     return None
 
 
-def read_trace(given: Sequence[Path], pick: "Callable[[pa.Table], pa.Array]") -> Picked:
-    """The records that `pick` chooses, as a column of booleans for each file's table."""
-    need_pyarrow()
-    records: list[TraceRecord] = []
-    brokers: set[str] = set()
-    moments: list[float] = []
+def trace_tables(given: Sequence[Path]) -> "Iterator[tuple[Path, pa.Table]]":
+    """The tables of all files there are; a file that its broker removes meanwhile is left out."""
     for path, named in trace_paths(given):
         try:
             table = read_table(path, "trace")
         except DataError:
             if named or path.exists():
                 raise
-            continue  # the broker has removed its oldest file meanwhile
+            continue
+        yield path, table
+
+
+def read_trace(given: Sequence[Path], pick: "Callable[[pa.Table], pa.Array]") -> Picked:
+    """The records that `pick` chooses, as a column of booleans for each file's table."""
+    need_pyarrow()
+    records: list[TraceRecord] = []
+    brokers: set[str] = set()
+    moments: list[float] = []
+    for path, table in trace_tables(given):
         if table.num_rows:
             brokers.update(table.column("broker").unique().to_pylist())
             moments += _span(table)

@@ -21,10 +21,9 @@ from geomq.geo import Areas, Circle, Fence, Location, Polygon, SoleArea, distanc
 from geomq.mqtt.topics import topic_matches
 from geomq.routing.outline import Outline, federation_of
 from geomq.workload.cities import Place
-from geomq.workload.files import read_table
 from geomq.workload.model import DEGREE, NO_FENCE, SECONDS_MAX, Actions, Kind, Spec
 from geomq.workload.script import recorded
-from geomq.workload.trace_reading import read_trace_outline, trace_paths
+from geomq.workload.trace_reading import read_trace_outline, trace_tables
 from geomq.workload.world import World
 
 ROWS_MAX = 20_000_000
@@ -113,13 +112,7 @@ def trace_actions(given: Sequence[Path]) -> list[dict[str, Any]]:
     import pyarrow.compute as pc
 
     rows: list[dict[str, Any]] = []
-    for path, named in trace_paths(given):
-        try:
-            table = read_table(path, "trace")
-        except DataError:
-            if named or path.exists():
-                raise
-            continue  # the broker has removed its oldest file meanwhile
+    for _, table in trace_tables(given):
         rows += table.filter(pc.is_in(table.column("step"), pa.array(STEPS))).select(_COLUMNS).to_pylist()
         if len(rows) > ROWS_MAX:
             raise UsageError(f"the trace holds more than {ROWS_MAX:,} actions; give fewer files")
