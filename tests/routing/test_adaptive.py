@@ -101,6 +101,21 @@ def test_events_saved_pay_for_updates() -> None:
     assert stage.wire.of(PreferMatchedHere) == []
 
 
+def test_events_that_came_before_the_updates_pay_for_none_of_them() -> None:
+    """So a broker that hears of updates late, and of all at once, leaves the mode sooner."""
+    stage = stage_of(patience=2)
+    for _ in range(4):
+        stage.do("b1", published("p", "air"))
+    stage.do("b2", subscribed("s", "air", BOTH))
+    for _ in range(20):
+        stage.do("b1", published("p", "air"))
+    for number in range(1, 6):
+        assert advertised(stage)
+        stage.do("b2", moved("s", 5, 15 + number / 100))
+    assert not advertised(stage)
+    assert stage.wire.of(PreferMatchedHere) == [("b1", "b2")]
+
+
 def test_groups_of_topics_switch_each_for_itself() -> None:
     stage = stage_of(patience=2)
     for _ in range(4):

@@ -68,9 +68,11 @@ def test_a_study_becomes_text_figures_and_data(study: Study, tmp_path: Path) -> 
 
 
 def test_parts_of_a_study_can_be_chosen() -> None:
-    part = chosen(FULL, only="hiking,groups", strategies="adaptive", speed=3)
+    part = chosen(FULL, only="hiking,groups", strategies="adaptive", speed=3, seconds=60)
     assert (part.scenarios, part.strategies, part.speed, part.ways) == (("hiking",), ("adaptive",), 3, FULL.ways)
-    assert chosen(QUICK, only="open", strategies=None, speed=None).ways == ()
+    assert (part.seconds, part.iov_seconds) == (60, FULL.iov_seconds)
+    shorter = chosen(QUICK, only="open", strategies=None, speed=None)
+    assert (shorter.ways, shorter.seconds) == ((), QUICK.seconds)
     with pytest.raises(UsageError, match="'hikking' is none of"):
         chosen(FULL, only="hikking", strategies=None, speed=None)
 

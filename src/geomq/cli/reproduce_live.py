@@ -15,6 +15,7 @@ from geomq.cli.reproduce_groups import make_directory, write_text
 @click.option("--only", help="Only these of open, hiking, context and groups, with commas.")
 @click.option("--strategies", help="Only these strategies, with commas.")
 @click.option("--speed", type=click.FloatRange(0.1, 100), help="How many times faster than the published experiments.")
+@click.option("--seconds", type=click.IntRange(10, 900), help="Only so much of the scenarios' time; else all of it.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of the workloads; else one for each like Table II.")
 @click.option("--dice", type=click.IntRange(2, 10_000), help="Run nothing; look at that many seeds instead.")
 @click.option("--master", help="A Spark master; local[*] if not given.")
@@ -27,6 +28,7 @@ def live(
     only: str | None,
     strategies: str | None,
     speed: float | None,
+    seconds: int | None,
     seed: int | None,
     dice: int | None,
     master: str | None,
@@ -53,7 +55,7 @@ def live(
     from geomq.pipeline.live_report import markdown, write_figures
     from geomq.pipeline.live_study import FULL, QUICK, chosen, run_study
 
-    size = chosen(QUICK if quick else FULL, only=only, strategies=strategies, speed=speed)
+    size = chosen(QUICK if quick else FULL, only=only, strategies=strategies, speed=speed, seconds=seconds)
     with tempfile.TemporaryDirectory(prefix="geomq-live-") as scratch:
         directory = Path(scratch) if out is None else out
         study = run_study(directory, size, seed=seed, master=master, say=_say)

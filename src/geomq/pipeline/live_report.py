@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geomq.pipeline.live_study import STEP_MS, Study
+from geomq.testbed.experiments import speed_of
 from geomq.workload.dice import MESSAGES
 from geomq.workload.formation_figures import COLOURS, new_figure, save_figure
 from geomq.workload.formation_published import Claim, deviation
@@ -37,6 +38,7 @@ LINKS_MS = {
 """What the emulated links alone take; the paper expects these steps."""
 COUNTED = ("event", "subscription", "delivery", "location")
 NEAR, ADAPTIVE = 0.05, 0.10
+AGREE, AGREE_MESSAGES = 0.02, 10
 LATE_MS_MAX, BROKER_MS_MAX = 20.0, 5.0
 
 
@@ -68,7 +70,7 @@ def claims(study: Study) -> list[Claim]:
     for scenario, outcome in study.live.items():
         totals = {name: counted(result) for name, result in outcome.strategies.items()}
         found += _claims_published(scenario, outcome, study.told[scenario])
-        found.append(_claim_evaluated(scenario, outcome, study.evaluated[scenario]))
+        found.append(_claim_evaluated(study, scenario))
         if is_full(outcome) and {"adaptive", "disgb_events", "disgb_subscriptions"} <= totals.keys():
             better = min(totals["disgb_events"], totals["disgb_subscriptions"])
             numbers = f"{totals['adaptive']:,} against {better:,}"
@@ -129,14 +131,20 @@ def _claims_dice(study: Study) -> list[Claim]:
     return found
 
 
-def _claim_evaluated(scenario: str, live: Outcome, evaluated: Outcome) -> Claim:
-    parts, holds = [], True
-    for name, result in live.strategies.items():
-        if name in evaluated.strategies:
-            ours, theirs = counted(result), counted(evaluated.strategies[name])
-            holds = holds and abs(ours - theirs) <= max(0.02 * theirs, 10)
-            parts.append(f"{name} {ours:,} / {theirs:,}")
-    return Claim(f"{scenario}: live and evaluated message counts agree within 2 %", holds, ", ".join(parts))
+def _claim_evaluated(study: Study, scenario: str) -> Claim:
+    """Where they differ, the longest delivery says how far brokers were behind the workload's clock."""
+    evaluated, parts, holds = study.evaluated[scenario].strategies, [], True
+    for name, result in study.live[scenario].strategies.items():
+        if name in evaluated:
+            ours, theirs = counted(result), counted(evaluated[name])
+            holds = holds and abs(ours - theirs) <= max(AGREE * theirs, AGREE_MESSAGES)
+            longest_s = (
+                study.replays[scenario][name]["latency"].get("max", 0.0) * speed_of(scenario, study.speed) / 1000
+            )
+            behind = f" (longest delivery {longest_s:.1f} s of the scenario's time)" if ours != theirs else ""
+            parts.append(f"{name} {ours:,} / {theirs:,}{behind}")
+    bound = f"{100 * AGREE:g} % or {AGREE_MESSAGES} messages"
+    return Claim(f"{scenario}: live and evaluated message counts agree within {bound}", holds, ", ".join(parts))
 
 
 def _claims_groups(study: Study) -> list[Claim]:

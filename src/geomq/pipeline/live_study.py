@@ -212,13 +212,16 @@ def _with_seed(scenario: str, size: StudySize, seed: int) -> Characteristics:
     return characteristics(world, generate(world, spec, seed).actions)
 
 
-def chosen(size: StudySize, *, only: str | None, strategies: str | None, speed: float | None) -> StudySize:
-    """A part of a study."""
+def chosen(
+    size: StudySize, *, only: str | None, strategies: str | None, speed: float | None, seconds: int | None = None
+) -> StudySize:
+    """A part of a study; `seconds` are the scenarios', the cars have their own."""
     parts = (*SCENARIOS, "groups") if only is None else _named(only, (*SCENARIOS, "groups"))
     ways = size.ways if "groups" in parts else ()
     used = size.strategies if strategies is None else _named(strategies, STRATEGIES)
     scenarios = tuple(part for part in parts if part != "groups")
-    return replace(size, scenarios=scenarios, ways=ways, strategies=used, speed=speed or size.speed)
+    speed, seconds = speed or size.speed, seconds or size.seconds
+    return replace(size, scenarios=scenarios, ways=ways, strategies=used, speed=speed, seconds=seconds)
 
 
 def _named(text: str, known: tuple[str, ...]) -> tuple[str, ...]:

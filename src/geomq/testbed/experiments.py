@@ -45,10 +45,15 @@ class Experiment(NamedTuple):
 def scenario_experiments(datasets: dict[str, Path], *, speed: float, strategies: tuple[str, ...]) -> list[Experiment]:
     """Every scenario with every strategy."""
     return [
-        Experiment(scenario, strategy, scenario_plan(dataset, strategy, speed=speed / SLOWER.get(scenario, 1.0)))
+        Experiment(scenario, strategy, scenario_plan(dataset, strategy, speed=speed_of(scenario, speed)))
         for scenario, dataset in datasets.items()
         for strategy in strategies
     ]
+
+
+def speed_of(scenario: str, speed: float) -> float:
+    """At which speed a scenario runs in a study of that speed."""
+    return speed / SLOWER.get(scenario, 1.0)
 
 
 def scenario_plan(dataset: Path, strategy: str, *, speed: float) -> Plan:
