@@ -60,9 +60,10 @@ def main(only: str | None, quick: bool, json_wanted: bool, brokers: str) -> None
     rows: list[Row] = []
     failures: list[str] = []
     names = [name for name in wanted if name in found]
+    core, load_core = pinned or (None, None)
     with (
         console.status("starting") as status,
-        Stage(names, core=None if pinned is None else pinned[0], quick=quick, say=status.update) as stage,
+        Stage(names, core=core, load_core=load_core, quick=quick, say=status.update) as stage,
     ):
         for section, run in _chosen(only):
             try:

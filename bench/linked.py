@@ -1,8 +1,8 @@
 """What an event costs that crosses the link between two brokers, beside one delivered where it was published.
 
 The CPU of both brokers is counted, per delivered message. The local delivery is made by a broker of the same
-federation, under the same strategy. The link is a batch's business: 100 publishers share it, as clients of a broker do;
-a single one is measured, too, without a target.
+federation, under the same strategy. Each broker has a core; the second shares its with the load generator. The link is
+a batch's business: 100 publishers share it, as clients of a broker do; a single one is measured, too, without a target.
 """
 
 import time
@@ -22,9 +22,11 @@ STRATEGIES = ("disgb_subscriptions", "adaptive", "disgb_events", "flood_events",
 TIMES_LOCAL_MAX = 2.0
 LINKED_S_MAX = 20.0
 ONE, MANY = SHAPES[0], SHAPES[3]
+FEW_EACH = replace(MANY, name="100-to-100, 10 each", batch=10)
 LOADS = (
-    *((MANY, payload, Way.BATCHED) for payload in PAYLOADS),
+    *((shape, payload, Way.BATCHED) for shape in (FEW_EACH, MANY) for payload in PAYLOADS),
     (MIXED, PAYLOADS[0], Way.BATCHED),
+    (replace(MIXED, name="1-to-1 mixed, 1000", batch=1000), PAYLOADS[0], Way.BATCHED),
     (ONE, PAYLOADS[0], Way.BATCHED),
     (ONE, PAYLOADS[0], Way.UNBATCHED),
     (ONE, PAYLOADS[0], Way.ONE_AT_A_TIME),
@@ -47,7 +49,7 @@ _PLACES = {"paris": "48.88,2.36", "columbus": "39.96,-83.0"}
 def link(stage: Stage, _only: str | None = None) -> Iterator[Row]:
     """Every way of writing, over one link and locally, under several strategies."""
     for strategy in STRATEGIES[: 1 if stage.quick else None]:
-        with pair(stage.core, strategy) as brokers:
+        with Pair(stage.core, stage.load_core, strategy) as brokers:
             for shape, payload, way in LOADS:
                 load = f"{strategy}, {shape.name} {way.value} {payload} B"
                 stage.say(f"link {load}")
@@ -57,7 +59,8 @@ def link(stage: Stage, _only: str | None = None) -> Iterator[Row]:
 class Pair:
     """Two linked brokers; use it as a context."""
 
-    def __init__(self, core: int | None, strategy: str) -> None:
+    def __init__(self, core: int | None, other_core: int | None, strategy: str) -> None:
+        cores = {"paris": core, "columbus": other_core}
         ports = {name: free_port() for name in _PLACES}
         self._stack = ExitStack()
         self._made = []
@@ -71,7 +74,7 @@ class Pair:
                 other_port=ports[other],
                 other_place=_PLACES[other],
             )
-            self._made.append(GeoMQ(core, more))
+            self._made.append(GeoMQ(cores[me], more))
 
     def __enter__(self) -> tuple[GeoMQ, GeoMQ]:
         with ExitStack() as stack:
@@ -82,10 +85,6 @@ class Pair:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-
-def pair(core: int | None, strategy: str) -> Pair:
-    return Pair(core, strategy)
 
 
 def _await_link(here: GeoMQ, there: GeoMQ) -> None:
@@ -123,7 +122,7 @@ def _row(stage: Stage, brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int,
         }
         figures = interleaved(runs, stage.repeats)
     times = figures["over a link"].median / figures["local"].median
-    if shape is MANY:
+    if shape.publishers > 1:
         target = Target("times the local cost", TIMES_LOCAL_MAX, at_least=False).judge(times)
         return Row("link", load, "us CPU per delivery", figures, (target,))
     return Row("link", load, "us CPU per delivery", figures, notes={"times the local cost": times})

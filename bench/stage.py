@@ -18,11 +18,13 @@ class Stage(AbstractContextManager["Stage"]):
         names: Iterable[str],
         *,
         core: int | None,
+        load_core: int | None = None,
         quick: bool,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.names = tuple(names)
         self.core = core
+        self.load_core = load_core
         self.quick = quick
         self.say = say
         self.repeats = 3 if quick else 5

@@ -7,7 +7,7 @@ import pytest
 from bench.acked import make_pairs
 from bench.brokers import Broker, GeoMQ, Relay, c_compiler
 from bench.geo import Course, fenced
-from bench.linked import pair
+from bench.linked import Pair
 from bench.loads import MIXED, SHAPES, Flow, Shape, Way
 from bench.measure import BenchError, cpu_s
 from bench.places import make_world
@@ -68,7 +68,7 @@ def test_a_missing_delivery_is_not_taken_for_a_fast_one(broker: Broker, monkeypa
 
 
 def test_what_crosses_a_link_is_counted_at_the_other_end() -> None:
-    with pair(None, "disgb_subscriptions") as (here, there):
+    with Pair(None, None, "disgb_subscriptions") as (here, there):
         flow = Flow(there.port, SHAPES[0], 20, published_at=here.port)
         assert flow.run(0.05) % SHAPES[0].batch == 0
         flow.close()

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from geomq.routing.edition_messages import wrapped
 from geomq.routing.link import Ack, Data, Frame, Hello, Link, LinkOutput
 from geomq.routing.messages import ForwardEvent, Message, PutLocation, SyncBegin
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
+from geomq.routing.plan import Batched, EventBatch
 
 
 def event(number: int) -> ForwardEvent:
@@ -123,6 +125,21 @@ def test_while_down_only_promised_events_wait() -> None:
     wire.settle(5)
     assert wire.received["b"] == [event(1)]
     assert wire.ups == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("edition", [None, Edition(3, "b")])
+def test_of_a_batch_that_was_lost_on_the_way_only_the_number_is_sent_again(edition: Edition | None) -> None:
+    wire = Wire(1, loss=0, repeat=0, shuffle=0)
+    wire.connect()
+    wire.settle(3)
+    batch = wrapped(EventBatch(0, 5, (Batched(ClientId("c"), None, 1, 1, False, None, 6),), (b"packet",)), edition)
+    wire.send("a", batch)
+    wire.send("a", event(1))
+    assert [frame.message for frame in wire.under_way["b"] if isinstance(frame, Data)] == [batch, event(1)]
+    wire.cut()
+    wire.connect()
+    wire.settle(5)
+    assert wire.received["b"] == [EventBatch(0, 0, (), ()), event(1)]
 
 
 def test_a_full_outbox_drops_the_oldest_and_the_rest_still_arrives() -> None:

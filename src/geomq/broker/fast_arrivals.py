@@ -57,13 +57,16 @@ class FastArrivals:
 
         Events that follow each other and go to the same receivers go as one piece.
         """
-        new, taken = entry.is_v5, 0
-        routes = self._routes.setdefault((origin[0], edition, entry.matches), {})
-        if not self._core.node.strategy.seen.is_newer(origin, entry.sequence):
+        _, _, sequence, events, new, matches, _ = entry
+        if not self._core.node.strategy.seen.is_newer(origin, sequence):
             return 0, pos
+        arriving, taken = (origin[0], edition, matches), 0
+        routes = self._routes.get(arriving)
+        if routes is None:
+            routes = self._routes[arriving] = {}
         piece: Route | None = None
         piece_from = piece_first = 0
-        while end - pos > 4 and data[pos] == 0x30 and taken < entry.events:
+        while end - pos > 4 and data[pos] == 0x30 and taken < events:
             body, length = pos + 2, data[pos + 1]
             if length > 127:
                 if not 0 < data[body] < 128:
@@ -73,7 +76,7 @@ class FastArrivals:
             if stop > end or topic_end + new > stop or (new and data[topic_end]):
                 break
             key = bytes(data[body:topic_end]) if isinstance(data, memoryview) else data[body:topic_end]
-            route = routes[key] if key in routes else self._learn((origin[0], edition, entry.matches), key, routes)
+            route = routes[key] if key in routes else self._learn(arriving, key, routes)
             if route is None:
                 break
             if piece is None or piece.way is not route.way:

@@ -164,22 +164,18 @@ class FastPath:
                 self.gather(alike, data[pos:stop], count)
             if far is not route.far:
                 if far is not None:
-                    self._send_far(connection, far, data[far_from:pos], far_count)
+                    self._links.gather(connection, far, data[far_from:pos], far_count)
                 far, far_from, far_count = route.far, pos, 0
             far_count += count
             self._taken += count
             pos = stop
         if far is not None:
-            self._send_far(connection, far, data[far_from:pos], far_count)
+            self._links.gather(connection, far, data[far_from:pos], far_count)
         if pos != start:
             self._arrivals += 1
             if not self._dirty:
                 self._count_taken()
         return pos
-
-    def _send_far(self, connection: Connection, far: Far, data: bytes, count: int) -> None:
-        assert connection.client is not None
-        self._links.gather(connection.client, far, data, count, is_v5=connection.version == V5)
 
     def _count_taken(self) -> None:
         taken, self._taken = self._taken, 0

@@ -10,6 +10,8 @@ from geomq.errors import ProtocolError
 BUFFER_BYTES = 1 << 20
 """What one read may bring. A longer frame gets a buffer of its own."""
 SPACE_BYTES_MIN = 1 << 14
+LONG_BYTES_MIN = 1 << 16
+"""A read that brings the rest of such a frame brings nothing else, so that nothing has to be moved after it."""
 
 
 class FrameBuffer:
@@ -32,10 +34,11 @@ class FrameBuffer:
             if len(buffer) != usual:
                 self._buffer = memoryview(bytearray(usual))
         elif len(buffer) - end < max(self._wanted - (end - start), SPACE_BYTES_MIN):
-            self._buffer = memoryview(bytearray(max(len(buffer), self._wanted + SPACE_BYTES_MIN)))
+            if len(buffer) < self._wanted + SPACE_BYTES_MIN:
+                self._buffer = memoryview(bytearray(self._wanted + SPACE_BYTES_MIN))
             self._buffer[: end - start] = buffer[start:end]
             self._start, self._end = 0, end - start
-        return self._buffer[self._end :]
+        return self._buffer[self._end : self._start + self._wanted if self._wanted >= LONG_BYTES_MIN else None]
 
     def cut(self, count: int) -> Iterator[memoryview]:
         """The frames that are whole now that `count` more bytes are there. Raises ProtocolError before one that is too

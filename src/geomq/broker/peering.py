@@ -202,8 +202,11 @@ class Peering:
         promised = is_promised(message)
         if self._kept is not None and promised:
             self._kept.keep(peer, known.link.latest, message)
-        durable = self._kept is not None and (promised or isinstance(message, EditionReached))
-        self._carry_out(known, output, durable=durable)
+        if output.frames and known.channel is not None:
+            durable = self._kept is not None and (promised or isinstance(message, EditionReached))
+            self._emit(known, known.channel, output.frames, durable=durable)
+        if known.timer is None:
+            self._watch(known)
 
     def _channel(self, expected: str | None) -> PeerChannel:
         return PeerChannel(self._credentials, self, expected=expected, frame_bytes_max=self._limits.frame_bytes_max)
@@ -276,7 +279,9 @@ class Peering:
         if peer is None or peer.channel is not channel:
             return
         peer.heard_s = self._loop.time()
-        if isinstance(frame, Ping):
+        if isinstance(frame, Frame):
+            self._carry_out(peer, peer.link.receive(frame, now=peer.heard_s * 1000.0))
+        elif isinstance(frame, Ping):
             channel.send(Pong(frame.token))
         elif isinstance(frame, Pong):
             round_trip_ms = (time.perf_counter_ns() - frame.token) / 1e6
@@ -286,8 +291,6 @@ class Peering:
                 self._handle(LatencyMeasured(peer.name, round_trip_ms / 2))
         elif isinstance(frame, Described) and self._strangers is not None:
             self._strangers.described(peer.name, frame.description)
-        elif isinstance(frame, Frame):
-            self._carry_out(peer, peer.link.receive(frame, now=self._now_ms()))
 
     def closed(self, channel: PeerChannel, reason: str) -> None:
         peer = self._peers.get(BrokerId(channel.peer or ""))

@@ -60,6 +60,10 @@ class OfEdition(Message, frozen=True):
         """The event inside, which says whether the message was promised to somebody."""
         return getattr(self.message, "event", None)
 
+    def once_sent(self) -> Message:
+        kept = self.message.once_sent()
+        return self if kept is self.message else kept
+
 
 def wrapped(message: Message, edition: Edition | None) -> Message:
     """The message as it goes over a link."""

@@ -2,7 +2,8 @@
 
 Bytes and sockets are the driver's affair: frames go in, frames and messages come out. Frames carry the sender's
 epoch (its start count) and a running number; the receiver takes them in order, ignores what it had and asks again for
-what is missing. What a peer has not acknowledged is sent again after a pause, and after every reconnection.
+what is missing. What a peer has not acknowledged is sent again after a pause, and after every reconnection; but of
+batches of QoS 0 events only the number.
 
 While the link is down only events and deliveries of QoS 1 and 2 wait (they were promised to somebody, and their number
 is bounded). Subscriptions, locations and control messages are not kept: when the link comes up the strategy repeats
@@ -130,6 +131,8 @@ class Link:
         self._outbox.append(message)
         if self.state == "up":
             frames += self._pump()
+            if self._next > self.latest:
+                self._outbox[-1] = message.once_sent()
             if self._retry_at is None:
                 self._retry_at = now + self._retry_ms
         return LinkOutput(frames, [], lost=lost)

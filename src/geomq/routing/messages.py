@@ -21,6 +21,10 @@ class Message(msgspec.Struct, frozen=True):
     durable: ClassVar[bool] = False
     """Whether it has to survive until the peer has it, as events of QoS 1 and 2 do."""
 
+    def once_sent(self) -> "Message":
+        """What to keep of it until the peer says that it came, and to send again if need be."""
+        return self
+
 
 class ForwardEvent(Message, frozen=True):
     """An event for the receiver to match (and, in strategies with several hops, to pass on)."""

@@ -150,10 +150,12 @@ class Node:
         """What messages that follow a plan are marked with."""
         return None
 
-    def take_ids(self, count: int) -> int:
-        """The sequence of the first of this many ids, for events that do not pass through the node."""
+    def take_ids(self, count: int, own: frozenset[ClientId]) -> int:
+        """The sequence of the first of this many ids, for events that reach these own clients but do not pass through
+        the node."""
         first = self._sequence + 1
         self._sequence += count
+        self.strategy.seen.run((self.me, self.epoch), first, count, own)
         return first
 
     def next_deadline(self) -> float | None:

@@ -19,7 +19,7 @@ from geomq.mqtt.types import V5, V311
 from geomq.routing.messages import DeliverEvent, ForwardEvent, Kind, Message
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 
-BATCH_BYTES_MAX = 1 << 18
+BATCH_BYTES_MAX = 1 << 19
 """A driver sends a batch of this size at once, however early in a tick."""
 
 
@@ -65,6 +65,13 @@ class EventBatch(Message, frozen=True):
     at_ms: int
     entries: tuple[Batched, ...]
     packets: Pieces
+
+    def once_sent(self) -> Message:
+        """Nothing but its number: events of QoS 0 are not sent twice, and their bytes are many."""
+        return _SENT
+
+
+_SENT = EventBatch(0, 0, (), ())
 
 
 def spread(batch: EventBatch, size: int) -> Iterator[tuple[Batched, int, int]]:

@@ -44,10 +44,13 @@ class SeenEvents:
     def run(self, origin: Origin, first: int, count: int, clients: frozenset[ClientId]) -> bool:
         """Note that these clients get `count` events of an origin from the `first` on. False, and nothing is noted, if
         any of them may have been seen before."""
-        if first <= self._highest.get(origin, -1):
+        last, highest = first + count - 1, self._highest.get(origin)
+        if highest is None:
+            self._rise(origin, last)
+        elif first <= highest:
             return False
-        last = first + count - 1
-        self._rise(origin, last)
+        else:
+            self._highest[origin] = last
         runs = self._runs.get(origin)
         if runs is None:
             runs = self._runs[origin] = deque(maxlen=RUNS_MAX)
