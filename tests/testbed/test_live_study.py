@@ -1,7 +1,9 @@
 """The live experiments in small: real brokers, Mosquitto, Spark, and the papers' statements about what comes out."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -65,6 +67,24 @@ def test_a_study_becomes_text_figures_and_data(study: Study, tmp_path: Path) -> 
     assert json.loads(as_json(study))["checks"]["context"]["disgb_events"]["lost"] == 0
     assert {path.name for path in write_figures(study, tmp_path)} == {"live-context.svg", "live-telemetry.svg"}
     assert not is_full(study.live["context"])
+
+
+@needs_mosquitto
+@pytest.mark.parametrize(
+    ("changed", "seed", "reason"),
+    [
+        ({}, 2, r"context holds another workload \(seed 1, not 2\)"),
+        ({"seconds": 30}, 1, r"context holds another workload \(seconds 2"),
+        ({"iov_seconds": 5}, 1, "iov holds another workload"),
+        ({"speed": 3.0}, 1, r"context-disgb_events holds a run of another plan \(its workload differs\)"),
+    ],
+)
+def test_what_another_study_left_is_not_taken_for_this_one(
+    study: Study, directory: Path, changed: dict[str, Any], seed: int, reason: str
+) -> None:
+    assert study.live
+    with pytest.raises(UsageError, match=reason):
+        run_study(directory, replace(SMALL, **changed), seed=seed, master=None)
 
 
 def test_parts_of_a_study_can_be_chosen() -> None:

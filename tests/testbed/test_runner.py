@@ -1,5 +1,10 @@
 """A testbed from start to stop: everything runs for real, and everything is collected."""
 
+import socket
+import subprocess
+import sys
+import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,6 +60,26 @@ def test_the_command_says_one_line_about_a_wrong_file(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["testbed", str(file), "--out", str(tmp_path / "out")])
     assert result.exit_code == 2
     assert "give either dataset or preset" in result.output
+
+
+def test_a_testbed_that_is_told_to_end_leaves_no_broker_behind(tmp_path: Path) -> None:
+    file, out = tmp_path / "plan.toml", tmp_path / "out"
+    file.write_text('[workload]\npreset = "validation"\nclients = 30\n')
+    logs = [out / "brokers" / name / f"{name}.log" for name in ("Columbus", "Frankfurt", "Paris")]
+    command = [sys.executable, "-m", "geomq", "testbed", str(file), "--out", str(out)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 60
+        while not all(log.exists() and "listening" in log.read_text() for log in logs):
+            assert time.monotonic() < until
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.splitlines()[-1]) == (2, "geomq: stopped before the work was done")
+    for log in logs:
+        port = tomllib.loads(log.with_suffix(".toml").read_text())["listeners"][0]["port"]
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 5).close()
 
 
 def test_names_become_such_as_brokers_may_have() -> None:

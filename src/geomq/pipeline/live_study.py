@@ -4,9 +4,11 @@
     runs/<scenario>-<strategy>/    what happened, one directory per experiment
     results/                       what Spark made of it, for `geomq report`
 
-Owns the order of the work. A run that is there already is not repeated, so an interrupted study goes on where it was.
+Owns the order of the work. A run that is there already is not repeated, so an interrupted study goes on where it was;
+one of another study is refused.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -15,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -24,12 +27,13 @@ from geomq.pipeline.analyse import LiveRun, excess, journeys, latencies, live_ru
 from geomq.pipeline.analyse_results import Analysis, analyse_runs
 from geomq.pipeline.session import spark_session
 from geomq.testbed.experiments import SCENARIOS, STRATEGIES, Experiment, iov_experiments, scenario_experiments
+from geomq.testbed.plan import Plan
 from geomq.testbed.processes import mosquitto_path
 from geomq.testbed.runner import run_testbed
-from geomq.workload.dataset import DatasetSpec
+from geomq.workload.dataset import MANIFEST, DatasetSpec, read_manifest
 from geomq.workload.evaluate import evaluate_locally
 from geomq.workload.generate import write_workload
-from geomq.workload.iov import AUTHORITY, CAR_1, CAR_2, CAR_3, MONITOR, write_iov
+from geomq.workload.iov import AUTHORITY, CAR_1, CAR_2, CAR_3, MONITOR, iov_spec, write_iov
 from geomq.workload.model import generate
 from geomq.workload.presets import Request, build, describe
 from geomq.workload.results import Outcome
@@ -98,7 +102,9 @@ def run_study(out: Path, size: StudySize, *, seed: int | None, master: str | Non
     experiments = _experiments(out, size, seed)
     for number, experiment in enumerate(experiments, 1):
         directory = directory_of(out, experiment)
-        if not (directory / "manifest.json").exists():
+        if (directory / MANIFEST).exists():
+            _check_plan(directory, experiment.plan)
+        else:
             say(f"{number}/{len(experiments)} {experiment.group}: {experiment.name}")
             shutil.rmtree(directory, ignore_errors=True)
             run_testbed(experiment.plan, directory)
@@ -121,19 +127,44 @@ def _experiments(out: Path, size: StudySize, seed: int | None) -> list[Experimen
     datasets = {}
     for scenario in size.scenarios:
         datasets[scenario] = directory = out / "workloads" / scenario
-        if not directory.exists():
-            request = _request(scenario, size, seed)
-            write_workload(directory, *build(request), request, overwrite=False)
+        request = _request(scenario, size, seed)
+        world, spec = build(request)
+        if directory.exists():
+            facts = {"seed": request.seed, "seconds": spec.end_ms / 1000, "clients": int(spec.homes(world).sum())}
+            _check_workload(directory, facts)
+        else:
+            write_workload(directory, world, spec, request, overwrite=False)
     found = scenario_experiments(datasets, speed=size.speed, strategies=size.strategies)
     if size.ways:
         if mosquitto_path() is None:
             raise UsageError("the cars' experiment needs mosquitto as cloud; install it")
         cars = out / "workloads" / "iov"
-        if not cars.exists():
+        if cars.exists():
+            _check_workload(cars, {"seconds": iov_spec(size.iov_seconds).end_ms / 1000})
+        else:
             write_iov(cars, size.iov_seconds)
         every = iov_experiments(cars, speed=size.iov_speed, probes=size.probes)
         found += [each for each in every if each.name in size.ways]
     return found
+
+
+def _check_workload(directory: Path, wanted: dict[str, float]) -> None:
+    found = read_manifest(directory, "workload")
+    for name, value in wanted.items():
+        if found.get(name) != value:
+            raise UsageError(f"{directory} holds another workload ({name} {found.get(name)}, not {value})")
+
+
+def _check_plan(directory: Path, plan: Plan) -> None:
+    """The dataset's path may be written in another way; that it is the right one was looked at before."""
+    wanted = msgspec.to_builtins(plan)
+    found = read_manifest(directory, "testbed").get("plan", {})
+    for section, settings in wanted.items():
+        before = found.get(section)
+        if section == "workload" and isinstance(before, dict):
+            before = before | {"dataset": settings["dataset"]}
+        if json.loads(json.dumps(settings)) != before:
+            raise UsageError(f"{directory} holds a run of another plan (its {section} differs)")
 
 
 def _request(scenario: str, size: StudySize, seed: int | None) -> Request:

@@ -11,11 +11,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -29,6 +30,7 @@ STOP_S_MAX = 20.0
 LINKED_S_MAX = 60.0
 ANSWER_S_MAX = 10.0
 POLL_S = 0.05
+Done = TypeVar("Done")
 
 
 class ChildProcess:
@@ -207,6 +209,19 @@ class Federation:
             return all([await broker.is_linked() for broker in self.brokers.values() if broker.running])
 
         await wait_until(linked, "the brokers do not find each other", seconds=seconds)
+
+
+async def stoppable(work: Awaitable[Done]) -> Done:
+    """The work, which a signal to end or a closed terminal stops as Ctrl-C does: no process is left behind."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        raise UsageError("stopped before the work was done") from None
 
 
 async def wait_until(condition: Callable[[], Awaitable[bool]], what: str, *, seconds: float) -> None:

@@ -28,7 +28,7 @@ from geomq.errors import ConfigError, DataError, UsageError
 from geomq.geo import Circle, Location, PolygonAreas, distance_m, fence_text, location_text
 from geomq.testbed.emulated_link import Conditions, EmulatedLink
 from geomq.testbed.plan import CLOUD, Plan, conditions_of
-from geomq.testbed.processes import Federation, MosquittoProcess
+from geomq.testbed.processes import Federation, MosquittoProcess, stoppable
 from geomq.testbed.replay import ReplayReport, ReplaySettings, replay
 from geomq.testbed.replay_worker import BrokerAddress
 from geomq.workload.dataset import DatasetSpec, write_manifest
@@ -61,7 +61,7 @@ def run_testbed(plan: Plan, out: Path, *, say: Say = lambda _: None) -> RunRepor
     except OSError as error:
         raise DataError(f"cannot write {out}: {error.strerror or error}") from None
     with asyncio.Runner() as runner:
-        return runner.run(_Testbed(plan, out.absolute(), say).run())
+        return runner.run(stoppable(_Testbed(plan, out.absolute(), say).run()))
 
 
 def broker_name(text: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from geomq.routing.registry import STRATEGIES
 from geomq.testbed.faults import FaultRun, Plan
+from geomq.testbed.processes import stoppable
 
 CONVERGED_S_MAX = 10.0
 
@@ -42,7 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _one(plan: Plan) -> bool:
     folder = Path(tempfile.mkdtemp(prefix="geomq-faults-"))
     run = FaultRun(plan, folder)
-    verdict = asyncio.run(run.run())
+    verdict = asyncio.run(stoppable(run.run()))
     passed = verdict.clean and verdict.converged_s <= CONVERGED_S_MAX
     told = {"strategy": plan.strategy, "seed": plan.seed, "faults": len(run.done), **verdict.as_dict()}
     print(json.dumps(told), flush=True)
