@@ -242,3 +242,20 @@ async def test_enhanced_authentication_goes_back_and_forth() -> None:
             assert (await probe.expect(Auth)).reason == ReasonCode.SUCCESS
             probe.send(Auth(ReasonCode.CONTINUE_AUTHENTICATION, answer))
             assert (await probe.expect(Disconnect)).reason == ReasonCode.PROTOCOL_ERROR
+
+
+async def test_what_one_client_may_not_publish_another_still_can(files: AuthConfig) -> None:
+    """A refused event says nothing about who would have got it."""
+    async with _running(auth=files) as broker:
+        anna, _ = await _login(broker, "anna")
+        bob, _ = await _login(broker, "bob")
+        reader, _ = await _login(broker, "bob", "reader")
+        await reader.subscribe(SubscribeRequest("bob/#", 1))
+        for qos in (0, 1):
+            for payload in (b"first", b"second"):
+                anna.send(Publish("bob/x", b"not allowed", qos, packet_id=qos))
+                anna.send(Publish("anna/x", b"to know that it arrived", 1, packet_id=7))
+                while (await anna.receive()).packet_id != 7:  # type: ignore[union-attr]
+                    pass
+                bob.send(Publish("bob/x", payload, qos, packet_id=qos))
+                assert (await reader.expect(Publish)).payload == payload

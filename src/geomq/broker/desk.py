@@ -96,8 +96,7 @@ class Desk:
 
     def publish(self, client: Client, packet: Publish) -> None:
         self.delivery.last = ()
-        self.publishing.receive(client, packet)
-        if not packet.qos and not packet.retain:
+        if self.publishing.receive(client, packet) and not packet.qos and not packet.retain:
             self.fast.learn(packet)
 
     def subscribe(self, client: Client, packet: Subscribe) -> None:

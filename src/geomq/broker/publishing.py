@@ -60,17 +60,17 @@ class Publishing:
         self._owntracks: dict[str, bool] = {}
         self.writers = Writers(core.store)
 
-    def receive(self, client: Client, packet: Publish) -> None:
-        """A connected client published."""
+    def receive(self, client: Client, packet: Publish) -> bool:
+        """A connected client published; whether its event went its way now."""
         core = self._core
         core.counts.events_received += 1
         message = client.session.accept(packet, core.wall_s())
         if packet.qos and core.outbox.full:
             self._refuse_for_space(client, packet)
-            return
+            return False
         if message is None:
             self._answer(client, packet, ReasonCode.SUCCESS, None)
-            return
+            return False
         try:
             delivered = self.publish(client, message)
         except Refused as refused:
@@ -80,7 +80,7 @@ class Publishing:
             self._answer(client, packet, refused.reason, str(refused))
             if refused.reason == ReasonCode.PAYLOAD_FORMAT_INVALID and (not packet.qos or client.session.version != V5):
                 self._geo.complain(client, str(refused))
-            return
+            return False
         if packet.qos:
             lonely = delivered == 0 and core.links is None
             self._answer(
@@ -89,6 +89,7 @@ class Publishing:
                 ReasonCode.NO_MATCHING_SUBSCRIBERS if lonely else ReasonCode.SUCCESS,
                 None,
             )
+        return True
 
     def publish(self, client: Client, message: Message) -> int:
         """Let an event of this client go its way; how many deliveries it made. Raises Refused."""
