@@ -108,7 +108,7 @@ class Delivery:
             if terms is None:
                 return self._kept_back(client, message, 0, "own event")
         else:
-            terms = _PLAIN[min(message.qos, mine.qos)]
+            terms = PLAIN_TERMS[min(message.qos, mine.qos)]
         return self.send(client, fanout, terms)
 
     def send(self, client: Client, fanout: Fanout, terms: Terms) -> int:
@@ -171,7 +171,7 @@ def _can_take(client: Client, topic: str) -> bool:
     return client.connection is not None and not client.connection.paused and client.rights.may_read(topic)
 
 
-_PLAIN = (Terms(0, False, ()), Terms(1, False, ()), Terms(2, False, ()))
+PLAIN_TERMS = (Terms(0, False, ()), Terms(1, False, ()), Terms(2, False, ()))
 
 
 def message_of_event(event: Event, now: float) -> Message:

@@ -10,6 +10,7 @@ from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
 from geomq.broker.fast_arrivals import FastArrivals
+from geomq.broker.fast_sure import FastSure
 from geomq.broker.fastpath import FastPath
 from geomq.broker.fenced import FencedFilters
 from geomq.broker.geocontext import GeoContext
@@ -19,6 +20,7 @@ from geomq.broker.registry import Registry
 from geomq.broker.retention import Retention
 from geomq.broker.subscribing import Subscribing
 from geomq.mqtt.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
+from geomq.mqtt.properties import NO_PROPERTIES
 
 
 class Desk:
@@ -36,6 +38,8 @@ class Desk:
         self.admission = Admission(core, self.registry, self.geo)
         self.fast = FastPath(core, self.publishing, self.delivery, fenced)
         self.publish_fast = self.fast.publish
+        self.sure = FastSure(core, self.delivery, self.fast)
+        self.publishing.send_surely = self.sure.send
         self.arrivals = FastArrivals(core, self.fast)
         self.connections: dict[Connection, None] = {}
         self._opening: dict[Connection, None] = {}
@@ -96,8 +100,11 @@ class Desk:
 
     def publish(self, client: Client, packet: Publish) -> None:
         self.delivery.last = ()
-        if self.publishing.receive(client, packet) and not packet.qos and not packet.retain:
-            self.fast.learn(packet)
+        if self.publishing.receive(client, packet) and not packet.retain and packet.properties is NO_PROPERTIES:
+            if packet.qos:
+                self.sure.learn(packet.topic)
+            else:
+                self.fast.learn(packet.topic)
 
     def subscribe(self, client: Client, packet: Subscribe) -> None:
         self.subscribing.subscribe(client, packet)

@@ -9,14 +9,13 @@ Everything that is not exactly this case takes the ordinary way and is delivered
 
 import numpy as np
 
+from geomq.broker.clients import Client
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
 from geomq.broker.fast_links import Far, FastLinks
 from geomq.broker.fenced import FencedFilters
 from geomq.broker.publishing import Publishing
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.properties import NO_PROPERTIES
 from geomq.mqtt.types import PACKET_SIZE_MAX, V5
 from geomq.mqtt.wire import text, varint
 from geomq.routing.model import ClientId, Match
@@ -288,10 +287,9 @@ class FastPath:
             self.forget()
             self._links.edition = node.plan_edition
 
-    def learn(self, packet: Publish) -> None:
-        """A QoS 0 event just went the ordinary way: keep its route if the next one would go the same."""
-        topic = packet.topic
-        if packet.properties is not NO_PROPERTIES or topic in self._unfit or self.is_followed():
+    def learn(self, topic: str) -> None:
+        """A plain event of QoS 0 just went the ordinary way: keep its route if the next one would go the same."""
+        if topic in self._unfit or self.is_followed():
             return
         if len(self._routes) + len(self._unfit) >= ROUTES_MAX:
             self.forget()
@@ -318,11 +316,34 @@ class FastPath:
 
     def route(self, topic: str, matches: tuple[Match, ...]) -> Route | None:
         """The way to the clients of these matches, if it is the same for every event of the topic."""
+        clients = self.plain_receivers(topic, matches)
+        if clients is None:
+            return None
+        connections: dict[Connection, bool] = {}
+        for client in clients:
+            if client.connection is None or not client.rights.may_read(topic):
+                continue
+            session = client.session
+            if session.uses_aliases or session.packet_size_max < PACKET_SIZE_MAX:
+                return None
+            connections[client.connection] = session.version == V5
+        old = tuple(connection for connection, new in connections.items() if not new)
+        v5 = tuple(connection for connection, new in connections.items() if new)
+        names = frozenset(match.client for match in matches)
+        names = self._sets.setdefault(names, names)
+        route = Route(topic, self._shared(old), self._shared(v5), names)
+        if not (old and v5):
+            route.way = self._ways.setdefault((old, v5, names), route)
+        return route
+
+    def plain_receivers(self, topic: str, matches: tuple[Match, ...]) -> dict[Client, int] | None:
+        """The clients of these matches and the QoS they asked for; None if not all plain events of the topic go to
+        them, or not in the same way."""
         if self._publishing.watches(topic) or self._fenced.concern(topic):
             return None
         if topic.count("/") >= self._core.config.limits.topic_levels_max:
             return None
-        connections: dict[Connection, bool] = {}
+        found: dict[Client, int] = {}
         for client_id, topic_filter in matches:
             client = self._core.clients.get(client_id)
             subscription = None if client is None else client.session.subscriptions.get(topic_filter)
@@ -334,20 +355,8 @@ class FastPath:
                 or client.asks
             ):
                 return None
-            if client.connection is None or not client.rights.may_read(topic):
-                continue
-            session = client.session
-            if session.uses_aliases or session.packet_size_max < PACKET_SIZE_MAX:
-                return None
-            connections[client.connection] = session.version == V5
-        old = tuple(connection for connection, new in connections.items() if not new)
-        v5 = tuple(connection for connection, new in connections.items() if new)
-        clients = frozenset(match.client for match in matches)
-        clients = self._sets.setdefault(clients, clients)
-        route = Route(topic, self._shared(old), self._shared(v5), clients)
-        if not (old and v5):
-            route.way = self._ways.setdefault((old, v5, clients), route)
-        return route
+            found[client] = max(found.get(client, 0), subscription.qos)
+        return found
 
     def _shared(self, connections: tuple[Connection, ...]) -> Receivers | None:
         """Topics with the same receivers gather together, in the order of their events."""

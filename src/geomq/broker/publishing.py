@@ -3,6 +3,7 @@
 Rights are checked on what remains after `$geo` rewriting, for live publishes and wills alike.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -59,6 +60,8 @@ class Publishing:
         self._retention = retention
         self._owntracks: dict[str, bool] = {}
         self.writers = Writers(core.store)
+        self.send_surely: Callable[[Message], int | None] = lambda _message: None
+        """Sends a plain event of QoS 1 or 2 if it is known to whom."""
 
     def receive(self, client: Client, packet: Publish) -> bool:
         """A connected client published; whether its event went its way now."""
@@ -114,6 +117,10 @@ class Publishing:
         except TopicError as error:
             raise Refused(ReasonCode.TOPIC_NAME_INVALID, str(error)) from None
         self._check(client, message, fence)
+        if message.qos and not message.retain and fence is None and message.properties is NO_PROPERTIES:
+            delivered = self.send_surely(message)
+            if delivered is not None:
+                return delivered
         delivered = self.route(client.id, message, fence, About(fence, client.location, client.id, client.user))
         if once is not None:
             self.writers.note(client.user, once)

@@ -1,0 +1,45 @@
+"""A shorter way for plain events of QoS 1 and 2 in a broker without peers.
+
+The routing core is asked once per topic; its answer holds as long as the routes of the short way for QoS 0 do.
+Sessions, the disk and acknowledgements are the same as on the ordinary way: an event is kept for those who are away, too.
+"""
+
+from geomq.broker.clients import Client
+from geomq.broker.core import Core
+from geomq.broker.delivery import PLAIN_TERMS, Delivery
+from geomq.broker.fastpath import ROUTES_MAX, FastPath
+from geomq.mqtt.message import Fanout, Message
+
+Receivers = tuple[tuple[Client, int], ...]
+"""Clients and the QoS of their subscriptions."""
+
+
+class FastSure:
+    """Remembers who gets the events of a topic; None if that has to be asked each time."""
+
+    def __init__(self, core: Core, delivery: Delivery, fast: FastPath) -> None:
+        self._core = core
+        self._delivery = delivery
+        self._fast = fast
+        self._receivers: dict[str, Receivers | None] = {}
+        self._generation = 0
+
+    def send(self, message: Message) -> int | None:
+        """Send a plain event to everybody who gets it; to how many, or None if that is not known here."""
+        if self._generation != self._fast.generation:
+            return None
+        receivers = self._receivers.get(message.topic)
+        if receivers is None:
+            return None
+        self._fast.drain()
+        fanout, send, qos = Fanout(message, self._core.wall_s()), self._delivery.send, message.qos
+        return sum([send(client, fanout, PLAIN_TERMS[min(qos, theirs)]) for client, theirs in receivers])
+
+    def learn(self, topic: str) -> None:
+        """A plain event on this topic just went the ordinary way: the next one will go to the same clients."""
+        if self._generation != self._fast.generation or len(self._receivers) >= ROUTES_MAX:
+            self._generation = self._fast.generation
+            self._receivers.clear()
+        if topic not in self._receivers and self._core.links is None and not self._fast.is_followed():
+            found = self._fast.plain_receivers(topic, self._delivery.last)
+            self._receivers[topic] = None if found is None else tuple(found.items())
