@@ -266,8 +266,10 @@ class Connection:
         """Whether the client's rate allows one more; if not, it is not read until it does."""
         assert self.client is not None
         bucket = self.client.publish_bucket
+        if bucket is None:
+            return True
         now = self._core.loop.time()
-        if bucket is None or bucket.take(now=now):
+        if bucket.take(now=now):
             return True
         self.stop_reading()
         self._core.loop.call_later(bucket.wait_s(now=now), self.go_on)

@@ -105,6 +105,11 @@ class Outbound:
     def queued(self) -> int:
         return len(self._queue)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether `pump` may have something to send."""
+        return bool(self._queue or self._repeat)
+
     def unfinished(self) -> list[Delivery]:
         """Everything queued or in flight, in the order of `number`."""
         return sorted((*self._flights.values(), *self._queue), key=lambda delivery: delivery.number)

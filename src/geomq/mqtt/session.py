@@ -313,7 +313,7 @@ class Session:
 
     def _pumped(self, now: float) -> list[bytes]:
         out: list[bytes] = []
-        while self._outbound is not None:
+        while self._outbound is not None and self._outbound.waiting:
             steps = self._outbound.pump(now)
             wires = [self._step_wire(step, now) for step in steps]
             out += filter(None, wires)
