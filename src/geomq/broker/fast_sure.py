@@ -1,7 +1,7 @@
 """A shorter way for plain events of QoS 1 and 2 in a broker without peers.
 
 The routing core is asked once per topic; its answer holds as long as the routes of the short way for QoS 0 do.
-Sessions, the disk and acknowledgements are the same as on the ordinary way: an event is kept for those who are away, too.
+Sessions, disk and acknowledgements are those of the ordinary way: an event is kept for those who are away, too.
 """
 
 from geomq.broker.clients import Client
