@@ -53,3 +53,32 @@ def test_what_another_session_sent_waits_for_the_client() -> None:
     assert journal == [DeliveryAdded("c", 1, Message("t", b"1"), 2, True, (3,), 1)]
     outbound.connect(5)
     assert [(step.delivery.packet_id, step.again) for step in outbound.pump(0.0)] == [(1, True)]
+
+
+def test_receipts_that_are_never_completed_use_up_the_identifiers_and_nothing_else() -> None:
+    outbound = Outbound("c", queue_max=1, bytes_max=1 << 30)
+    outbound.connect(PACKET_ID_MAX)
+    for _ in range(PACKET_ID_MAX):
+        delivery = outbound.push(Message("t"), 2)
+        assert delivery is not None
+        assert outbound.receive(delivery.packet_id, failed=False)
+    outbound.disconnect()
+    outbound.connect(PACKET_ID_MAX)
+    assert len(outbound.pump(0.0)) == PACKET_ID_MAX
+    assert outbound.push(Message("t", b"waits"), 2) is None
+    assert (outbound.queued, outbound.pump(0.0)) == (1, [])
+    assert outbound.complete(7)
+    assert [(step.delivery.packet_id, step.again) for step in outbound.pump(0.0)] == [(7, False)]
+
+
+def test_what_is_never_acknowledged_is_bounded_in_bytes_too_whatever_the_window() -> None:
+    outbound = Outbound("c", queue_max=100, bytes_max=10_000)
+    outbound.connect(PACKET_ID_MAX)
+    pushed = [outbound.push(Message("t", bytes(3_000)), 1) for _ in range(9)]
+    assert (outbound.in_flight, outbound.queued, outbound.dropped) == (4, 3, 2)
+    assert outbound.acknowledge(1)
+    assert [step.delivery.packet_id for step in outbound.pump(0.0)] == [5]
+    outbound.disconnect()
+    outbound.connect(PACKET_ID_MAX)
+    assert [step.again for step in outbound.pump(0.0)] == [True] * 4
+    assert sum(each is not None for each in pushed) == 4

@@ -58,6 +58,7 @@ class Outbound:
 
     __slots__ = (
         "_client_id",
+        "_flight_bytes",
         "_flights",
         "_journal",
         "_next_id",
@@ -81,6 +82,7 @@ class Outbound:
         self._flights: dict[int, Delivery] = {}
         self._queue: deque[Delivery] = deque()
         self._repeat: deque[Delivery] | None = None
+        self._flight_bytes = 0
         self._queued_bytes = 0
         self._quota = 0
         self._next_id = 1
@@ -123,6 +125,7 @@ class Outbound:
         self._next_number = max(self._next_number, delivery.number + 1)
         if delivery.packet_id:
             self._flights[delivery.packet_id] = delivery
+            self._flight_bytes += delivery.message.size
             self._next_id = delivery.packet_id % PACKET_ID_MAX + 1
         else:
             self._queue.append(delivery)
@@ -146,7 +149,7 @@ class Outbound:
         self, message: Message, qos: int, *, retain: bool = False, identifiers: tuple[int, ...] = ()
     ) -> Delivery | None:
         """Take a message; return its delivery if it is to be sent at once, None if queued or dropped."""
-        immediate = self._quota > 0 and not self.stalled and not self._queue and not self._repeat
+        immediate = not self.stalled and not self._queue and not self._repeat and self._is_open()
         if not immediate and not self._has_room(message):
             self.dropped += 1
             return None
@@ -191,6 +194,11 @@ class Outbound:
             )
         )
 
+    def _is_open(self) -> bool:
+        """Whether one more may be under way. What a receiver never finishes counts, too, after its connection ended:
+        there are only so many identifiers, and only so much memory, whatever window it asks for."""
+        return self._quota > 0 and self._flight_bytes < self.bytes_max and len(self._flights) < PACKET_ID_MAX
+
     def _has_room(self, message: Message) -> bool:
         return len(self._queue) < self.queue_max and self._queued_bytes + message.size <= self.bytes_max
 
@@ -201,7 +209,7 @@ class Outbound:
             return steps
         self._pump_repeats(steps)
         queue = self._queue
-        while queue and self._quota and not self._repeat:
+        while queue and not self._repeat and self._is_open():
             delivery = queue.popleft()
             self._queued_bytes -= delivery.message.size
             if delivery.message.expired(now):
@@ -276,6 +284,7 @@ class Outbound:
 
     def _launch(self, delivery: Delivery) -> None:
         self._quota -= 1
+        self._flight_bytes += delivery.message.size
         packet_id = self._next_id
         flights = self._flights
         while packet_id in flights:
@@ -288,6 +297,7 @@ class Outbound:
 
     def _land(self, delivery: Delivery) -> None:
         del self._flights[delivery.packet_id]
+        self._flight_bytes -= delivery.message.size
         if delivery.counted and self.connected:
             self._quota += 1
         self._finish(delivery)
