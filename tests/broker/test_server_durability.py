@@ -16,7 +16,9 @@ from geomq.broker.config import Broker as BrokerSection
 from geomq.broker.config import Config, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
 from geomq.broker.server import Broker
+from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import (
+    Connack,
     Connect,
     Packet,
     Puback,
@@ -28,7 +30,7 @@ from geomq.mqtt.packets import (
     Will,
 )
 from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import NEVER_EXPIRES, V311
+from geomq.mqtt.types import NEVER_EXPIRES, V5, V311
 
 pytestmark = pytest.mark.anyio
 
@@ -126,6 +128,36 @@ async def test_a_session_that_ended_leaves_nothing_behind(tmp_path: Path) -> Non
         await s.drop()
         s, _ = await Probe.connect(broker.port, Connect("s"))
         await s.disconnect()
+    async with _running(tmp_path) as broker:
+        assert not broker.core.clients
+        assert broker.core.store.messages == 0
+
+
+async def test_a_session_that_becomes_one_of_a_connection_takes_its_journal_along(tmp_path: Path) -> None:
+    narrow = Properties(session_expiry_interval=NEVER_EXPIRES, receive_maximum=1)
+    async with _running(tmp_path) as broker:
+        s, _ = await Probe.connect(broker.port, Connect("s", properties=narrow))
+        await s.subscribe(SubscribeRequest("t", 1))
+        p, _ = await Probe.connect(broker.port, Connect("p"))
+        for payload in (b"1", b"2"):
+            p.publish("t", payload, 1)
+            await p.expect(Puback)
+        first = await s.expect(Publish)
+        again = await Probe.open(broker.port)
+        while len(broker.desk.connections) < 3:
+            await asyncio.sleep(0.01)
+        before, after = broker.core.clients["s"].connection, list(broker.desk.connections)[-1]
+        assert before is not None
+        # Both in one tick: the last answer on the old connection, and the new one.
+        broker.core.outbox.schedule()
+        before.data_received(encode(Puback(first.packet_id), V5))
+        after.data_received(encode(Connect("s", clean_start=False), V5))
+        assert (await again.expect(Connack)).session_present
+        assert (await again.expect(Publish)).payload == b"2"
+        p.publish("t", b"3", 1)
+        await p.expect(Puback)
+        again.send(Puback(2))
+        assert (await again.expect(Publish)).payload == b"3"
     async with _running(tmp_path) as broker:
         assert not broker.core.clients
         assert broker.core.store.messages == 0

@@ -69,7 +69,7 @@ class Registry:
             client = core.clients[client_id] = Client(session, user, core.security.rights(user, client_id))
         elif not agreement.expiry_s and client.session.durable:
             client.session.forget_journal()
-            core.store.delete_session(client_id)
+            self._forget_stored(client)
         client.user = user
         client.rights = core.security.rights(user, client_id)
         client.due_will = None
@@ -153,11 +153,15 @@ class Registry:
         if core.clients.get(client.id) is client:
             del core.clients[client.id]
         if client.session.durable:
-            core.store.delete_session(client.id)
-            # What this tick already journalled for the session must not bring it back.
-            core.outbox.journal[:] = [c for c in core.outbox.journal if c.client_id != client.id]
-            core.outbox.schedule()
+            self._forget_stored(client)
         core.topology_changed()
+
+    def _forget_stored(self, client: Client) -> None:
+        outbox = self._core.outbox
+        self._core.store.delete_session(client.id)
+        # What this tick already journalled for the session must not bring it back, nor change what is gone.
+        outbox.journal[:] = [change for change in outbox.journal if change.client_id != client.id]
+        outbox.schedule()
 
     def _publish_will(self, client: Client) -> None:
         due, client.due_will = client.due_will, None
