@@ -49,6 +49,14 @@ def test_polygon_text_reads_back_the_same(fence: Polygon) -> None:
         assert parse_fence(write(fence)) == fence
 
 
+def test_the_text_of_a_fence_that_was_let_in_is_let_in_again_however_small_its_numbers() -> None:
+    inner = ", ".join(f"{-1 - number / 7}e-300 {(998 - number) / 998!r}" for number in range(1, 996))
+    text = f"POLYGON ((1 0, 1 1, 0 1, {inner}, 0 0, 1 0))"
+    fence = parse_fence(text)
+    assert len(fence_text(fence)) < 65_536
+    assert parse_fence(fence_text(fence)) == fence
+
+
 @pytest.mark.parametrize(
     ("text", "canonical"),
     [

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from geomq.errors import GeometryError
-from geomq.geo.location import NUMBER, decimal_text
+from geomq.geo.location import NUMBER
 from geomq.geo.polygon import MultiPolygon, Polygon, Ring
 
 T = TypeVar("T")
@@ -47,7 +47,8 @@ def _rings_text(rings: tuple[Ring, ...]) -> str:
 
 
 def _ring_text(ring: Ring) -> str:
-    return f"({', '.join(f'{decimal_text(lon)} {decimal_text(lat)}' for lat, lon in ring)})"
+    # The shortest text that reads back the same, if need be with an exponent: 1e-300 takes six characters, not 300.
+    return f"({', '.join(f'{float(lon)!r} {float(lat)!r}' for lat, lon in ring)})"
 
 
 def _refusal(kind: str) -> str:
