@@ -16,6 +16,7 @@ from geomq.broker.config import Broker as BrokerSection
 from geomq.broker.config import Config, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
 from geomq.broker.server import Broker
+from geomq.mqtt.aliases import InboundAliases
 from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import (
     Connack,
@@ -161,6 +162,17 @@ async def test_a_session_that_becomes_one_of_a_connection_takes_its_journal_alon
     async with _running(tmp_path) as broker:
         assert not broker.core.clients
         assert broker.core.store.messages == 0
+
+
+async def test_an_alias_is_explained_before_it_is_used_although_qos_1_waits_for_the_disk(tmp_path: Path) -> None:
+    async with _running(tmp_path) as broker:
+        s, _ = await Probe.connect(broker.port, Connect("s", properties=Properties(topic_alias_maximum=5)))
+        await s.subscribe(SubscribeRequest("a/long/topic", 1))
+        p, _ = await Probe.connect(broker.port, Connect("p"))
+        p.send_bytes(b"".join(encode(Publish("a/long/topic", b"%d" % qos, qos, packet_id=qos), V5) for qos in (1, 0, 0)))
+        aliases = InboundAliases(5)
+        for _ in range(3):
+            assert aliases.resolve(await s.expect(Publish)) == "a/long/topic"
 
 
 SERVER = textwrap.dedent(

@@ -34,11 +34,18 @@ def test_an_alias_above_the_maximum_or_unknown_is_refused() -> None:
 
 def test_the_first_topics_get_aliases_until_none_is_left() -> None:
     aliases = OutboundAliases(2)
-    assert aliases.alias("a") == (1, False)
-    assert aliases.alias("a") == (1, True)
-    assert aliases.alias("b") == (2, False)
-    assert aliases.alias("c") == (None, False)
-    aliases.forget("a")
-    assert aliases.alias("a") == (1, True)
-    aliases.forget("b")
-    assert aliases.alias("c") == (2, False)
+    assert aliases.alias("unsent", waits=False) == (1, False)
+    for topic, number in (("a", 1), ("b", 2)):
+        assert aliases.alias(topic, waits=False) == (number, False)
+        aliases.introduced(topic, waits=False)
+        assert aliases.alias(topic, waits=False) == aliases.alias(topic, waits=True) == (number, True)
+    assert aliases.alias("c", waits=False) == (None, False)
+
+
+def test_what_a_waiting_packet_introduces_is_known_to_waiting_packets_alone() -> None:
+    aliases = OutboundAliases(2)
+    aliases.introduced("a", waits=True)
+    assert aliases.alias("a", waits=True) == (1, True)
+    assert aliases.alias("a", waits=False) == (1, False)
+    aliases.introduced("a", waits=False)
+    assert aliases.alias("a", waits=False) == (1, True)

@@ -34,26 +34,31 @@ class InboundAliases:
 
 
 class OutboundAliases:
-    """Gives the first topics an alias each, up to what the receiver allows."""
+    """Gives the first topics an alias each, up to what the receiver allows.
 
-    __slots__ = ("_aliases", "maximum")
+    Packets of QoS 1 and 2 may have to wait while packets of QoS 0 that were made after them go out: an alias that only
+    they have introduced is not known yet to whoever receives one of QoS 0.
+    """
+
+    __slots__ = ("_aliases", "_waiting", "maximum")
 
     def __init__(self, maximum: int) -> None:
         self.maximum = maximum
         self._aliases: dict[str, int] = {}
+        self._waiting: set[str] = set()
 
-    def alias(self, topic: str) -> tuple[int | None, bool]:
-        """The alias to send, if any, and whether the receiver already knows it."""
+    def alias(self, topic: str, *, waits: bool) -> tuple[int | None, bool]:
+        """The alias to send, if any, and whether the receiver of a packet that `waits`, or does not, knows it."""
         known = self._aliases.get(topic)
         if known is not None:
-            return known, True
-        if len(self._aliases) >= self.maximum:
-            return None, False
-        fresh = len(self._aliases) + 1
-        self._aliases[topic] = fresh
-        return fresh, False
+            return known, waits or topic not in self._waiting
+        return (len(self._aliases) + 1, False) if len(self._aliases) < self.maximum else (None, False)
 
-    def forget(self, topic: str) -> None:
-        """The packet that would have introduced this topic's alias was not sent."""
-        if topic in self._aliases and self._aliases[topic] == len(self._aliases):
-            del self._aliases[topic]
+    def introduced(self, topic: str, *, waits: bool) -> None:
+        """A packet with the topic and its alias is sent."""
+        if topic not in self._aliases:
+            self._aliases[topic] = len(self._aliases) + 1
+            if waits:
+                self._waiting.add(topic)
+        elif not waits:
+            self._waiting.discard(topic)

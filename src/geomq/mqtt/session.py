@@ -198,7 +198,6 @@ class Session:
         else:
             data = fanout.qos0(self.version, retain=retain)
         if len(data) > self.packet_size_max:
-            self._too_large(fanout.message.topic)
             self.oversized += 1
             return b""
         return data
@@ -335,7 +334,6 @@ class Session:
             head, tail = fanout.parts(self.version, delivery.qos, retain=delivery.retain)
             data = b"%b%c%c%b" % (head, packet_id >> 8, packet_id & 0xFF, tail)
         if len(data) > self.packet_size_max:
-            self._too_large(fanout.message.topic)
             assert self._outbound is not None
             self._outbound.abandon(delivery)
             if self._watch is not None:
@@ -355,20 +353,18 @@ class Session:
         *,
         again: bool,
     ) -> bytes:
-        alias, known = None, False
-        if self._outbound_aliases is not None:
-            alias, known = self._outbound_aliases.alias(fanout.message.topic)
+        aliases, topic = self._outbound_aliases, fanout.message.topic
+        alias, known = (None, False) if aliases is None else aliases.alias(topic, waits=qos > 0)
         if self.version != V5:
-            identifiers, alias, known = (), None, False
+            identifiers = ()
         publish = fanout.publish(self.version, qos, retain=retain, identifiers=identifiers, alias=alias, bare=known)
         head, tail = publish_parts(publish, self.version)
         if again:
             head = bytes((head[0] | 8,)) + head[1:]
-        return head + packet_id.to_bytes(2, "big") + tail if qos else head + tail
-
-    def _too_large(self, topic: str) -> None:
-        if self._outbound_aliases is not None:
-            self._outbound_aliases.forget(topic)
+        data = head + packet_id.to_bytes(2, "big") + tail if qos else head + tail
+        if aliases is not None and alias is not None and not known and len(data) <= self.packet_size_max:
+            aliases.introduced(topic, waits=qos > 0)
+        return data
 
 
 def _pubrel(packet_id: int) -> bytes:
