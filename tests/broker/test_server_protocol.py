@@ -9,6 +9,7 @@ from tests.broker.probes import Probe, client, drop_all
 
 from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
+from geomq.broker.retention import SLICE
 from geomq.broker.server import Broker
 from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import (
@@ -19,6 +20,7 @@ from geomq.mqtt.packets import (
     Publish,
     Pubrec,
     Pubrel,
+    Subscribe,
     SubscribeRequest,
     Unsuback,
     Unsubscribe,
@@ -244,6 +246,21 @@ async def test_unsubscribe_ends_deliveries(broker: Broker) -> None:
             ReasonCode.SUCCESS,
         )
         p.publish("a")
+        assert await s.silent()
+
+
+async def test_a_new_subscription_is_given_nothing_more_once_it_is_gone_or_replaced(broker: Broker) -> None:
+    async with await client(broker, "s") as s:
+        for number in range(2 * SLICE):
+            s.publish(f"kept/{number}", b"x", retain=True)
+        wanted = Subscribe(1, (SubscribeRequest("kept/+"),))
+        s.send_bytes(encode(wanted, V5) + encode(Unsubscribe(2, ("kept/+",)), V5))
+        while not isinstance(await s.receive(), Unsuback):
+            pass
+        assert await s.silent()
+        s.send_bytes(3 * encode(wanted, V5))
+        got = [await s.receive() for _ in range(3 + 4 * SLICE)]
+        assert len({packet.topic for packet in got if isinstance(packet, Publish)}) == 2 * SLICE
         assert await s.silent()
 
 

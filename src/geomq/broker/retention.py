@@ -124,7 +124,9 @@ class Retention:
     ) -> None:
         given = 0
         room = self._core.config.limits.queue_messages_max // 2
-        while client.connection is not None and client.connection is connection:
+        mine, whole = client.session.subscriptions, subscription.topic_filter
+        # Who unsubscribed gets no more, and who subscribed again gets it all from there.
+        while client.connection is not None and client.connection is connection and mine.get(whole) is subscription:
             if client.connection.paused or client.session.pending > room:
                 later = RETRY_S
             elif given >= SLICE:
