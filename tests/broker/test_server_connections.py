@@ -1,14 +1,18 @@
 """Connections to a whole broker: how they begin, break the rules, fall silent, fall behind and end."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec import structs
 from tests.broker.probes import Probe, client, drop_all
 
+from geomq.broker import connection
 from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
 from geomq.broker.server import Broker
+from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import (
     Connack,
     Connect,
@@ -17,6 +21,7 @@ from geomq.mqtt.packets import (
     Pingresp,
     Puback,
     Publish,
+    Subscribe,
     SubscribeRequest,
 )
 from geomq.mqtt.properties import Properties
@@ -178,6 +183,30 @@ async def test_a_reader_that_is_too_slow_costs_bounded_memory_with_qos_1() -> No
             slow.send(Puback(packet.packet_id))
             got += 1
         assert got == 1_000 - session.dropped
+        await drop_all()
+
+
+async def test_who_says_goodbye_and_reads_no_more_is_cut_off_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "FAREWELL_S", 0.1)
+    limits = Limits(packet_bytes_max=1 << 25, write_buffer_bytes_max=1 << 26)
+    async with Broker(structs.replace(CONFIG, limits=limits)) as broker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port, limit=1_024)
+        writer.write(encode(Connect("s"), V5) + encode(Subscribe(1, (SubscribeRequest("t"),)), V5))
+        while not (broker.core.clients and broker.core.clients["s"].session.subscriptions):
+            await asyncio.sleep(0.01)
+        p = await client(broker, "p")
+        p.publish("t", bytes(24_000_000), 1)
+        await p.expect(Puback)
+        writer.write(encode(Disconnect(), V5))
+        while "s" in broker.core.clients:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        got = 0
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(1 << 20):
+                got += len(data)
+        assert 0 < got < 24_000_000
+        writer.transport.abort()
         await drop_all()
 
 

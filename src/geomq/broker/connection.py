@@ -49,6 +49,7 @@ _FROM_CLIENTS = frozenset(
     | {_P.PINGREQ, _P.DISCONNECT, _P.AUTH}
 )
 _PINGRESP = b"\xd0\x00"
+FAREWELL_S = 10.0  # For a client to read the rest after its connection has ended, which no longer counts as one.
 
 
 class State(Enum):
@@ -426,6 +427,7 @@ class Connection:
             transport.abort()
         else:
             transport.close()
+            self._core.loop.call_later(FAREWELL_S, transport.abort)
 
     def check_alive(self, now: float) -> None:
         """Called every second or so: end what has been silent for too long."""
