@@ -1,5 +1,7 @@
 """Access control files: Mosquitto's rules decide alike, names cannot widen a pattern, mistakes are named."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,3 +143,14 @@ def test_any_text_is_an_acl_or_a_config_error(text: str | list[str]) -> None:
     except ConfigError as error:
         message = str(error)
         assert "\n" not in message
+
+
+def test_the_cache_of_rights_takes_little_memory_whatever_the_topics() -> None:
+    made = rights("bob")
+    tracemalloc.start()
+    for number in range(50):
+        assert made.may_read(f"{number:05}" * 12_000)
+        assert not made.may_read(f"private/{number:05}" * 6_000)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 1_000_000

@@ -1,7 +1,9 @@
 """The shortest way delivers exactly what the ordinary way would, however the bytes are cut and the ticks fall."""
 
 import asyncio
+import gc
 import random
+import tracemalloc
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -21,7 +23,7 @@ from geomq.mqtt.packets import Connect, Disconnect, Publish, Subscribe, Subscrib
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5, V311
 from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.model import BrokerId, ClientId, Match
 from geomq.routing.node import Node
 
 TOPICS = ["a", "a/b", "c"]
@@ -238,6 +240,31 @@ def test_a_packet_over_the_limit_is_refused_although_its_topic_is_known() -> Non
     assert farewell[0] == 0xE0
     assert farewell[2] == ReasonCode.PACKET_TOO_LARGE
     assert len(subscriber.received()) == 3
+
+
+def test_long_topics_are_served_and_not_remembered() -> None:
+    stage = Stage()
+    publisher, subscriber = Client(stage, "p", V5), Client(stage, "s", V5, "#")
+    tracemalloc.start()
+    for number in range(50):
+        publisher.send(publisher.publish(f"{number:05}" * 12_000, b"x"))
+        stage.loop.tick()
+        assert len(subscriber.received()) == 1
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 1_000_000
+
+
+def test_connections_that_ended_are_forgotten_by_a_broker_that_only_hears_from_peers() -> None:
+    stage = Stage()
+    for _ in range(20):
+        subscriber = Client(stage, "s", V5, "a")
+        assert stage.desk.fast.route("a", (Match(ClientId("s"), "a"),)) is not None
+        subscriber.send(encode(Disconnect(), V5))
+        stage.loop.tick()
+    del subscriber
+    gc.collect()
+    assert sum(isinstance(one, Connection) for one in gc.get_objects()) < 5
 
 
 def test_events_without_subscribers_cost_nothing_but_are_counted() -> None:

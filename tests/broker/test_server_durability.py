@@ -169,7 +169,9 @@ async def test_an_alias_is_explained_before_it_is_used_although_qos_1_waits_for_
         s, _ = await Probe.connect(broker.port, Connect("s", properties=Properties(topic_alias_maximum=5)))
         await s.subscribe(SubscribeRequest("a/long/topic", 1))
         p, _ = await Probe.connect(broker.port, Connect("p"))
-        p.send_bytes(b"".join(encode(Publish("a/long/topic", b"%d" % qos, qos, packet_id=qos), V5) for qos in (1, 0, 0)))
+        p.send_bytes(
+            b"".join(encode(Publish("a/long/topic", b"%d" % qos, qos, packet_id=qos), V5) for qos in (1, 0, 0))
+        )
         aliases = InboundAliases(5)
         for _ in range(3):
             assert aliases.resolve(await s.expect(Publish)) == "a/long/topic"

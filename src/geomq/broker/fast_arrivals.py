@@ -8,6 +8,7 @@ from collections.abc import Callable
 from geomq.broker.core import Core
 from geomq.broker.fastpath import ROUTES_MAX, FastPath, Route, as_old, as_v5, end_of_run
 from geomq.errors import TopicError
+from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
 from geomq.routing.events import PeerSaid
 from geomq.routing.model import BrokerId, Edition, Match
 from geomq.routing.plan import Batched, EventBatch, singly, spread
@@ -104,6 +105,8 @@ class FastArrivals:
 
     def _learn(self, arriving: Arriving, key: bytes, routes: Routes) -> Route | None:
         peer, edition, said = arriving
+        if len(key) > REMEMBERED_CHARS_MAX:
+            return None
         try:
             topic = self._core.names[key[2:]]
         except TopicError:

@@ -9,6 +9,7 @@ from geomq.broker.core import Core
 from geomq.broker.delivery import PLAIN_TERMS, Delivery
 from geomq.broker.fastpath import ROUTES_MAX, FastPath
 from geomq.mqtt.message import Fanout, Message
+from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
 
 Receivers = tuple[tuple[Client, int], ...]
 """Clients and the QoS of their subscriptions."""
@@ -40,6 +41,8 @@ class FastSure:
         if self._generation != self._fast.generation or len(self._receivers) >= ROUTES_MAX:
             self._generation = self._fast.generation
             self._receivers.clear()
+        if len(topic) > REMEMBERED_CHARS_MAX:
+            return
         if topic not in self._receivers and self._core.links is None and not self._fast.is_followed():
             found = self._fast.plain_receivers(topic, self._delivery.last)
             self._receivers[topic] = None if found is None else tuple(found.items())

@@ -16,6 +16,7 @@ from geomq.broker.delivery import Delivery
 from geomq.broker.fast_links import Far, FastLinks
 from geomq.broker.fenced import FencedFilters
 from geomq.broker.publishing import Publishing
+from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.types import PACKET_SIZE_MAX, V5
 from geomq.mqtt.wire import text, varint
 from geomq.routing.model import ClientId, Match
@@ -268,7 +269,7 @@ class FastPath:
         """Who receives what may have changed."""
         self.drain()
         self.generation += 1
-        if self._routes or self._unfit:
+        if self._routes or self._unfit or self._sets:
             self._routes.clear()
             self._receivers.clear()
             self._unfit.clear()
@@ -289,6 +290,8 @@ class FastPath:
 
     def learn(self, topic: str) -> None:
         """A plain event of QoS 0 just went the ordinary way: keep its route if the next one would go the same."""
+        if len(topic) > REMEMBERED_CHARS_MAX:
+            return
         if topic in self._unfit or self.is_followed():
             return
         if len(self._routes) + len(self._unfit) >= ROUTES_MAX:

@@ -32,7 +32,7 @@ from geomq.mqtt.message import Message
 from geomq.mqtt.packets import Publish
 from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
 from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.topics import REMEMBERED_CHARS_MAX, topic_matches
 from geomq.mqtt.types import V5, PacketType
 from geomq.routing.events import ClientPublished
 from geomq.routing.model import ClientId
@@ -189,10 +189,11 @@ class Publishing:
     def _is_owntracks(self, topic: str) -> bool:
         known = self._owntracks.get(topic)
         if known is None:
-            if len(self._owntracks) >= _OWNTRACKS_CACHE_MAX:
-                self._owntracks.clear()
-            filters = self._core.config.geo.owntracks_topics
-            known = self._owntracks[topic] = any(topic_matches(each, topic) for each in filters)
+            known = any(topic_matches(each, topic) for each in self._core.config.geo.owntracks_topics)
+            if len(topic) <= REMEMBERED_CHARS_MAX:
+                if len(self._owntracks) >= _OWNTRACKS_CACHE_MAX:
+                    self._owntracks.clear()
+                self._owntracks[topic] = known
         return known
 
     def watches(self, topic: str) -> bool:

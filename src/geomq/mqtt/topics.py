@@ -11,6 +11,8 @@ from geomq.errors import TopicError
 
 LEVELS_MAX = 200
 BYTES_MAX = 65_535
+REMEMBERED_CHARS_MAX = 256
+"""Nothing is cached about longer topics: a cache bounded in entries is only then bounded in bytes."""
 
 V = TypeVar("V")
 
@@ -190,11 +192,10 @@ class TopicNames(dict[bytes, str]):
 
     __slots__ = ()
     COUNT_MAX = 10_000
-    CACHED_BYTES_MAX = 256
 
     def __missing__(self, raw: bytes) -> str:
         topic = check_topic(_decoded(raw))
-        if len(raw) <= self.CACHED_BYTES_MAX:
+        if len(raw) <= REMEMBERED_CHARS_MAX:
             if len(self) >= self.COUNT_MAX:
                 self.clear()
             self[raw] = topic

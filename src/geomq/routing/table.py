@@ -7,7 +7,7 @@ none), and the subscriber is inside the event's fence (or it has none). Without 
 from collections.abc import Iterator, Mapping
 
 from geomq.geo import Fence, FenceIndex, Location, PointIndex
-from geomq.mqtt.topics import TopicTrie, first_level
+from geomq.mqtt.topics import REMEMBERED_CHARS_MAX, TopicTrie, first_level
 from geomq.routing.model import BrokerId, Event, Match, Subscriber
 
 INDEX_FROM = 64
@@ -153,9 +153,11 @@ class SubscriptionTable:
 
     def _remember(self, topic: str) -> tuple[int, Matched | None]:
         """What `match_anywhere` says as long as no subscription changes."""
-        if len(self._anywhere) >= ROUTES_MAX:
-            self._anywhere.clear()
-        known = self._anywhere[topic] = (self.version, self.match_anywhere(topic))
+        known = (self.version, self.match_anywhere(topic))
+        if len(topic) <= REMEMBERED_CHARS_MAX:
+            if len(self._anywhere) >= ROUTES_MAX:
+                self._anywhere.clear()
+            self._anywhere[topic] = known
         return known
 
     def concerns(self, topic: str) -> bool:
@@ -200,9 +202,11 @@ class SubscriptionTable:
                 yield subscriber
 
     def _route(self, topic: str) -> list[tuple[str, _Bucket]]:
-        if len(self._routes) >= ROUTES_MAX:
-            self._routes.clear()
-        route = self._routes[topic] = self._buckets.match_items(topic)
+        route = self._buckets.match_items(topic)
+        if len(topic) <= REMEMBERED_CHARS_MAX:
+            if len(self._routes) >= ROUTES_MAX:
+                self._routes.clear()
+            self._routes[topic] = route
         return route
 
     def _forget_routes(self, topic_filter: str) -> None:
