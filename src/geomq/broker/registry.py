@@ -175,10 +175,14 @@ class Registry:
     # Deadlines.
 
     def _expect(self, client: Client) -> None:
-        moments = [client.session.expires_at, client.due_will.due_at if client.due_will else None]
-        for moment in moments:
-            if moment is not None:
-                heapq.heappush(self._deadlines, (moment, client.id))
+        clients = self._core.clients
+        for moment in _moments(client):
+            heapq.heappush(self._deadlines, (moment, client.id))
+        if len(self._deadlines) > 4 * len(clients) + 64:
+            # Clients that come and go leave a deadline each time.
+            away = [each for each in clients.values() if each.connection is None]
+            self._deadlines = [(moment, each.id) for each in away for moment in _moments(each)]
+            heapq.heapify(self._deadlines)
 
     def sweep(self) -> None:
         """Publish wills and end sessions whose time has come; write down where clients went."""
@@ -285,6 +289,12 @@ class Registry:
         self._tell_ready(client, False)
         self._expect(client)
         return client
+
+
+def _moments(client: Client) -> list[float]:
+    """When something is due for a client that is away."""
+    moments = (client.session.expires_at, None if client.due_will is None else client.due_will.due_at)
+    return [moment for moment in moments if moment is not None]
 
 
 def roams(connect: Connect) -> bool | None:
