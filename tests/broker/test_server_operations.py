@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from geomq.broker.config import Admin, Config, Listener, Metrics, Persistence
+from geomq.broker.config import Admin, Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.config import Broker as BrokerSection
 from geomq.broker.config import Log as LogSection
 from geomq.broker.probe import Closed, Probe
 from geomq.broker.server import Broker
 from geomq.broker.store_errors import StoreError, StoreFull
 from geomq.errors import ConfigError
-from geomq.mqtt.packets import Connect, Disconnect, Puback, Publish, SubscribeRequest
+from geomq.mqtt.packets import Connect, Disconnect, Puback, Publish, Pubrec, SubscribeRequest
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V311
@@ -162,6 +163,41 @@ async def test_hangup_reloads_and_terminate_ends(tmp_path: Path) -> None:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_a_reload_holds_for_sessions_stores_and_topics_that_were_there_before(tmp_path: Path) -> None:
+    before = _config(tmp_path)
+    before = structs.replace(before, metrics=Metrics(sys_interval_s=0), limits=Limits(receive_maximum=1))
+    async with Broker(before) as broker:
+        probe, _ = await Probe.connect(broker.port, Connect("a", clean_start=False, properties=KEEPS))
+        probe.publish("t", b"x", 2)
+        await probe.expect(Pubrec)
+        await probe.drop()
+        broker.reload(
+            structs.replace(
+                before,
+                metrics=Metrics(sys_interval_s=1),
+                limits=Limits(receive_maximum=9, retained_messages_max=100, topic_alias_maximum=50),
+                persistence=Persistence(free_bytes_min=1 << 50),
+            )
+        )
+        probe, connack = await Probe.connect(broker.port, Connect("a", clean_start=False, properties=KEEPS))
+        assert (connack.properties.receive_maximum, connack.properties.topic_alias_maximum) == (9, 50)
+        await probe.subscribe("$SYS/broker/version")
+        assert (await probe.expect(Publish)).retain
+        for number in range(99):
+            probe.publish(f"kept/{number}", b"x", retain=True)
+        probe.publish("t", b"x", properties=Properties(topic_alias=50))
+        for _ in range(5):
+            probe.publish("t", b"x", 2)
+        reasons = [(await probe.expect(Pubrec)).reason for _ in range(5)]
+        async with asyncio.timeout(5):
+            while reasons[-1] != ReasonCode.QUOTA_EXCEEDED:
+                await asyncio.sleep(0.05)
+                probe.publish("t", b"x", 1)
+                reasons.append((await probe.expect(Puback)).reason)
+        assert broker.core.counts.retained_refused > 0
+        await probe.drop()
 
 
 async def _line(log: Path, word: str) -> str:

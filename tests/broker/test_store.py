@@ -42,6 +42,7 @@ class DictDisk:
     def __init__(self) -> None:
         self.data: dict[bytes, bytes] = {}
         self.full = False
+        self.free_bytes_min = 0
 
     def items(self) -> Iterable[tuple[bytes, bytes]]:
         return sorted(self.data.items())

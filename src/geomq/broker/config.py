@@ -179,7 +179,7 @@ class Limits(Section, frozen=True):
     ] = 1_000
     queue_bytes_max: Annotated[
         Annotated[int, Meta(ge=1_024, le=1 << 40)],
-        about("Payload bytes waiting for one client.", reload=True),
+        about("Payload bytes waiting for one client, and as many under way to it.", reload=True),
     ] = 67_108_864
     write_buffer_bytes_max: Annotated[
         Annotated[int, Meta(ge=1_024, le=1 << 32)],
@@ -204,9 +204,6 @@ class Limits(Section, frozen=True):
     ] = 1_000
     fence_depth_max: Annotated[Annotated[int, Meta(ge=1, le=16)], about("Nesting of a fence's text.", reload=True)] = 4
     named_fences_per_client_max: Annotated[Positive, about("Named fences of one client.", reload=True)] = 100
-    hops_max: Annotated[
-        Annotated[int, Meta(ge=1, le=255)], about("Brokers an event may pass through.", reload=True)
-    ] = 8
 
 
 class Persistence(Section, frozen=True):

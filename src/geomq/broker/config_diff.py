@@ -7,8 +7,6 @@ import msgspec
 from geomq.broker.config import Config
 from geomq.broker.config_keys import sections
 
-RELOADABLE_TABLES = frozenset({"peers"})
-
 
 class Change(NamedTuple):
     """One key with another value; an array of tables counts as one key of its own name."""
@@ -31,7 +29,7 @@ def config_changes(old: Config, new: Config) -> list[Change]:
         if before == after:
             continue
         if section.many:
-            changes.append(Change(name, "", before, after, name in RELOADABLE_TABLES))
+            changes.append(Change(name, "", before, after, False))
             continue
         for key in section.keys:
             one, other = getattr(before, key.name), getattr(after, key.name)
@@ -44,9 +42,7 @@ def reloaded(old: Config, new: Config) -> Config:
     """`old` with only those values of `new` that a running broker may take over."""
     taken: dict[str, Any] = {}
     for change in config_changes(old, new):
-        if change.reloadable and not change.key:
-            taken[change.section] = change.new
-        elif change.reloadable:
+        if change.reloadable:
             section = taken.get(change.section, getattr(old, change.section))
             taken[change.section] = msgspec.structs.replace(section, **{change.key: change.new})
     return msgspec.structs.replace(old, **taken) if taken else old

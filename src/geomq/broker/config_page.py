@@ -16,8 +16,9 @@ broker: it listens on localhost, port 1883, lets everybody on this machine in, a
 - A key or section that does not exist is refused, with the nearest one that does:
   `geomq.toml: [limits]: unknown key 'queue_message_max'; did you mean 'queue_messages_max'?`
 - Relative paths start at the folder of the file (without a file, at the working folder).
-- SIGHUP makes a running broker read the file again. Keys marked *reload* take effect at once; the log names the
-  others that changed and need a restart. Password, ACL and token files are read again too.
+- SIGHUP makes a running broker read the file again. Keys marked *reload* take effect at once, what was agreed with
+  a connected client from its next connection on; the log names the others that changed and need a restart.
+  Password, ACL and token files are read again too.
 
 ```toml
 [broker]

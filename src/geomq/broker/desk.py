@@ -127,6 +127,7 @@ class Desk:
         limits = self._core.config.limits
         self._addresses.maximum = limits.connections_per_address_max
         self._pending.maximum = limits.pending_per_address_max
+        self.retention.count_max = limits.retained_messages_max
         self.publishing.forget_topics()
         for client in self._core.clients.values():
             client.rights = self._core.security.rights(client.user, client.id)

@@ -70,6 +70,7 @@ class Registry:
         elif not agreement.expiry_s and client.session.durable:
             client.session.forget_journal()
             self._forget_stored(client)
+        client.session.renew(core.policy)
         client.user = user
         client.rights = core.security.rights(user, client_id)
         client.due_will = None

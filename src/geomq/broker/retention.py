@@ -49,6 +49,15 @@ class Retention:
     def __len__(self) -> int:
         return len(self._events)
 
+    @property
+    def count_max(self) -> int:
+        """How many are kept at most."""
+        return self._events.count_max
+
+    @count_max.setter
+    def count_max(self, count_max: int) -> None:
+        self._events.count_max = count_max
+
     def load(self, retained: dict[str, tuple[Message, RetainedRecord]]) -> None:
         """Take in what the store remembered."""
         for message, record in retained.values():

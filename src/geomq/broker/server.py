@@ -64,6 +64,7 @@ class Broker:
         self._listeners = Listeners()
         self._stopping = asyncio.Event()
         self._timers: list[asyncio.TimerHandle] = []
+        self._sys_timer: asyncio.TimerHandle | None = None
         self._node_timer: asyncio.TimerHandle | None = None
         self._watch_due = False
         self._node_deadline: float | None = None
@@ -138,8 +139,7 @@ class Broker:
             await self.stop()
             raise
         self._every_second()
-        if config.metrics.sys_interval_s:
-            self._publish_sys()
+        self._publish_sys()
         for kind, host, port in self.addresses:
             log.info("listening", extra={"kind": kind, "host": host, "port": port})
 
@@ -244,10 +244,13 @@ class Broker:
             self._roaming.sweep()
 
     def _publish_sys(self) -> None:
+        if self._sys_timer is not None:
+            self._sys_timer.cancel()
+            self._sys_timer = None
         interval_s = self.core.config.metrics.sys_interval_s
         if interval_s and not self._stopping.is_set():
             self._sys.publish()
-            self.core.loop.call_later(interval_s, self._publish_sys)
+            self._sys_timer = self.core.loop.call_later(interval_s, self._publish_sys)
 
     def _watch_node_soon(self) -> None:
         """Once after all that happens in this tick."""
@@ -292,7 +295,9 @@ class Broker:
             self._token = load_token(taken.admin)
         self.core.take_config(taken)
         self.core.security = security
+        self._store.keep_free(taken.persistence.free_bytes_min)
         self.desk.take_limits()
+        self._publish_sys()
         log.info("configuration reloaded")
 
     def _store_failed(self, error: StoreError) -> None:

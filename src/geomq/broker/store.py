@@ -52,7 +52,9 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Disk(Protocol):
-    """Where batches go and come from."""
+    """Where batches go and come from; it has room while `free_bytes_min` are left."""
+
+    free_bytes_min: int
 
     def items(self) -> Iterable[tuple[bytes, bytes]]: ...
 
@@ -267,6 +269,10 @@ class Store:
     def dirty(self) -> bool:
         """Whether `write` has something to do."""
         return bool(self._writes)
+
+    def keep_free(self, free_bytes_min: int) -> None:
+        """Leave so much room on the disk from now on."""
+        self._disk.free_bytes_min = free_bytes_min
 
     def has_room(self) -> bool:
         """Whether new messages may be accepted; looks at the disk, so ask once a tick at most."""

@@ -12,6 +12,8 @@ from geomq.mqtt.message import Message
 class NoDisk:
     """Has nothing, takes nothing."""
 
+    free_bytes_min = 0
+
     def items(self) -> Iterable[tuple[bytes, bytes]]:
         return ()
 

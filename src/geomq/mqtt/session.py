@@ -106,6 +106,12 @@ class Session:
         """Messages queued or in flight towards the client."""
         return len(self._outbound) if self._outbound is not None else 0
 
+    def renew(self, policy: Policy) -> None:
+        """Go on, with the next connection, under a policy that may have changed."""
+        self._policy = policy
+        if self._outbound is not None:
+            self._outbound.queue_max, self._outbound.bytes_max = policy.queue_max, policy.queue_bytes_max
+
     def attach(self, agreement: Agreement, will: Will | None, now: float) -> list[bytes]:
         """A network connection begins. The bytes, due after CONNACK, repeat what is in flight and go on."""
         self.version = agreement.version
