@@ -144,6 +144,32 @@ async def test_changed_files_count_after_a_reload(files: AuthConfig, tmp_path: P
         assert connack.properties.receive_maximum == 3
 
 
+async def test_what_waits_for_a_client_is_kept_from_it_once_it_may_not_read_it(
+    files: AuthConfig, tmp_path: Path
+) -> None:
+    keeps: dict[str, Any] = {"clean_start": False, "properties": Properties(session_expiry_interval=60)}
+    async with _running(auth=files, limits=Limits(inflight_messages_max=1)) as broker:
+        s, _ = await _login(broker, "bob", "s", **keeps)
+        await s.subscribe(SubscribeRequest("anna/#", 1))
+        p, _ = await _login(broker, "anna", "p")
+        for topic in ("anna/1", "anna/2", "anna/3"):
+            p.publish(topic, b"secret", 1)
+            await p.expect(Puback)
+        first = await s.expect(Publish)
+        (tmp_path / "acl").write_text(ACL.replace("topic read anna/#", "topic read anna/3"))
+        broker.reload(broker.core.config)
+        s.send(Puback(first.packet_id))
+        assert (await s.expect(Publish)).topic == "anna/3"
+        await s.drop()
+        # What was sent already is not sent again.
+        (tmp_path / "acl").write_text(ACL.replace("topic read anna/#", ""))
+        broker.reload(broker.core.config)
+        s, connack = await _login(broker, "bob", "s", **keeps)
+        assert connack.session_present
+        assert await s.silent()
+        assert broker.core.counts.deliveries_denied == 2
+
+
 async def test_connections_per_address_are_bounded() -> None:
     async with _running(limits=Limits(connections_per_address_max=2)) as broker:
         for number in range(2):

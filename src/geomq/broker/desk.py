@@ -130,5 +130,5 @@ class Desk:
         self.retention.count_max = limits.retained_messages_max
         self.publishing.forget_topics()
         for client in self._core.clients.values():
-            client.rights = self._core.security.rights(client.user, client.id)
+            self.registry.give_rights(client)
         self.fast.forget()

@@ -72,7 +72,7 @@ class Registry:
             self._forget_stored(client)
         client.session.renew(core.policy)
         client.user = user
-        client.rights = core.security.rights(user, client_id)
+        self.give_rights(client)
         client.due_will = None
         client.since_ms = int(core.wall_s() * 1000)
         client.roams = roams(connect)
@@ -86,6 +86,15 @@ class Registry:
         self._tell_ready(client, True)
         core.topology_changed()
         return client, present, resumed
+
+    def give_rights(self, client: Client) -> None:
+        """The client has the rights of its user as they are now, also to what already waits for it."""
+        core = self._core
+        rights = client.rights = core.security.rights(client.user, client.id)
+        if not rights.all_allowed and client.session.pending:
+            denied = client.session.withdraw(lambda message: not rights.may_read(message.topic), "no right to read")
+            core.counts.deliveries_denied += denied
+            core.outbox.schedule()
 
     def take_over(self, client: Client) -> None:
         """The client connects once more, here or at another broker."""

@@ -282,6 +282,21 @@ class Outbound:
         self.dropped += 1
         self._land(delivery)
 
+    def withdraw(self, unwanted: Callable[[Message], bool]) -> list[Delivery]:
+        """Give up the messages that are not to be sent any more, and without a connection also those not to be sent
+        again; they are returned."""
+        gone = [delivery for delivery in self._queue if unwanted(delivery.message)]
+        if gone:
+            self._queue = deque(delivery for delivery in self._queue if not unwanted(delivery.message))
+        for delivery in gone:
+            self._queued_bytes -= delivery.message.size
+            self._finish(delivery)
+        for delivery in () if self.connected else tuple(self._flights.values()):
+            if delivery.phase is Phase.SENT and unwanted(delivery.message):
+                self._land(delivery)
+                gone.append(delivery)
+        return gone
+
     def _launch(self, delivery: Delivery) -> None:
         self._quota -= 1
         self._flight_bytes += delivery.message.size

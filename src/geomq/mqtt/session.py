@@ -254,6 +254,14 @@ class Session:
             packet = msgspec.structs.replace(packet, properties=plain)
         return encode_within(packet, self.version, self.packet_size_max)
 
+    def withdraw(self, unwanted: Callable[[Message], bool], why: str) -> int:
+        """Give up what waits for the client but is not for it any more; how many that were."""
+        gone = [] if self._outbound is None else self._outbound.withdraw(unwanted)
+        if self._watch is not None:
+            for delivery in gone:
+                self._watch(delivery.message, delivery.qos, why)
+        return len(gone)
+
     def watch(self, watch: Watch | None) -> None:
         """Tell what becomes of QoS 1 and 2 messages."""
         self._watch = watch
