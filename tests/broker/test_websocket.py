@@ -46,6 +46,8 @@ def test_the_sample_of_the_rfc_is_accepted() -> None:
         ("Host:", "Host", "400"),
         ("GET /mqtt", "GET", "400"),
         ("GET /mqtt", "GET /é", "400"),
+        ("GET /mqtt", "GET //[", "400"),
+        ("Host: ", "Host: [", "400"),
     ],
 )
 def test_other_requests_are_refused(old: str, new: str, status: str) -> None:

@@ -42,7 +42,11 @@ def accept_upgrade(head: bytes, listener: Listener) -> bytes:
         headers[key] = f"{headers[key]},{value.strip()}" if key in headers else value.strip()
     if method != "GET" or version != "HTTP/1.1":
         raise BadRequest("405 Method Not Allowed", "only GET over HTTP/1.1")
-    if listener.path is not None and urlsplit(target).path != listener.path:
+    try:
+        path, host = urlsplit(target).path, urlsplit(f"//{headers.get('host', '')}").hostname
+    except ValueError:
+        raise BadRequest("400 Bad Request", "the target or the host makes no URL") from None
+    if listener.path is not None and path != listener.path:
         raise BadRequest("404 Not Found", "nothing here")
     if "websocket" not in headers.get("upgrade", "").lower() or "upgrade" not in _tokens(
         headers.get("connection", "").lower()
@@ -50,7 +54,7 @@ def accept_upgrade(head: bytes, listener: Listener) -> bytes:
         raise BadRequest("426 Upgrade Required", "this is a WebSocket")
     if headers.get("sec-websocket-version") != "13":
         raise BadRequest("426 Upgrade Required", "WebSocket version 13 only")
-    _check_origin(headers, listener)
+    _check_origin(headers.get("origin"), host, listener)
     offered = _tokens(headers.get("sec-websocket-protocol", ""))
     chosen = next((name for name in _PROTOCOLS if name in offered), None)
     if chosen is None:
@@ -69,12 +73,10 @@ def _tokens(value: str) -> list[str]:
     return [token.strip() for token in value.split(",")]
 
 
-def _check_origin(headers: dict[str, str], listener: Listener) -> None:
+def _check_origin(origin: str | None, host: str | None, listener: Listener) -> None:
     """Programs send no origin; pages must come from an allowed one, by default from the same host."""
-    origin = headers.get("origin")
     if origin is None or "*" in listener.origins or origin in listener.origins:
         return
-    host = urlsplit(f"//{headers.get('host', '')}").hostname
     try:
         same = urlsplit(origin).hostname == host and host is not None
     except ValueError:
