@@ -45,6 +45,7 @@ class Committer:
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], object]] = []
+        self.collect: Callable[[], object] = lambda: None
 
     def when_safe(self, callback: Callable[[], object]) -> None:
         self.waiting.append(callback)
@@ -116,6 +117,21 @@ def test_held_bytes_wait_until_they_are_safe_and_keep_their_order() -> None:
     loop.tick()
     committer.safe()
     assert line.writes == [b"free", b"12", b"3"]
+
+
+def test_what_is_held_after_a_write_began_waits_for_the_next() -> None:
+    committer = Committer()
+    outbox, loop, line = _outbox(committer)
+    outbox.hold(line, b"1")
+    committer.collect()
+    written, committer.waiting = committer.waiting, []
+    outbox.hold(line, b"2")
+    loop.tick()
+    for callback in written:
+        callback()
+    assert line.writes == [b"1"]
+    committer.safe()
+    assert line.writes == [b"1", b"2"]
 
 
 def test_without_a_store_nothing_is_held() -> None:

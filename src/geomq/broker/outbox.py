@@ -106,14 +106,14 @@ class Outbox:
             self.before_write()
         self._scheduled = False
         self._collect()
-        if self._held:
-            self._held = []
-        elif self._committer is not None and self._store.dirty:
+        if self._committer is not None and self._store.dirty:
             self._committer.wrote()
         self._write()
 
     def _collect(self) -> None:
-        """Everything journalled so far belongs to the next write."""
+        """Everything journalled and held so far belongs to the next write, and what comes later to a later one."""
+        if self._held:
+            self._held = []
         if self.journal:
             self._store.record(self.journal)
             self.journal.clear()
