@@ -104,6 +104,15 @@ async def test_rights_hold_for_publishing_reading_retained_and_wills(files: Auth
         assert broker.core.counts.deliveries_denied
 
 
+async def test_what_the_broker_says_cannot_be_forged_through_a_fence() -> None:
+    async with _running() as broker:
+        probe, _ = await Probe.connect(broker.port, Connect("c"))
+        probe.publish("$geo/fence/f", b"geo:52.5,13.4;u=9", 1)
+        assert (await probe.expect(Puback)).reason == ReasonCode.SUCCESS
+        probe.publish("$geo/to/f/$SYS/broker/version", b"mine", 1, retain=True)
+        assert (await probe.expect(Puback)).reason == ReasonCode.NOT_AUTHORIZED
+
+
 async def test_areas_bound_where_a_client_may_publish(files: AuthConfig) -> None:
     async with _running(auth=files) as broker:
         anna, _ = await _login(broker, "anna")

@@ -155,8 +155,7 @@ class Publishing:
         """A `$` topic: None if it was an order to the broker, else the real event and its fence."""
         topic = message.topic
         if not is_geo(topic):
-            if topic.startswith("$SYS/") or topic == "$SYS":
-                raise Refused(ReasonCode.NOT_AUTHORIZED, "$SYS belongs to the broker")
+            _check_not_sys(topic)
             return message, None
         meaning = parse_geo_topic(topic)
         if isinstance(meaning, LocationTopic):
@@ -166,6 +165,7 @@ class Publishing:
         if isinstance(meaning, FenceTopic):
             self._geo.define_fence(client, meaning.name, payload_text(message.payload))
             return None
+        _check_not_sys(meaning.topic)
         fence = client.fences.get(meaning.name)
         if fence is None:
             raise GeometryError(f"no fence named {meaning.name!r}; publish it to $geo/fence/{meaning.name} first")
@@ -245,3 +245,8 @@ class Publishing:
         if packet.qos and client.connection is not None:
             answer = client.session.answer(packet.packet_id, packet.qos, reason, text)
             self._core.outbox.hold(client.connection, answer)
+
+
+def _check_not_sys(topic: str) -> None:
+    if topic.startswith("$SYS/") or topic == "$SYS":
+        raise Refused(ReasonCode.NOT_AUTHORIZED, "$SYS belongs to the broker")
