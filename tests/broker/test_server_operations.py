@@ -51,6 +51,21 @@ async def test_the_broker_tells_about_itself(tmp_path: Path) -> None:
             assert values["$SYS/broker/version"].startswith(b"geomq version")
 
 
+async def test_the_broker_starts_and_tells_about_itself_however_much_is_retained(tmp_path: Path) -> None:
+    for limit in (30, 2):
+        async with Broker(_config(tmp_path, limits=Limits(retained_messages_max=limit))) as broker:
+            probe, _ = await Probe.connect(broker.port, Connect("a"))
+            for number in range(5):
+                probe.publish(f"kept/{number}", b"x", 1, retain=True)
+                assert (await probe.expect(Puback)).reason == ReasonCode.NO_MATCHING_SUBSCRIBERS
+            probe.publish("kept/too-many", b"x", 1, retain=limit == 2)
+            refused = (await probe.expect(Puback)).reason == ReasonCode.QUOTA_EXCEEDED
+            assert refused == (limit == 2)
+            await probe.subscribe("$SYS/broker/version")
+            assert (await probe.expect(Publish)).retain
+            await probe.drop()
+
+
 async def test_the_view_shows_clients_and_kicks_them(tmp_path: Path) -> None:
     async with Broker(_config(tmp_path, admin=Admin(enabled=True, port=0))) as broker:
         probe, _ = await Probe.connect(broker.port, Connect("c", properties=KEEPS))

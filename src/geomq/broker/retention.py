@@ -63,7 +63,7 @@ class Retention:
         for message, record in retained.values():
             fence = None if record.fence is None else self._core.fence_texts[record.fence]
             place = None if record.location is None else Location(*record.location)
-            self._keep(message, About(fence, place, record.client_id, record.user))
+            self._keep(message, About(fence, place, record.client_id, record.user), beyond=True)
 
     def put(self, message: Message, about: About, *, stored: bool = True) -> bool:
         """Keep the event, or forget its topic's if the payload is empty; False if there is no room."""
@@ -74,7 +74,8 @@ class Retention:
                 self._core.outbox.schedule()
                 self.changed(message, about)
             return True
-        if not self._keep(message, about):
+        # What the broker itself says is little, and must not depend on how much clients have it keep.
+        if not self._keep(message, about, beyond=not stored):
             self._core.counts.retained_refused += 1
             return False
         if stored:
@@ -85,8 +86,8 @@ class Retention:
             self.changed(message, about)
         return True
 
-    def _keep(self, message: Message, about: About) -> bool:
-        if not self._events.put(message):
+    def _keep(self, message: Message, about: About, *, beyond: bool) -> bool:
+        if not self._events.put(message, beyond=beyond):
             return False
         topic = message.topic
         self._forget_about(topic)

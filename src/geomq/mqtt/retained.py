@@ -29,11 +29,14 @@ class RetainedStore:
     def __len__(self) -> int:
         return self._count
 
-    def put(self, message: Message) -> bool:
-        """Keep `message` as its topic's retained one; False if there is no room for another topic."""
+    def put(self, message: Message, *, beyond: bool = False) -> bool:
+        """Keep `message` as its topic's retained one; False if there is no room for another topic.
+
+        `beyond` makes room for what has to be kept whatever the bound.
+        """
         node = self._find(message.topic)
         if node is None or node.message is None:
-            if self._count >= self.count_max:
+            if self._count >= self.count_max and not beyond:
                 return False
             node = self._grow(message.topic)
             self._count += 1
