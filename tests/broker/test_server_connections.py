@@ -186,6 +186,28 @@ async def test_a_reader_that_is_too_slow_costs_bounded_memory_with_qos_1() -> No
         await drop_all()
 
 
+async def test_subscribing_to_much_at_once_and_reading_nothing_costs_bounded_memory() -> None:
+    limits = Limits(write_buffer_bytes_max=65_536)
+    async with Broker(structs.replace(CONFIG, limits=limits)) as broker:
+        p = await client(broker, "p")
+        for number in range(100):
+            p.publish(f"kept/{number}", bytes(20_000), 1, retain=True)
+            await p.expect(Puback)
+        slow = await client(broker, "slow")
+        filters = ("kept/+", "kept/#", "+/#", "#", "+/+")
+        wanted = [Subscribe(1, (SubscribeRequest(one),)) for one in filters]
+        before = broker.core.counts.bytes_sent
+        slow.send_bytes(20 * b"".join(encode(each, V5) for each in wanted))
+        p.publish("last", b"", 1)
+        await p.expect(Puback)
+        while len(broker.core.clients["slow"].session.subscriptions) < 5:
+            await asyncio.sleep(0.01)
+        assert broker.core.counts.bytes_sent - before < 20_000_000
+        for _ in range(20 * 5 + 100):
+            await slow.receive()
+        await drop_all()
+
+
 async def test_who_says_goodbye_and_reads_no_more_is_cut_off_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "FAREWELL_S", 0.1)
     limits = Limits(packet_bytes_max=1 << 25, write_buffer_bytes_max=1 << 26)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from geomq.broker.clients import Client
+from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
 from geomq.broker.geotopics import Reading, read_filter
@@ -17,8 +18,9 @@ from geomq.mqtt.retained import RetainedStore
 from geomq.mqtt.subscriptions import Subscription, Terms, merge
 from geomq.mqtt.topics import topic_matches
 
-SLICE = 256
-"""Retained events given to one new subscription before others get their turn."""
+SLICE, SLICE_BYTES = 256, 1_048_576
+"""Retained events looked at for one client, and bytes given to it, before others get their turn."""
+TOLD_BYTES = 4_096
 RETRY_S = 0.05
 
 
@@ -34,6 +36,14 @@ class About(NamedTuple):
 _NOTHING = About()
 
 
+class _Given(NamedTuple):
+    """A new subscription and what is left of the events that may be for it."""
+
+    subscription: Subscription
+    fence: Fence | None
+    found: Iterator[Message]
+
+
 class Retention:
     """The retained events of a broker."""
 
@@ -43,6 +53,7 @@ class Retention:
         self._events = RetainedStore(core.config.limits.retained_messages_max)
         self._about: dict[str, About] = {}
         self._fences: FenceIndex[str] = FenceIndex()
+        self._waiting: dict[Connection, dict[str, _Given]] = {}
         self.changed: Callable[[Message, About], None] = lambda _, __: None
         """Told of every event that is kept or deleted."""
 
@@ -119,36 +130,54 @@ class Retention:
     # To a new subscription.
 
     def give(self, client: Client, subscription: Subscription, reading: Reading, fence: Fence | None) -> None:
-        """Start giving a new subscription what is retained for it, in slices."""
-        if len(self._events):
-            found = self._events.match(reading.plain, self._core.wall_s())
-            self._give_slice(client, client.connection, subscription, fence, found)
-
-    def _give_slice(
-        self,
-        client: Client,
-        connection: object,
-        subscription: Subscription,
-        fence: Fence | None,
-        found: Iterator[Message],
-    ) -> None:
-        given = 0
-        room = self._core.config.limits.queue_messages_max // 2
-        mine, whole = client.session.subscriptions, subscription.topic_filter
-        # Who unsubscribed gets no more, and who subscribed again gets it all from there.
-        while client.connection is not None and client.connection is connection and mine.get(whole) is subscription:
-            if client.connection.paused or client.session.pending > room:
-                later = RETRY_S
-            elif given >= SLICE:
-                later = 0.0
-            else:
-                message = next(found, None)
-                if message is None:
-                    return
-                given += self._give_one(client, subscription, fence, message)
-                continue
-            self._core.loop.call_later(later, self._give_slice, client, connection, subscription, fence, found)
+        """Start giving a new subscription what is retained for it, in slices, after what its client waits for."""
+        connection = client.connection
+        if connection is None or not len(self._events):
             return
+        waiting, mine, whole = self._waiting.get(connection), client.session.subscriptions, subscription.topic_filter
+        given = _Given(subscription, fence, self._events.match(reading.plain, self._core.wall_s()))
+        if waiting is None:
+            self._waiting[connection] = {whole: given}
+            self._go_on(client, connection)
+            return
+        waiting.pop(whole, None)
+        waiting[whole] = given
+        if len(waiting) > 2 * len(mine) + 16:
+            for gone in [name for name in waiting if name not in mine]:
+                del waiting[gone]
+
+    def _go_on(self, client: Client, connection: Connection) -> None:
+        """Give one slice, and the next when others had their turn and the client has room."""
+        waiting, mine = self._waiting[connection], client.session.subscriptions
+        looked = size = 0
+        while waiting and looked < SLICE and size < SLICE_BYTES and not self._is_busy(client, connection):
+            whole, given = next(iter(waiting.items()))
+            # Who unsubscribed gets no more, and who subscribed again gets it all from there.
+            message = next(given.found, None) if mine.get(whole) is given.subscription else None
+            if message is None:
+                del waiting[whole]
+                continue
+            looked += 1
+            if self._give_one(client, given.subscription, given.fence, message):
+                size += message.size
+        if size >= TOLD_BYTES:
+            # Only what was written can make a connection say that it has enough.
+            connection.write_out()
+        if not waiting or connection.closed:
+            del self._waiting[connection]
+            return
+        later = RETRY_S if self._is_busy(client, connection) else 0.0
+        self._core.loop.call_later(later, self._go_on, client, connection)
+
+    def _is_busy(self, client: Client, connection: Connection) -> bool:
+        """Whether what is given now would be lost, or is no longer for anybody."""
+        limits, session = self._core.config.limits, client.session
+        return (
+            connection.paused
+            or client.connection is not connection
+            or session.pending > limits.queue_messages_max // 2
+            or session.pending_bytes > limits.queue_bytes_max // 2
+        )
 
     def _give_one(self, client: Client, subscription: Subscription, fence: Fence | None, message: Message) -> int:
         about = self._about.get(message.topic, _NOTHING)

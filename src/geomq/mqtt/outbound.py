@@ -112,6 +112,11 @@ class Outbound:
         """Whether `pump` may have something to send."""
         return bool(self._queue or self._repeat)
 
+    @property
+    def pending_bytes(self) -> int:
+        """What those not yet finished roughly occupy."""
+        return self._flight_bytes + self._queued_bytes
+
     def unfinished(self) -> list[Delivery]:
         """Everything queued or in flight, in the order of `number`."""
         return sorted((*self._flights.values(), *self._queue), key=lambda delivery: delivery.number)

@@ -106,6 +106,11 @@ class Session:
         """Messages queued or in flight towards the client."""
         return len(self._outbound) if self._outbound is not None else 0
 
+    @property
+    def pending_bytes(self) -> int:
+        """What those roughly occupy."""
+        return self._outbound.pending_bytes if self._outbound is not None else 0
+
     def renew(self, policy: Policy) -> None:
         """Go on, with the next connection, under a policy that may have changed."""
         self._policy = policy
