@@ -208,6 +208,32 @@ async def test_subscribing_to_much_at_once_and_reading_nothing_costs_bounded_mem
         await drop_all()
 
 
+async def test_entering_much_at_once_and_reading_nothing_costs_bounded_memory_and_loses_nothing() -> None:
+    limits = Limits(write_buffer_bytes_max=65_536, queue_messages_max=20)
+    fenced = Properties(user_properties=(("geo-fence", "geo:52.52,13.405;u=1000"),))
+    async with Broker(structs.replace(CONFIG, limits=limits)) as broker:
+        p = await client(broker, "p")
+        for number in range(100):
+            p.publish(f"kept/{number}", bytes(20_000), 1, retain=True, properties=fenced)
+            await p.expect(Puback)
+        slow = await client(broker, "slow")
+        await slow.subscribe(SubscribeRequest("kept/+", 1))
+        before = broker.core.counts.bytes_sent
+        places = (Publish("$geo/location", place) for place in (b"52.52,13.405", b"0,0"))
+        slow.send_bytes(50 * b"".join(encode(each, V5) for each in places))
+        slow.send_bytes(encode(Publish("$geo/location", b"52.52,13.405"), V5))
+        while broker.core.counts.location_updates < 101:
+            await asyncio.sleep(0.01)
+        assert broker.core.counts.bytes_sent - before < 20_000_000
+        topics = set()
+        while len(topics) < 100:
+            packet = await slow.expect(Publish)
+            topics.add(packet.topic)
+            slow.send(Puback(packet.packet_id))
+        assert broker.core.clients["slow"].session.dropped == 0
+        await drop_all()
+
+
 async def test_who_says_goodbye_and_reads_no_more_is_cut_off_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "FAREWELL_S", 0.1)
     limits = Limits(packet_bytes_max=1 << 25, write_buffer_bytes_max=1 << 26)

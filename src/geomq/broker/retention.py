@@ -36,12 +36,17 @@ class About(NamedTuple):
 _NOTHING = About()
 
 
-class _Given(NamedTuple):
-    """A new subscription and what is left of the events that may be for it."""
+_ENTERED = ""
+"""Beside the filters of new subscriptions: what is due because of where the client went."""
 
-    subscription: Subscription
-    fence: Fence | None
+
+class _Given(NamedTuple):
+    """What is left to look at for a new subscription, or of `topics` whose fences were entered."""
+
     found: Iterator[Message]
+    subscription: Subscription | None = None
+    fence: Fence | None = None
+    topics: dict[str, None] = {}  # noqa: RUF012
 
 
 class Retention:
@@ -131,19 +136,20 @@ class Retention:
 
     def give(self, client: Client, subscription: Subscription, reading: Reading, fence: Fence | None) -> None:
         """Start giving a new subscription what is retained for it, in slices, after what its client waits for."""
-        connection = client.connection
-        if connection is None or not len(self._events):
-            return
-        waiting, mine, whole = self._waiting.get(connection), client.session.subscriptions, subscription.topic_filter
-        given = _Given(subscription, fence, self._events.match(reading.plain, self._core.wall_s()))
+        if client.connection is not None and len(self._events):
+            found = self._events.match(reading.plain, self._core.wall_s())
+            self._wait(client, client.connection, subscription.topic_filter, _Given(found, subscription, fence))
+
+    def _wait(self, client: Client, connection: Connection, name: str, given: _Given) -> None:
+        waiting, mine = self._waiting.get(connection), client.session.subscriptions
         if waiting is None:
-            self._waiting[connection] = {whole: given}
+            self._waiting[connection] = {name: given}
             self._go_on(client, connection)
             return
-        waiting.pop(whole, None)
-        waiting[whole] = given
+        waiting.pop(name, None)
+        waiting[name] = given
         if len(waiting) > 2 * len(mine) + 16:
-            for gone in [name for name in waiting if name not in mine]:
+            for gone in [whole for whole in waiting if whole not in mine and whole != _ENTERED]:
                 del waiting[gone]
 
     def _go_on(self, client: Client, connection: Connection) -> None:
@@ -151,15 +157,19 @@ class Retention:
         waiting, mine = self._waiting[connection], client.session.subscriptions
         looked = size = 0
         while waiting and looked < SLICE and size < SLICE_BYTES and not self._is_busy(client, connection):
-            whole, given = next(iter(waiting.items()))
+            name, given = next(iter(waiting.items()))
             # Who unsubscribed gets no more, and who subscribed again gets it all from there.
-            message = next(given.found, None) if mine.get(whole) is given.subscription else None
+            message = next(given.found, None) if mine.get(name) is given.subscription else None
             if message is None:
-                del waiting[whole]
+                del waiting[name]
                 continue
-            looked += 1
-            if self._give_one(client, given.subscription, given.fence, message):
-                size += message.size
+            if given.subscription is None:
+                looked += 1 + len(mine) // 16
+                sent = self._give_entered(client, message)
+            else:
+                looked += 1
+                sent = self._give_one(client, given.subscription, given.fence, message)
+            size += message.size if sent else 0
         if size >= TOLD_BYTES:
             # Only what was written can make a connection say that it has enough.
             connection.write_out()
@@ -190,18 +200,33 @@ class Retention:
     # To a client that moves.
 
     def entered(self, client: Client, before: Location | None, after: Location | None) -> None:
-        """Give the client the retained events whose fence it has just entered."""
-        if after is None or not len(self._fences):
+        """Give the client, in slices, the retained events whose fence it has just entered."""
+        connection = client.connection
+        if connection is None or after is None or not len(self._fences):
             return
-        for topic in tuple(self._fences.holding(after)):
-            about = self._about[topic]
-            message = self._events.get(topic)
-            if message is None or _holds(about.fence, before) or message.expired(self._core.wall_s()):
-                continue
-            terms = merge(self._matching(client, topic, about), qos=message.qos, retain=True, own=False)
-            if terms is not None:
-                fanout = Fanout(message, self._core.wall_s())
-                self._delivery.send(client, fanout, Terms(terms.qos, True, terms.identifiers))
+        about = self._about
+        topics = {topic: None for topic in self._fences.holding(after) if not _holds(about[topic].fence, before)}
+        waiting = self._waiting.get(connection, {}).get(_ENTERED)
+        if waiting is not None:
+            waiting.topics.update(topics)
+        elif topics:
+            self._wait(client, connection, _ENTERED, _Given(self._of_topics(topics), topics=topics))
+
+    def _of_topics(self, topics: dict[str, None]) -> Iterator[Message]:
+        while topics:
+            message = self._events.get(topics.popitem()[0])
+            if message is not None and not message.expired(self._core.wall_s()):
+                yield message
+
+    def _give_entered(self, client: Client, message: Message) -> int:
+        about = self._about.get(message.topic, _NOTHING)
+        if not _holds(about.fence, client.location):
+            return 0
+        terms = merge(self._matching(client, message.topic, about), qos=message.qos, retain=True, own=False)
+        if terms is None:
+            return 0
+        fanout = Fanout(message, self._core.wall_s())
+        return self._delivery.send(client, fanout, Terms(terms.qos, True, terms.identifiers))
 
     def _matching(self, client: Client, topic: str, about: About) -> Iterator[Subscription]:
         for whole, subscription in client.session.subscriptions.items():
