@@ -1,6 +1,8 @@
 """The decoder refuses each kind of bad input with the reason code the specification names."""
 
+import os
 import time
+import tracemalloc
 
 import pytest
 
@@ -197,3 +199,16 @@ def test_many_properties_take_linear_time() -> None:
     assert isinstance(packet, Publish)
     assert len(packet.properties.user_properties) > 42_000
     assert time.process_time() - started < 2
+
+
+def test_a_packet_that_comes_in_crumbs_takes_little_more_memory_than_its_bytes() -> None:
+    wire = encode(Publish("t", os.urandom(200_000)), V5)
+    decoder = Decoder(version=V5)
+    pieces = [wire[at : at + 2] for at in range(0, len(wire), 2)]
+    tracemalloc.start()
+    for piece in pieces[:-1]:
+        assert list(decoder.feed(bytes(bytearray(piece)))) == []
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 2 * len(wire)
+    assert [encode(packet, V5) for packet in decoder.feed(pieces[-1])] == [wire]

@@ -17,6 +17,8 @@ from geomq.mqtt.topics import TopicNames
 from geomq.mqtt.types import PACKET_SIZE_MAX, V5, PacketType
 
 PRE_AUTH_SIZE_MAX: Final = 16 * 1024
+CRUMB_BYTES: Final = 256
+"""Shorter pieces are put together as they come: each for itself takes more memory than it holds."""
 
 
 class Side(Enum):
@@ -79,7 +81,7 @@ class Reassembly:
     __slots__ = ("_have", "_need", "_parts")
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []
         self._have = 0
         self._need = 0
 
@@ -91,7 +93,13 @@ class Reassembly:
 
     def join(self, data: bytes) -> bytes | None:
         """All bytes so far, or None if there are still fewer than needed."""
-        self._parts.append(data)
+        last = self._parts[-1]
+        if len(data) >= CRUMB_BYTES:
+            self._parts.append(data)
+        elif isinstance(last, bytearray):
+            last += data
+        else:
+            self._parts.append(bytearray(data))
         self._have += len(data)
         if self._have < self._need:
             return None
