@@ -3,6 +3,7 @@
 from geomq.mqtt.changes import DeliveryAdded, Journal
 from geomq.mqtt.message import Message
 from geomq.mqtt.outbound import PACKET_ID_MAX, Delivery, Outbound
+from geomq.mqtt.properties import Properties
 
 
 def test_identifiers_wrap_around_and_skip_those_in_flight() -> None:
@@ -82,3 +83,21 @@ def test_what_is_never_acknowledged_is_bounded_in_bytes_too_whatever_the_window(
     outbound.connect(PACKET_ID_MAX)
     assert [step.again for step in outbound.pump(0.0)] == [True] * 4
     assert sum(each is not None for each in pushed) == 4
+
+
+def test_properties_take_room_in_the_queue() -> None:
+    outbound = Outbound("c", queue_max=100, bytes_max=10_000)
+    for properties in (
+        Properties(user_properties=(("", ""),) * 50),
+        Properties(user_properties=(("name", "v" * 5_000),)),
+        Properties(correlation_data=bytes(5_000)),
+    ):
+        for _ in range(3):
+            outbound.push(Message("t", properties=properties), 1)
+        assert (outbound.queued, outbound.dropped) == (1, 2)
+        outbound.connect(1)
+        assert len(outbound.pump(0.0)) == 1
+        assert outbound.acknowledge(outbound.unfinished()[0].packet_id)
+        outbound.disconnect()
+        assert outbound.pending_bytes == 0
+        outbound.dropped = 0

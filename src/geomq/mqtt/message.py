@@ -35,7 +35,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """Bytes it roughly occupies in a queue."""
-        return len(self.payload) + len(self.topic) + 128
+        plain = len(self.payload) + len(self.topic) + 128
+        return plain if self.properties is NO_PROPERTIES else plain + self.properties.size
 
 
 def message_of(publish: Publish, *, topic: str, now: float) -> Message:
@@ -64,12 +65,20 @@ def _expires_at(properties: Properties, now: float) -> float | None:
 class Fanout:
     """One message being delivered at `now`, with the encodings made so far."""
 
-    __slots__ = ("_encoded", "_remaining", "message")
+    __slots__ = ("_encoded", "_remaining", "_size", "message")
 
     def __init__(self, message: Message, now: float) -> None:
         self.message = message
         self._encoded: dict[int, tuple[bytes, bytes]] = {}
+        self._size: int | None = None
         self._remaining = None if message.expires_at is None else max(0, ceil(message.expires_at - now))
+
+    @property
+    def size(self) -> int:
+        """That of the message, found out once for all who receive it."""
+        if self._size is None:
+            self._size = self.message.size
+        return self._size
 
     def publish(
         self,

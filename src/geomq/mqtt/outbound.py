@@ -27,14 +27,24 @@ class Phase(IntEnum):
 class Delivery:
     """One message on its way to one receiver."""
 
-    __slots__ = ("counted", "identifiers", "message", "number", "packet_id", "phase", "qos", "retain")
+    __slots__ = ("counted", "identifiers", "message", "number", "packet_id", "phase", "qos", "retain", "size")
 
-    def __init__(self, number: int, message: Message, qos: int, *, retain: bool, identifiers: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        number: int,
+        message: Message,
+        qos: int,
+        *,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        size: int | None = None,
+    ) -> None:
         self.number = number
         self.message = message
         self.qos = qos
         self.retain = retain
         self.identifiers = identifiers
+        self.size = message.size if size is None else size
         self.packet_id = 0
         self.phase = Phase.QUEUED
         self.counted = False
@@ -130,11 +140,11 @@ class Outbound:
         self._next_number = max(self._next_number, delivery.number + 1)
         if delivery.packet_id:
             self._flights[delivery.packet_id] = delivery
-            self._flight_bytes += delivery.message.size
+            self._flight_bytes += delivery.size
             self._next_id = delivery.packet_id % PACKET_ID_MAX + 1
         else:
             self._queue.append(delivery)
-            self._queued_bytes += delivery.message.size
+            self._queued_bytes += delivery.size
 
     def connect(self, window: int) -> None:
         """A new network connection: the quota starts afresh and everything in flight is due again."""
@@ -151,20 +161,27 @@ class Outbound:
         self._quota = 0
 
     def push(
-        self, message: Message, qos: int, *, retain: bool = False, identifiers: tuple[int, ...] = ()
+        self,
+        message: Message,
+        qos: int,
+        *,
+        retain: bool = False,
+        identifiers: tuple[int, ...] = (),
+        size: int | None = None,
     ) -> Delivery | None:
         """Take a message; return its delivery if it is to be sent at once, None if queued or dropped."""
+        size = message.size if size is None else size
         immediate = not self.stalled and not self._queue and not self._repeat and self._is_open()
-        if not immediate and not self._has_room(message):
+        if not immediate and not self._has_room(size):
             self.dropped += 1
             return None
-        delivery = Delivery(self._next_number, message, qos, retain=retain, identifiers=identifiers)
+        delivery = Delivery(self._next_number, message, qos, retain=retain, identifiers=identifiers, size=size)
         self._next_number += 1
         if immediate:
             self._launch(delivery)
         else:
             self._queue.append(delivery)
-            self._queued_bytes += message.size
+            self._queued_bytes += size
         if self._journal is not None:
             self._note_added(delivery, self._journal)
         return delivery if immediate else None
@@ -204,8 +221,8 @@ class Outbound:
         there are only so many identifiers, and only so much memory, whatever window it asks for."""
         return self._quota > 0 and self._flight_bytes < self.bytes_max and len(self._flights) < PACKET_ID_MAX
 
-    def _has_room(self, message: Message) -> bool:
-        return len(self._queue) < self.queue_max and self._queued_bytes + message.size <= self.bytes_max
+    def _has_room(self, size: int) -> bool:
+        return len(self._queue) < self.queue_max and self._queued_bytes + size <= self.bytes_max
 
     def pump(self, now: float) -> list[Step]:
         """Everything that may be sent now: repeats first, then the queue, as far as the quota reaches."""
@@ -216,7 +233,7 @@ class Outbound:
         queue = self._queue
         while queue and not self._repeat and self._is_open():
             delivery = queue.popleft()
-            self._queued_bytes -= delivery.message.size
+            self._queued_bytes -= delivery.size
             if delivery.message.expired(now):
                 self.expired += 1
                 self._finish(delivery)
@@ -294,7 +311,7 @@ class Outbound:
         if gone:
             self._queue = deque(delivery for delivery in self._queue if not unwanted(delivery.message))
         for delivery in gone:
-            self._queued_bytes -= delivery.message.size
+            self._queued_bytes -= delivery.size
             self._finish(delivery)
         for delivery in () if self.connected else tuple(self._flights.values()):
             if delivery.phase is Phase.SENT and unwanted(delivery.message):
@@ -304,7 +321,7 @@ class Outbound:
 
     def _launch(self, delivery: Delivery) -> None:
         self._quota -= 1
-        self._flight_bytes += delivery.message.size
+        self._flight_bytes += delivery.size
         packet_id = self._next_id
         flights = self._flights
         while packet_id in flights:
@@ -317,7 +334,7 @@ class Outbound:
 
     def _land(self, delivery: Delivery) -> None:
         del self._flights[delivery.packet_id]
-        self._flight_bytes -= delivery.message.size
+        self._flight_bytes -= delivery.size
         if delivery.counted and self.connected:
             self._quota += 1
         self._finish(delivery)

@@ -69,6 +69,12 @@ class Properties(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     subscription_identifier_available: int | None = None
     shared_subscription_available: int | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes that what a message carries roughly occupies."""
+        single = len(self.content_type or "") + len(self.response_topic or "") + len(self.correlation_data or b"")
+        return single + sum(len(name) + len(value) + 160 for name, value in self.user_properties)
+
     def user(self, name: str) -> str | None:
         """The first user property called `name`."""
         for key, value in self.user_properties:

@@ -196,7 +196,7 @@ class Session:
         if outbound is None:
             outbound = self._outbound = self._new_outbound()
         dropped = outbound.dropped
-        delivery = outbound.push(fanout.message, qos, retain=retain, identifiers=identifiers)
+        delivery = outbound.push(fanout.message, qos, retain=retain, identifiers=identifiers, size=fanout.size)
         if delivery is not None:
             return self._publish_wire(delivery, fanout, again=False)
         if self._watch is not None and outbound.dropped > dropped:
