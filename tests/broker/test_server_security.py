@@ -113,6 +113,22 @@ async def test_what_the_broker_says_cannot_be_forged_through_a_fence() -> None:
         assert (await probe.expect(Puback)).reason == ReasonCode.NOT_AUTHORIZED
 
 
+async def test_who_may_not_read_takes_nothing_from_a_group_whose_members_are_away(files: AuthConfig) -> None:
+    keeps: dict[str, Any] = {"clean_start": False, "properties": Properties(session_expiry_interval=60)}
+    async with _running(auth=files) as broker:
+        worker, _ = await _login(broker, "bob", **keeps)
+        await worker.subscribe(SubscribeRequest("$share/g/anna/#", 1))
+        await worker.drop()
+        thief, _ = await Probe.connect(broker.port, Connect("thief"))
+        await thief.subscribe(SubscribeRequest("$share/g/anna/#", 1))
+        anna, _ = await _login(broker, "anna")
+        anna.publish("anna/job", b"x", 1)
+        assert (await anna.expect(Puback)).reason == ReasonCode.SUCCESS
+        worker, _ = await _login(broker, "bob", **keeps)
+        assert (await worker.expect(Publish)).topic == "anna/job"
+        assert await thief.silent()
+
+
 async def test_areas_bound_where_a_client_may_publish(files: AuthConfig) -> None:
     async with _running(auth=files) as broker:
         anna, _ = await _login(broker, "anna")

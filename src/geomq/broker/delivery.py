@@ -41,7 +41,9 @@ class Delivery:
         found = [each for member in members if (each := self._voiced(member, topic_filter)) is not None]
         if not found:
             return 0
-        client, subscription = next((each for each in found if _can_take(each[0], event.topic)), found[0])
+        # One that may not read it must not take it from one that is away.
+        found = [each for each in found if each[0].rights.may_read(event.topic)] or found
+        client, subscription = next((each for each in found if _can_take(each[0])), found[0])
         fanout = self._fanout(event, message)
         return 0 if fanout is None else self._to_client(client, subscription, fanout, own=False)
 
@@ -166,9 +168,9 @@ class Delivery:
         return 1
 
 
-def _can_take(client: Client, topic: str) -> bool:
-    """Whether the client is there, reads, and may see the topic."""
-    return client.connection is not None and not client.connection.paused and client.rights.may_read(topic)
+def _can_take(client: Client) -> bool:
+    """Whether the client is there and reads."""
+    return client.connection is not None and not client.connection.paused
 
 
 PLAIN_TERMS = (Terms(0, False, ()), Terms(1, False, ()), Terms(2, False, ()))
