@@ -235,6 +235,20 @@ async def test_shared_subscriptions_take_turns(broker: Broker) -> None:
             assert [await member.expect(Publish) for _ in range(2)]
 
 
+async def test_a_member_that_is_stuck_costs_its_group_no_events(broker: Broker) -> None:
+    stuck, busy, p = [await client(broker, name) for name in ("stuck", "busy", "p")]
+    for member in (stuck, busy):
+        await member.subscribe(SubscribeRequest("$share/g/job", 1))
+    done = 0
+    for number in range(1, 31):
+        p.publish("job", b"x", 1)
+        assert (await p.expect(Puback)).reason == ReasonCode.SUCCESS
+        if done + broker.core.clients["stuck"].session.pending < number:
+            busy.send(Puback((await busy.expect(Publish)).packet_id))
+            done += 1
+    assert done + broker.core.clients["stuck"].session.pending == 30
+
+
 async def test_unsubscribe_ends_deliveries(broker: Broker) -> None:
     async with await client(broker, "s") as s, await client(broker, "p") as p:
         await s.subscribe("a", "$share/g/a")

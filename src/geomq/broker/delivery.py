@@ -169,8 +169,8 @@ class Delivery:
 
 
 def _can_take(client: Client) -> bool:
-    """Whether the client is there and reads."""
-    return client.connection is not None and not client.connection.paused
+    """Whether the client is there, reads, and has room."""
+    return client.connection is not None and not client.connection.paused and not client.session.full
 
 
 PLAIN_TERMS = (Terms(0, False, ()), Terms(1, False, ()), Terms(2, False, ()))

@@ -127,6 +127,10 @@ class Outbound:
         """What those not yet finished roughly occupy."""
         return self._flight_bytes + self._queued_bytes
 
+    @property
+    def full(self) -> bool:
+        return not self._has_room(0)
+
     def unfinished(self) -> list[Delivery]:
         """Everything queued or in flight, in the order of `number`."""
         return sorted((*self._flights.values(), *self._queue), key=lambda delivery: delivery.number)

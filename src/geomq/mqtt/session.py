@@ -111,6 +111,11 @@ class Session:
         """What those roughly occupy."""
         return self._outbound.pending_bytes if self._outbound is not None else 0
 
+    @property
+    def full(self) -> bool:
+        """Whether so many messages of QoS 1 and 2 wait that another would be dropped."""
+        return self._outbound is not None and self._outbound.full
+
     def renew(self, policy: Policy) -> None:
         """Go on, with the next connection, under a policy that may have changed."""
         self._policy = policy
