@@ -1,13 +1,15 @@
 """Details of events, for subscribers that ask: told by the broker alone, kept with the session."""
 
+import math
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from geomq.broker.config import Broker as BrokerSection
-from geomq.broker.config import Config, Geo, Listener, Metrics
+from geomq.broker.config import Config, Geo, Limits, Listener, Metrics
 from geomq.broker.details import told
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
@@ -15,6 +17,7 @@ from geomq.geo import Circle, Location, location_text
 from geomq.mqtt.message import Message
 from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V311
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 
@@ -142,3 +145,24 @@ def test_details_cannot_be_forged() -> None:
 def test_a_message_that_says_nothing_new_stays_the_same_object() -> None:
     message = Message("t", properties=Properties(user_properties=(("a", "b"),)))
     assert told(message, None, ALL) is message
+
+
+async def test_a_fence_that_fits_no_property_is_left_out(tmp_path: Path) -> None:
+    points = [f"{math.sin(at / 650):.6f} {math.cos(at / 650):.6f}" for at in range(4_000)]
+    text = f"POLYGON (({', '.join([*points, points[0]])}))"
+    limits = Limits(fence_vertices_max=5_000, fence_text_bytes_max=1_000_000)
+    async with Broker(structs.replace(config(tmp_path), limits=limits)) as broker:
+        client = await asking(broker)
+        probe, _ = await Probe.connect(broker.port, Connect("p"))
+        await client.subscribe("t")
+        client.publish("$geo/location", b"0,0", 1)
+        await client.expect(Puback)
+        probe.publish("$geo/fence/f", text.encode(), 1)
+        assert (await probe.expect(Puback)).reason == ReasonCode.SUCCESS
+        probe.publish("$geo/to/f/t", b"x", 1)
+        assert (await probe.expect(Puback)).reason == ReasonCode.SUCCESS
+        names = [name for name, _ in (await client.expect(Publish)).properties.user_properties]
+        assert "geo-event" in names
+        assert "geo-fence" not in names
+        await probe.drop()
+        await client.drop()

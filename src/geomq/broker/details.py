@@ -29,6 +29,8 @@ PROPERTIES: Final[dict[str, str]] = {
 }
 """The user property of each detail."""
 
+TEXT_BYTES_MAX: Final = 65_535
+
 _NAMES: Final = frozenset(PROPERTIES.values())
 
 _SAY: Final[dict[str, Callable[[Event], str | None]]] = {
@@ -48,8 +50,8 @@ def told(message: Message, event: Event | None, details: tuple[str, ...]) -> Mes
     if event is not None:
         for detail in details:
             value = _SAY[detail](event)
-            # A publisher's client id may hold what MQTT text may not.
-            if value is not None and "\0" not in value:
+            # A publisher's client id may hold what MQTT text may not, and a fence more of it.
+            if value is not None and "\0" not in value and len(value) <= TEXT_BYTES_MAX:
                 pairs.append((PROPERTIES[detail], value))
     said = tuple(pairs)
     if said == own:
