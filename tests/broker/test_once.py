@@ -82,5 +82,8 @@ def test_users_do_not_meet_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch
     assert not writers.repeats(None, "w:7")
     for number in range(3):
         writers.note("bob", f"w{number}:1")
-    assert not writers.repeats("alice", "w:7")
-    assert writers.repeats("bob", "w0:1")
+    assert writers.repeats("alice", "w:7")
+    assert [writers.repeats("bob", f"w{number}:1") for number in range(3)] == [False, True, True]
+    for name in ("carol", "dave", "eve"):
+        writers.note(name, "w:1")
+    assert sum(writers.repeats(name, "w:1") for name in ("alice", "carol", "dave", "eve")) == 3

@@ -17,15 +17,17 @@ _NUMBER_MAX: Final = (1 << 63) - 1
 
 
 class Writers:
-    """The last number of each writer; beyond `WRITERS_MAX` the one silent for longest is forgotten."""
+    """The last number of each writer; beyond `WRITERS_MAX` the user with the most forgets its longest silent one."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._last: dict[bytes, int] = {}
+        self._of_user: dict[bytes, dict[bytes, None]] = {}
 
     def load(self, notes: dict[bytes, bytes]) -> None:
         """Take in what the store remembered."""
-        self._last = {key: int.from_bytes(value, "big") for key, value in notes.items()}
+        for key, value in notes.items():
+            self._keep(key, int.from_bytes(value, "big"))
 
     def repeats(self, user: str | None, text: str) -> bool:
         """Whether the writer has been at this number before; a text that is no `writer:number` repeats nothing."""
@@ -38,13 +40,21 @@ class Writers:
         if found is None:
             return
         key, number = found
-        self._last.pop(key, None)
-        self._last[key] = number
+        self._keep(key, number)
         self._store.put_note(NOTE, key, number.to_bytes(8, "big"))
         if len(self._last) > WRITERS_MAX:
-            oldest = next(iter(self._last))
-            del self._last[oldest]
+            user, writers = max(self._of_user.items(), key=lambda item: len(item[1]))
+            oldest = next(iter(writers))
+            del writers[oldest], self._last[oldest]
+            if not writers:
+                del self._of_user[user]
             self._store.delete_note(NOTE, oldest)
+
+    def _keep(self, key: bytes, number: int) -> None:
+        self._last[key] = number
+        writers = self._of_user.setdefault(key.partition(b"\0")[0], {})
+        writers.pop(key, None)
+        writers[key] = None
 
 
 def _read(user: str | None, text: str) -> tuple[bytes, int] | None:
