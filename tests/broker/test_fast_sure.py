@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.broker.probes import Probe, client, drop_all
 
+from geomq.broker import fast_sure
 from geomq.broker.config import Config, Listener, Metrics, Persistence
 from geomq.broker.server import Broker
 from geomq.mqtt.packets import Puback, Publish, Pubrec, Pubrel, SubscribeRequest, Unsubscribe
@@ -132,3 +133,13 @@ async def test_what_depends_on_the_publisher_or_the_receiver_is_asked_each_time(
             assert asked.count == before + 3
         assert await received(subscriber, 3) == [(b"x", 1)] * 3
         assert await subscriber.silent(0.05)
+
+
+async def test_a_topic_is_not_forgotten_by_what_it_has_just_been_used_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_sure, "ROUTES_MAX", 2)
+    async with running() as (broker, _):
+        publisher, subscriber = await client(broker, "p"), await client(broker, "s")
+        await subscriber.subscribe(SubscribeRequest("t/#", 1))
+        for topic in ("t/1", "t/2", "t/1", "t/1", "t/3", "t/2", "t/1"):
+            assert await publish(publisher, topic.encode(), topic=topic) == ReasonCode.SUCCESS
+            assert await received(subscriber, 1) == [(topic.encode(), 1)]

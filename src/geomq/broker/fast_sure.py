@@ -37,12 +37,14 @@ class FastSure:
         return sum([send(client, fanout, PLAIN_TERMS[min(qos, theirs)]) for client, theirs in receivers])
 
     def learn(self, topic: str) -> None:
-        """A plain event on this topic just went the ordinary way: the next one will go to the same clients."""
-        if self._generation != self._fast.generation or len(self._receivers) >= ROUTES_MAX:
+        """A plain event on this topic was sent; if it went the ordinary way, the next will go to the same clients."""
+        if self._generation != self._fast.generation:
             self._generation = self._fast.generation
             self._receivers.clear()
-        if len(topic) > REMEMBERED_CHARS_MAX:
+        if topic in self._receivers or len(topic) > REMEMBERED_CHARS_MAX:
             return
-        if topic not in self._receivers and self._core.links is None and not self._fast.is_followed():
+        if len(self._receivers) >= ROUTES_MAX:
+            self._receivers.clear()
+        if self._core.links is None and not self._fast.is_followed():
             found = self._fast.plain_receivers(topic, self._delivery.last)
             self._receivers[topic] = None if found is None else tuple(found.items())
