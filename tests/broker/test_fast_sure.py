@@ -143,3 +143,18 @@ async def test_a_topic_is_not_forgotten_by_what_it_has_just_been_used_for(monkey
         for topic in ("t/1", "t/2", "t/1", "t/1", "t/3", "t/2", "t/1"):
             assert await publish(publisher, topic.encode(), topic=topic) == ReasonCode.SUCCESS
             assert await received(subscriber, 1) == [(topic.encode(), 1)]
+
+
+async def test_topics_with_the_same_receivers_share_the_memory_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_sure, "RECEIVERS_MAX", 4)
+    async with running() as (broker, asked):
+        publisher = await client(broker, "p")
+        subscribers = [await client(broker, name) for name in ("a", "b", "c")]
+        for subscriber in subscribers:
+            await subscriber.subscribe(SubscribeRequest("t/#", 1))
+        for _ in range(2):
+            for number in range(10):
+                await publish(publisher, b"x", topic=f"t/{number}")
+        assert asked.count == 10
+        for subscriber in subscribers:
+            assert len(await received(subscriber, 20)) == 20

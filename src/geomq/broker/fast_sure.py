@@ -13,6 +13,8 @@ from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
 
 Receivers = tuple[tuple[Client, int], ...]
 """Clients and the QoS of their subscriptions."""
+RECEIVERS_MAX = 1_000_000
+"""Receivers that are remembered for all topics; topics with the same receivers share theirs."""
 
 
 class FastSure:
@@ -23,7 +25,8 @@ class FastSure:
         self._delivery = delivery
         self._fast = fast
         self._receivers: dict[str, Receivers | None] = {}
-        self._generation = 0
+        self._alike: dict[Receivers, Receivers] = {}
+        self._count = self._generation = 0
 
     def send(self, message: Message) -> int | None:
         """Send a plain event to everybody who gets it; to how many, or None if that is not known here."""
@@ -40,11 +43,22 @@ class FastSure:
         """A plain event on this topic was sent; if it went the ordinary way, the next will go to the same clients."""
         if self._generation != self._fast.generation:
             self._generation = self._fast.generation
-            self._receivers.clear()
+            self._forget()
         if topic in self._receivers or len(topic) > REMEMBERED_CHARS_MAX:
             return
-        if len(self._receivers) >= ROUTES_MAX:
-            self._receivers.clear()
+        if len(self._receivers) >= ROUTES_MAX or self._count >= RECEIVERS_MAX:
+            self._forget()
         if self._core.links is None and not self._fast.is_followed():
             found = self._fast.plain_receivers(topic, self._delivery.last)
-            self._receivers[topic] = None if found is None else tuple(found.items())
+            self._receivers[topic] = None if found is None else self._shared(tuple(found.items()))
+
+    def _shared(self, receivers: Receivers) -> Receivers:
+        if receivers not in self._alike:
+            self._alike[receivers] = receivers
+            self._count += len(receivers)
+        return self._alike[receivers]
+
+    def _forget(self) -> None:
+        self._receivers.clear()
+        self._alike.clear()
+        self._count = 0
