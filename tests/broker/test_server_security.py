@@ -206,6 +206,22 @@ async def test_connections_per_address_are_bounded() -> None:
         await Probe.connect(broker.port, Connect("c3"))
 
 
+async def test_sessions_are_bounded_also_those_of_clients_that_left() -> None:
+    async with _running(limits=Limits(sessions_max=2)) as broker:
+        keeps: dict[str, Any] = {"clean_start": False, "properties": Properties(session_expiry_interval=60)}
+        for name in ("a", "b"):
+            probe, connack = await Probe.connect(broker.port, Connect(name, **keeps))
+            assert connack.reason == ReasonCode.SUCCESS
+            await probe.disconnect()
+        _, connack = await Probe.connect(broker.port, Connect("c"))
+        assert connack.reason == ReasonCode.QUOTA_EXCEEDED
+        again, connack = await Probe.connect(broker.port, Connect("a"))
+        assert connack.reason == ReasonCode.SUCCESS
+        await again.disconnect()
+        _, connack = await Probe.connect(broker.port, Connect("c", V311))
+        assert connack.reason == ReasonCode.SUCCESS
+
+
 async def test_connections_per_listener_and_silent_ones_are_bounded() -> None:
     listener = Listener(host="127.0.0.1", port=0, connections_max=2)
     async with _running(listeners=(listener,), limits=Limits(pending_per_address_max=1)) as broker:

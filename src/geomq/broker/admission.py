@@ -138,6 +138,9 @@ class Admission:
         if text is not None:
             self._refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, text)
             return
+        if known is None and len(core.clients) >= core.config.limits.sessions_max:
+            self._refuse(connection, ReasonCode.QUOTA_EXCEEDED, "too many sessions")
+            return
         if self.roaming is None:
             self._let_in(connection, connect, agreement, user, location)
             return

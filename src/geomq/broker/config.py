@@ -153,6 +153,9 @@ class Limits(Section, frozen=True):
         about("Longest session expiry granted; 4294967295 is forever.", reload=True),
     ] = FOREVER_S
     connections_max: Annotated[Positive, about("Connections on all listeners.", reload=True)] = 100_000
+    sessions_max: Annotated[
+        Positive, about("Sessions, of connected clients and kept for those away; new ones are refused.", reload=True)
+    ] = 1_000_000
     connections_per_address_max: Annotated[
         Count, about("Connections from one address; 0 is no limit.", reload=True)
     ] = 10_000
