@@ -225,7 +225,7 @@ async def test_entering_much_at_once_and_reading_nothing_costs_bounded_memory_an
         while broker.core.counts.location_updates < 101:
             await asyncio.sleep(0.01)
         assert broker.core.counts.bytes_sent - before < 20_000_000
-        topics = set()
+        topics: set[str] = set()
         while len(topics) < 100:
             packet = await slow.expect(Publish)
             topics.add(packet.topic)

@@ -43,11 +43,11 @@ class Writers:
         self._keep(key, number)
         self._store.put_note(NOTE, key, number.to_bytes(8, "big"))
         if len(self._last) > WRITERS_MAX:
-            user, writers = max(self._of_user.items(), key=lambda item: len(item[1]))
+            greedy, writers = max(self._of_user.items(), key=lambda item: len(item[1]))
             oldest = next(iter(writers))
             del writers[oldest], self._last[oldest]
             if not writers:
-                del self._of_user[user]
+                del self._of_user[greedy]
             self._store.delete_note(NOTE, oldest)
 
     def _keep(self, key: bytes, number: int) -> None:
