@@ -34,7 +34,6 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/broker/counts.py": "broker/test_metrics.py",
     "geomq/broker/delivery.py": "broker/test_server_protocol.py",
     "geomq/broker/fenced.py": "broker/test_server_geo.py",
-    "geomq/broker/geocontext.py": "broker/test_server_geo.py",
     "geomq/broker/listeners.py": "broker/test_interop.py",
     "geomq/broker/ports.py": "broker/test_server_connections.py",
     "geomq/broker/publishing.py": "broker/test_server_protocol.py",

@@ -3,16 +3,17 @@
 What is said to `$geo/enter/...`, `$geo/leave/...` and `$geo/error` reaches this one client, if it subscribed to it.
 """
 
+from collections.abc import Iterator
+
 from geomq.broker.clients import Client
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
-from geomq.broker.geotopics import ENTER_PREFIX, ERROR_TOPIC, LEAVE_PREFIX, read_filter
+from geomq.broker.geotopics import ENTER_PREFIX, ERROR_TOPIC, LEAVE_PREFIX, Reading, from_prefix, read_filter
 from geomq.broker.retention import Retention
 from geomq.errors import GeometryError
 from geomq.geo import Location, fence_text, location_text
 from geomq.mqtt.message import Fanout, Message
-from geomq.mqtt.subscriptions import Subscription, Terms, merge
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.subscriptions import Terms, merge
 from geomq.routing.events import ClientMoved, ClientSubscribed
 
 
@@ -70,7 +71,7 @@ class GeoContext:
         self._cross(client)
 
     def _forget_fence(self, client: Client, name: str) -> None:
-        if any(read_filter(whole).fence_name == name for whole in client.session.subscriptions):
+        if any(_readings(client, name)):
             raise GeometryError(f"fence {name!r} is still used by a subscription")
         client.define_fence(name, None)
         client.inside -= {name}
@@ -80,11 +81,9 @@ class GeoContext:
 
     def _renew(self, client: Client, name: str) -> None:
         """Subscriptions through this fence follow its new shape."""
-        for whole in client.session.subscriptions:
-            reading = read_filter(whole)
-            if reading.fence_name == name:
-                voice = client.voice(reading.prefix)
-                self._core.handle(ClientSubscribed(voice, reading.plain, client.fences[name], reading.group))
+        for reading in _readings(client, name):
+            voice = client.voice(reading.prefix)
+            self._core.handle(ClientSubscribed(voice, reading.plain, client.fences[name], reading.group))
         self._core.topology_changed()
 
     def complain(self, client: Client, text: str) -> None:
@@ -94,12 +93,29 @@ class GeoContext:
 
     def tell(self, client: Client, topic: str, payload: bytes) -> None:
         """Deliver to this client alone, if it subscribed to the topic."""
-        matching: list[Subscription] = [
-            subscription
-            for whole, subscription in client.session.subscriptions.items()
-            if whole.startswith("$geo/") and topic_matches(whole, topic)
-        ]
+        mine = client.session.subscriptions
+        matching = [mine[each] for each in filters_of(topic) if each in mine]
         terms = merge(matching, qos=1, retain=False, own=False)
         if terms is not None:
             fanout = Fanout(Message(topic, payload, 1), self._core.wall_s())
             self._delivery.send(client, fanout, Terms(terms.qos, False, terms.identifiers))
+
+
+def filters_of(topic: str) -> list[str]:
+    """Every filter that matches a `$` topic; few, if it has few levels, however many a client has."""
+    first, *levels = topic.split("/")
+    found, heads = [], [first]
+    for level in levels:
+        found += [f"{head}/#" for head in heads]
+        heads = [f"{head}/{each}" for head in heads for each in (level, "+")]
+    return [*found, *heads, *(f"{head}/#" for head in heads)]
+
+
+def _readings(client: Client, name: str) -> Iterator[Reading]:
+    """The client's subscriptions through its fence of this name."""
+    prefix = from_prefix(name)
+    for whole in client.session.subscriptions:
+        if prefix in whole:
+            reading = read_filter(whole)
+            if reading.fence_name == name:
+                yield reading

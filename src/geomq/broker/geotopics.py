@@ -69,6 +69,11 @@ def _name(name: str) -> str:
     return name
 
 
+def from_prefix(name: str) -> str:
+    """How filters of events from this fence begin, behind the name of a share group if there is one."""
+    return f"{_FROM}{name}/"
+
+
 class Reading(NamedTuple):
     """A subscription's filter taken apart: `prefix + plain` is what the client wrote."""
 
