@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geomq.mqtt.message import Message
-from geomq.mqtt.retained import RetainedStore
+from geomq.mqtt.retained import PAUSE_NODES, RetainedStore
 from geomq.mqtt.topics import topic_matches
 
 _levels = st.sampled_from(["", "a", "b", "$x"])
@@ -30,6 +30,16 @@ def test_lookup_finds_exactly_the_matching_unexpired_messages(
     assert set(store) == {each for each in model.values() if not each.expired(now)}
     upcoming = [each.expires_at for each in store if each.expires_at is not None]
     assert store.next_expiry() is None or not upcoming or (store.next_expiry() or 0) <= min(upcoming)
+
+
+def test_a_search_that_finds_nothing_lets_others_go_on() -> None:
+    store = RetainedStore(10_000)
+    for number in range(5_000):
+        store.put(Message(f"kept/{number}"))
+    steps = list(store.search("kept/+/nothing", 0.0))
+    assert set(steps) == {None}
+    assert len(steps) == 5_000 // PAUSE_NODES
+    assert list(store.match("kept/+/nothing", 0.0)) == []
 
 
 def test_a_full_store_refuses_new_topics_but_replaces_old_ones() -> None:

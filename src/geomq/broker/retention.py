@@ -36,6 +36,7 @@ class About(NamedTuple):
 _NOTHING = About()
 
 
+_NONE: Iterator[None] = iter(())
 _ENTERED = ""
 """Beside the filters of new subscriptions: what is due because of where the client went."""
 
@@ -43,7 +44,7 @@ _ENTERED = ""
 class _Given(NamedTuple):
     """What is left to look at for a new subscription, or of `topics` whose fences were entered."""
 
-    found: Iterator[Message]
+    found: Iterator[Message | None]
     subscription: Subscription | None = None
     fence: Fence | None = None
     topics: dict[str, None] = {}  # noqa: RUF012
@@ -137,7 +138,7 @@ class Retention:
     def give(self, client: Client, subscription: Subscription, reading: Reading, fence: Fence | None) -> None:
         """Start giving a new subscription what is retained for it, in slices, after what its client waits for."""
         if client.connection is not None and len(self._events):
-            found = self._events.match(reading.plain, self._core.wall_s())
+            found = self._events.search(reading.plain, self._core.wall_s())
             self._wait(client, client.connection, subscription.topic_filter, _Given(found, subscription, fence))
 
     def _wait(self, client: Client, connection: Connection, name: str, given: _Given) -> None:
@@ -158,16 +159,19 @@ class Retention:
         looked = size = 0
         while waiting and looked < SLICE and size < SLICE_BYTES and not self._is_busy(client, connection):
             name, given = next(iter(waiting.items()))
-            # Who unsubscribed gets no more, and who subscribed again gets it all from there.
-            message = next(given.found, None) if mine.get(name) is given.subscription else None
-            if message is None:
+            looked += 1
+            try:
+                # Who unsubscribed gets no more, and who subscribed again gets it all from there.
+                message = next(given.found if mine.get(name) is given.subscription else _NONE)
+            except StopIteration:
                 del waiting[name]
                 continue
+            if message is None:
+                continue
             if given.subscription is None:
-                looked += 1 + len(mine) // 16
+                looked += len(mine) // 16
                 sent = self._give_entered(client, message)
             else:
-                looked += 1
                 sent = self._give_one(client, given.subscription, given.fence, message)
             size += message.size if sent else 0
         if size >= TOLD_BYTES:

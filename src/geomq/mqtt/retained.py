@@ -8,6 +8,9 @@ from collections.abc import Iterator
 
 from geomq.mqtt.message import Message
 
+PAUSE_NODES = 64
+"""Levels of topics a search looks at before it lets its caller do something else."""
+
 
 class _Node:
     __slots__ = ("children", "message")
@@ -75,27 +78,39 @@ class RetainedStore:
 
     def match(self, topic_filter: str, now: float) -> Iterator[Message]:
         """The unexpired messages whose topics match, in insertion order of the levels."""
+        return (message for message in self.search(topic_filter, now) if message is not None)
+
+    def search(self, topic_filter: str, now: float) -> Iterator[Message | None]:
+        """As `match`, with a None now and then for the caller to turn to something else; the store may change then."""
         levels = topic_filter.split("/")
-        stack: list[tuple[_Node, int]] = [(self._root, 0)]
+        stack: list[tuple[Iterator[_Node], int]] = [(iter((self._root,)), 0)]
+        looked = 0
         while stack:
-            node, depth = stack.pop()
-            if depth == len(levels):
-                if node.message is not None and not node.message.expired(now):
-                    yield node.message
+            nodes, depth = stack[-1]
+            node = next(nodes, None)
+            if node is None:
+                stack.pop()
                 continue
-            level = levels[depth]
-            if level == "#":
-                yield from self._below(node, now, top=depth == 0)
-            elif node.children is None:
+            looked += 1
+            if not looked % PAUSE_NODES:
+                yield None
+            level = levels[depth] if depth < len(levels) else None
+            if level in (None, "#") and node.message is not None and not node.message.expired(now):
+                yield node.message
+            if level is None or not node.children:
                 continue
-            elif level == "+":
-                stack.extend(
-                    (child, depth + 1)
-                    for name, child in reversed(node.children.items())
-                    if depth or not name.startswith("$")
-                )
+            if level in ("+", "#"):
+                stack.append((iter(self._wild(node)), depth if level == "#" else depth + 1))
             elif level in node.children:
-                stack.append((node.children[level], depth + 1))
+                stack.append((iter((node.children[level],)), depth + 1))
+
+    def _wild(self, node: _Node) -> list[_Node]:
+        """What a wildcard finds below."""
+        if node.children is None:
+            return []
+        if node is not self._root:
+            return list(node.children.values())
+        return [child for name, child in node.children.items() if not name.startswith("$")]
 
     def expire(self, now: float) -> list[str]:
         """Forget what has expired and name those topics."""
@@ -120,20 +135,6 @@ class RetainedStore:
                 yield node.message
             if node.children:
                 stack.extend(reversed(node.children.values()))
-
-    def _below(self, start: _Node, now: float, *, top: bool) -> Iterator[Message]:
-        stack = [start]
-        while stack:
-            node = stack.pop()
-            if node.message is not None and not node.message.expired(now):
-                yield node.message
-            if not node.children:
-                continue
-            stack.extend(
-                child
-                for name, child in reversed(node.children.items())
-                if not (top and node is start and name.startswith("$"))
-            )
 
     def _find(self, topic: str) -> _Node | None:
         node = self._root
