@@ -147,3 +147,9 @@ def test_meets_box_sees_a_bulge_between_the_box_corners() -> None:
     widest = 49.17731
     assert circle.meets_box(Box(70, 82, widest - 0.01, 60))
     assert not circle.meets_box(Box(70, 82, widest + 0.01, 60))
+
+
+def test_a_radius_that_is_no_number_is_refused_in_one_line() -> None:
+    for radius in (10**400, None, "far"):
+        with pytest.raises(GeometryError, match=r"^a radius must be a number of metres$"):
+            Circle(Location(0, 0), radius)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.geo.shapes import ACROSS, ARCTIC, FENCES, LOCATIONS, SQUARE
 
-from geomq.geo import Circle, Fence, FenceIndex, Location, degrees_to_m, destination
+from geomq.geo import Circle, Fence, FenceIndex, Location, PointIndex, degrees_to_m, destination, parse_fence
 from geomq.geo.fences import _CELLS_MAX
 
 KEYS = st.integers(0, 15)
@@ -101,3 +101,19 @@ def test_an_empty_index_holds_nothing() -> None:
     assert index.fence(1) is None
     index.remove(1)
     assert 1 not in index
+
+
+def test_the_antimeridian_is_found_by_both_its_names_also_where_only_one_side_reaches_it() -> None:
+    text = "MULTIPOLYGON (((-180 0, -170 0, -170 10, -180 10, -180 0)), ((170 20, 180 20, 180 30, 170 30, 170 20)))"
+    fence = parse_fence(text)
+    index: FenceIndex[str] = FenceIndex()
+    index.put("fence", fence)
+    points: PointIndex[int] = PointIndex()
+    for key in range(2_000):
+        points.move(key, Location(-60.0 + key / 100.0, key / 100.0))
+    for lat in (5.0, 25.0):
+        for lon in (180.0, -180.0):
+            assert fence.contains(Location(lat, lon))
+            assert index.holding(Location(lat, lon)) == ["fence"]
+            points.move(-1, Location(lat, lon))
+            assert points.inside(fence) == [-1]

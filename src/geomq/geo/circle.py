@@ -42,7 +42,11 @@ class Circle:
     limit: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        center, radius_m = make_location(*self.center), float(self.radius_m)
+        center = make_location(*self.center)
+        try:
+            radius_m = float(self.radius_m)
+        except (TypeError, ValueError, OverflowError):
+            raise GeometryError("a radius must be a number of metres") from None
         if not 0.0 <= radius_m <= HALF_CIRCUMFERENCE_M + TOLERANCE_M:
             raise GeometryError(f"radius {radius_m!r} m is not between 0 and {HALF_CIRCUMFERENCE_M:.0f} m")
         x, y, z = unit_vector(center.lat, center.lon)

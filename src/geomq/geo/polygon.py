@@ -54,13 +54,9 @@ class PlanarFence:
         return inside
 
     def bounds(self) -> tuple[Box, ...]:
-        """Boxes that together hold the fence: one per side of the globe, plus its seam and poles."""
-        boxes = list(self.part_boxes())
-        south, north, west, east = self.extent
-        if west == -180.0 and east < 180.0:
-            boxes.append(Box(south, north, 180.0, 180.0))
-        if east == 180.0 and west > -180.0:
-            boxes.append(Box(south, north, -180.0, -180.0))
+        """Boxes that together hold the fence: one per side of the globe, plus the other names of its seam and poles."""
+        boxes = [named for box in self.part_boxes() for named in _with_seam(box)]
+        south, north, _, _ = self.extent
         if south == -90.0:
             boxes.append(Box(-90.0, -90.0, -180.0, 180.0))
         if north == 90.0:
