@@ -14,7 +14,9 @@ from tests.pipeline.streaming.test_inlet import count, inlet, rows
 from geomq.errors import DataError, UsageError
 from geomq.mqtt.properties import Properties
 from geomq.pipeline.session import spark_errors
+from geomq.pipeline.streaming import sink
 from geomq.pipeline.streaming.options import sink_options
+from geomq.pipeline.streaming.outlet import Outlet
 from geomq.pipeline.streaming.sink import check_columns, publish_rows
 
 
@@ -75,15 +77,68 @@ def test_a_stream_is_published_once(spark: SparkSession, tmp_path: Path) -> None
         reading.stop()
 
 
-def test_a_batch_that_was_half_sent_is_completed_not_doubled(tmp_path: Path) -> None:
+class Breaking(Outlet):
+    """Breaks after 250 rows, which it has sent."""
+
+    rows = 0
+
+    def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool, properties: Properties) -> None:
+        super().publish(topic, payload, qos, retain=retain, properties=properties)
+        self.rows += 1
+        if self.rows == 250:
+            self.flush()
+            raise DataError("broken")
+
+
+def test_a_batch_that_was_half_sent_is_completed_not_doubled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with geomq_broker(tmp_path / "broker") as port:
         reading = inlet(port, tmp_path / "spool")
         options = sink_options({"brokers": f"127.0.0.1:{port}"})
-        publish_rows(options, "run", 7, iter([batch(0, 300)]))
+        with monkeypatch.context() as patch, pytest.raises(DataError, match="broken"):
+            patch.setattr(sink, "Outlet", Breaking)
+            publish_rows(options, "run", 7, iter([batch(0, 200), batch(200, 500)]))
         publish_rows(options, "run", 7, iter([batch(0, 200), batch(200, 500)]))
         publish_rows(options, "run", 8, iter([batch(500, 600)]))
         assert wait_until(lambda: count(reading.spool) >= 600)
         assert sorted(int(payload) for _, payload in rows(reading.spool)) == list(range(600))
+        reading.stop()
+
+
+def test_rows_computed_otherwise_the_second_time_are_not_taken_for_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with geomq_broker(tmp_path / "broker") as port:
+        reading = inlet(port, tmp_path / "spool")
+        options = sink_options({"brokers": f"127.0.0.1:{port}"})
+        fewer = sink_options({"brokers": f"127.0.0.1:{port}", "connections": "3"})
+        for number, (again, second) in enumerate([(options, batch(0, 400).slice(100)), (fewer, batch(0, 400))]):
+            with monkeypatch.context() as patch, pytest.raises(DataError, match="broken"):
+                patch.setattr(sink, "Outlet", Breaking)
+                publish_rows(options, "run", number, iter([batch(0, 400)]))
+            before = count(reading.spool)
+            publish_rows(again, "run", number, iter([second]))
+            assert wait_until(lambda wanted=before + second.num_rows: count(reading.spool) >= wanted)
+        reading.stop()
+
+
+def test_rows_of_both_qualities_of_service_all_arrive(tmp_path: Path) -> None:
+    with geomq_broker(tmp_path / "broker") as port:
+        reading = inlet(port, tmp_path / "spool")
+        mixed = batch(0, 5_000).append_column("qos", pa.array([i % 2 for i in range(5_000)], pa.int32()))
+        publish_rows(sink_options({"brokers": f"127.0.0.1:{port}", "connections": "1"}), "run", 0, iter([mixed]))
+        assert wait_until(lambda: count(reading.spool) >= 5_000)
+        assert sorted(int(payload) for _, payload in rows(reading.spool)) == list(range(5_000))
+        reading.stop()
+
+
+def test_an_id_that_came_with_an_event_is_not_its_rows(tmp_path: Path) -> None:
+    with geomq_broker(tmp_path / "broker") as port:
+        reading = inlet(port, tmp_path / "spool")
+        kind = pa.map_(pa.string(), pa.string())
+        passed_on = pa.array([[("geo-once", "elsewhere:7"), ("colour", "red")]] * 3, kind)
+        options = sink_options({"brokers": f"127.0.0.1:{port}"})
+        publish_rows(options, "run", 0, iter([batch(0, 3).append_column("properties", passed_on)]))
+        assert wait_until(lambda: count(reading.spool) == 3), count(reading.spool)
         reading.stop()
 
 

@@ -27,11 +27,12 @@ RETRY_S_MAX = 5.0
 
 
 class Packet(NamedTuple):
-    """A QoS 1 PUBLISH around its packet identifier, and its topic for complaints."""
+    """A PUBLISH around its packet identifier, which one of QoS 0 has not, and its topic for complaints."""
 
     head: bytes
     tail: bytes
     topic: str
+    qos: int
 
 
 class Lane:
@@ -44,7 +45,6 @@ class Lane:
         self._next_id = 1
         self.waiting: deque[Packet] = deque()
         self.under_way: dict[int, Packet] = {}
-        self.plain: list[bytes] = []
         self.connect()
 
     def connect(self) -> None:
@@ -63,10 +63,13 @@ class Lane:
         return len(self.waiting) + len(self.under_way)
 
     def push(self) -> None:
-        """Send what the window allows."""
-        out, self.plain = self.plain, []
-        while self.waiting and len(self.under_way) < self.window:
+        """Send what the window allows, in the order it came: the numbers of a writer must only rise."""
+        out: list[bytes] = []
+        while self.waiting and (len(self.under_way) < self.window or not self.waiting[0].qos):
             packet = self.waiting.popleft()
+            if not packet.qos:
+                out.append(packet.head + packet.tail)
+                continue
             packet_id = self._next_id
             while packet_id in self.under_way:
                 packet_id = packet_id % 65_535 + 1
@@ -126,10 +129,7 @@ class Outlet:
             Publish(topic, payload, qos, retain, properties=properties if self._version == V5 else NO_PROPERTIES),
             self._version,
         )
-        if not qos:
-            lane.plain.append(head + tail)
-            return
-        lane.waiting.append(Packet(head, tail, topic))
+        lane.waiting.append(Packet(head, tail, topic, qos))
         if len(lane.waiting) >= WAITING_MAX:
             self._run(until=WAITING_MAX // 2)
 

@@ -2,9 +2,11 @@
 
 Spark may write a batch again after a failure. The id of a row, user property `geo-once`, is made of the query, the
 partition, the batch and the row's place, so the same row has the same id however often it is sent. A GeoMQ broker drops
-what it has seen; behind other brokers receivers can.
+what it has seen; behind other brokers receivers can. Rows that are not computed alike the second time, in another order
+say, must not be taken for those sent before: a fingerprint of the rows around it is part of each id.
 """
 
+import hashlib
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -137,6 +139,7 @@ def _publish(outlet: Outlet, rows: pa.RecordBatch, writer: str, batch: int, firs
     """Hand over one Arrow batch, its rows numbered from `first`; the number after the last."""
     nothing = [None] * rows.num_rows
     columns = {name: rows.column(name).to_pylist() for name in rows.schema.names}
+    around = _fingerprint(columns, first, options.connections)
     topics, payloads = columns["topic"], columns["payload"]
     qoses, retains = columns.get("qos", nothing), columns.get("retain", nothing)
     places, fences, others = (columns.get(name, nothing) for name in ("location", "fence", "properties"))
@@ -148,13 +151,14 @@ def _publish(outlet: Outlet, rows: pa.RecordBatch, writer: str, batch: int, firs
             checked.add(topic)
         if qos not in (0, 1):
             raise DataError(f"qos must be 0 or 1, not {qos}")
-        pairs: list[tuple[str, str]] = [] if others[i] is None else [(k, v or "") for k, v in others[i]]
+        # An id that came with an event from elsewhere is not this row's.
+        pairs = [(k, v or "") for k, v in others[i] or () if k != ONCE]
         if places[i] is not None:
             pairs.append(("geo-location", _place(places[i])))
         if fences[i] is not None:
             pairs.append(("geo-fence", fences[i]))
         if options.login.version == V5:
-            pairs.append((ONCE, f"{writer}.{outlet.lane_of(topic)}:{batch << 32 | first + i}"))
+            pairs.append((ONCE, f"{writer}.{outlet.lane_of(topic)}.{around}:{batch << 32 | first + i}"))
         elif pairs:
             raise DataError("locations, fences and properties need MQTT 5; leave option version alone")
         outlet.publish(
@@ -165,6 +169,11 @@ def _publish(outlet: Outlet, rows: pa.RecordBatch, writer: str, batch: int, firs
             properties=Properties(user_properties=tuple(pairs)) if pairs else NO_PROPERTIES,
         )
     return first + int(rows.num_rows)
+
+
+def _fingerprint(columns: dict[str, list[object]], first: int, connections: int) -> str:
+    """Of rows, where in their partition they are and how they are shared out: what decides which ids they get."""
+    return hashlib.blake2b(repr((first, connections, columns)).encode(), digest_size=8).hexdigest()
 
 
 def _check_topic(topic: str | None) -> None:
