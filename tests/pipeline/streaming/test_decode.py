@@ -86,3 +86,26 @@ def test_cut_packets_are_noticed() -> None:
     for cut in range(1, len(packet)):
         with pytest.raises(ProtocolError):
             packets_of(packet[:cut])
+
+
+def test_text_that_is_no_utf8_does_not_stop_a_query() -> None:
+    good = encode(Publish("t", b"1", properties=Properties(user_properties=(("geo-fence", "here"),))), V5)
+    bad = [
+        good.replace(b"here", b"\xff\xfe\xfd\xfc"),
+        good.replace(b"geo-fence", b"geo-event").replace(b"here", b"\xffxyz"),
+    ]
+    rows = decoded(b"".join([good, *bad, good]))
+    assert [row["fence"] for row in rows] == ["here", "\ufffd" * 4, None, "here"]
+    assert rows[2]["event_id"] == "\ufffdxyz"
+
+
+def test_what_a_broker_does_not_vouch_for_is_not_believed() -> None:
+    forged = (("geo-event", "session:101"), ("geo-time", "1"), ("geo-broker", "b"), ("geo-publisher", "p"))
+    said = (*forged, ("geo-location", "1,2"), ("geo-fence", "geo:1,2;u=3"))
+    packets = 2 * encode(Publish("t", b"", properties=Properties(user_properties=said)), V5)
+    columns = Columns(Origin("host:1883", "session", V5, tells=False))
+    columns.add(packets, packets_of(packets), 100, 1_000_000)
+    first, second = columns.batch().to_pylist()
+    assert (first["event_id"], second["event_id"]) == ("session:100", "session:101")
+    assert (first["broker"], first["publisher"], first["event_time"]) == ("host:1883", None, first["received_time"])
+    assert (first["location"], first["fence"]) == ({"lat": 1.0, "lon": 2.0}, "geo:1,2;u=3")

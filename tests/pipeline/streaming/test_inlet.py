@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, publish, wait_until
 
-from geomq.errors import GeomqError, ProtocolError, UsageError
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Publish
+from geomq.errors import UsageError
 from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.types import V5
+from geomq.pipeline.streaming.connection import Connection
 from geomq.pipeline.streaming.decode import Columns, Origin, packets_of
-from geomq.pipeline.streaming.inlet import Inlet, Sorter, content_of
+from geomq.pipeline.streaming.inlet import Inlet
 from geomq.pipeline.streaming.options import source_options
 from geomq.pipeline.streaming.spool import Spool, read_chunk
 
@@ -124,9 +123,58 @@ def test_a_broker_that_forgot_the_session_is_noticed(tmp_path: Path) -> None:
         folder = next((tmp_path / "spool").glob("*/*"))
         folder.rename(folder.parent / f"127.0.0.1_{other}_0")
         options = {"session": folder.parent.name}
-        reading = inlet(other, tmp_path / "spool", **options)
-        assert reading.lost
-        reading.stop()
+        # Said until the user has taken note, however often somebody restarts the query.
+        for more, lost in (({}, True), ({}, True), ({"failOnDataLoss": "false"}, False), ({}, False)):
+            reading = inlet(other, tmp_path / "spool", **options, **more)
+            assert reading.lost is lost
+            reading.stop()
+
+
+def test_a_session_that_was_opened_but_never_subscribed_is_subscribed(broker: int, tmp_path: Path) -> None:
+    options = source_options({"brokers": f"127.0.0.1:{broker}", "topic": "s/#", "session": "mine"})
+    # The driver was killed, or the subscription refused, right after CONNECT.
+    kept = Properties(session_expiry_interval=3600)
+    Connection.open(options.brokers[0], options.login, "mine-0", clean=False, keep_alive_s=60, properties=kept).close()
+    reading = inlet(broker, tmp_path / "spool", session="mine")
+    assert wait_until(lambda: (reading.directory / "subscribed").exists(), seconds=20)
+    publish(broker, [("s/1", b"heard")])
+    assert wait_until(lambda: count(reading.spool) == 1, seconds=20)
+    reading.stop()
+
+
+@pytest.mark.parametrize(("before", "now"), [("1", "2"), ("2", "1"), ("3", "2")])
+def test_members_of_a_shared_session_are_not_left_behind(before: str, now: str, tmp_path: Path) -> None:
+    def member(sessions: str) -> Inlet:
+        said = {"brokers": "127.0.0.1:1", "topic": "s/#", "spool": str(tmp_path), "session": "m", "sessions": sessions}
+        options = source_options(said)
+        return Inlet(options, options.brokers[0], 0)
+
+    for sessions in (before, before):
+        made = member(sessions)
+        assert made.spool.end
+        made.stop()
+    changed = member(now)
+    with pytest.raises(UsageError, match=f"session 'm' was opened with option sessions {before}"):
+        _ = changed.spool
+    changed.stop()
+
+
+def test_a_shared_session_may_get_more_members(tmp_path: Path) -> None:
+    for sessions in ("2", "4"):
+        said = {"brokers": "127.0.0.1:1", "topic": "s/#", "spool": str(tmp_path), "session": "m", "sessions": sessions}
+        options = source_options(said)
+        made = Inlet(options, options.brokers[0], 0)
+        assert made.spool.end
+        made.stop()
+
+
+def test_a_reader_that_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = source_options({"brokers": "127.0.0.1:1", "topic": "t", "spool": str(tmp_path)})
+    failing = Inlet(options, options.brokers[0], 0)
+    monkeypatch.setattr(Connection, "open", lambda *_, **__: [][0])
+    failing.run()
+    assert str(failing.trouble) == "reading from broker 127.0.0.1:1 failed: IndexError('list index out of range')"
+    failing.stop()
 
 
 def test_trouble_is_one_line(broker: int, tmp_path: Path) -> None:
@@ -154,78 +202,3 @@ def test_a_fence_needs_a_broker_that_knows_fences(tmp_path: Path) -> None:
         asking.run()
         assert "option fence needs GeoMQ" in str(asking.trouble)
         asking.stop()
-
-
-# Sorting bytes, without a broker.
-
-
-def packet(payload: bytes, packet_id: int, *, dup: bool = False, expiry: int | None = None) -> bytes:
-    properties = Properties(message_expiry_interval=expiry)
-    return encode(Publish("t", payload, 1, False, dup, packet_id, properties), V5)
-
-
-def test_bytes_may_be_cut_anywhere(tmp_path: Path) -> None:
-    data = b"".join([packet(b"x" * size, 1 + size) for size in (0, 1, 200, 20_000)]) + b"\xd0\0"
-    spool = Spool(tmp_path, keep=10)
-    sorter, rest = Sorter(spool, V5, holds=False), b""
-    for i in range(0, len(data), 97):
-        rest += data[i : i + 97]
-        rest = rest[sorter.take(rest).end :]
-    assert rest == b""
-    assert [len(payload) for _, payload in rows_after(spool)] == [0, 1, 200, 20_000]
-    spool.close()
-
-
-def rows_after(spool: Spool) -> list[tuple[str, bytes]]:
-    spool.sync()
-    return rows(spool)
-
-
-def test_a_repeat_whose_acknowledgement_may_be_lost_keeps_its_id(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, keep=10)
-    taken = Sorter(spool, V5, holds=False).take(packet(b"a", 1, expiry=9) + packet(b"b", 2))
-    assert b"".join(acks for _, acks in taken.acks) == b"\x40\x02\0\x01\x40\x02\0\x02"
-    spool.sync()
-    # The connection broke: the first comes again, the second identifier is used for something new.
-    repeated = packet(b"a", 1, dup=True, expiry=3) + packet(b"c", 2, dup=True) + packet(b"d", 3)
-    Sorter(spool, V5, holds=False).take(repeated)
-    ids, payloads = zip(*rows_after(spool), strict=True)
-    assert payloads == (b"a", b"b", b"a", b"c", b"d")
-    assert ids[0] == ids[2]
-    assert len(set(ids)) == 4
-    spool.close()
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x32\xff\xff\xff\xff\x01",
-        b"\x32\x02\xff\xff",
-        b"\x32\x00",
-        b"\x36\x05\0\1t\0\1",
-        b"\x10\x00",
-        b"\x32\xff\xff\xff\x7f",
-    ],
-)
-def test_nonsense_ends_the_connection(data: bytes, tmp_path: Path) -> None:
-    spool = Spool(tmp_path, keep=10)
-    with pytest.raises(ProtocolError):
-        Sorter(spool, V5, holds=False).take(data)
-    assert spool.chunks == []
-    spool.close()
-
-
-def test_another_client_in_the_session_is_named(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, keep=10)
-    with pytest.raises(GeomqError, match="running twice"):
-        Sorter(spool, V5, holds=False).take(b"\xe0\x01\x8e")
-    with pytest.raises(ConnectionResetError):
-        Sorter(spool, V5, holds=False).take(b"\xe0\x00")
-    spool.close()
-
-
-def test_a_fingerprint_ignores_properties_but_not_the_payload() -> None:
-    assert content_of(packet(b"a", 1, expiry=3), V5) == content_of(packet(b"a", 1, dup=True), V5)
-    assert content_of(packet(b"a", 1), V5) != content_of(packet(b"b", 1), V5)
-    plain = encode(Publish("t", b"a", 1, packet_id=1), V311)
-    assert content_of(plain, V311) == content_of(packet(b"a", 1), V5)

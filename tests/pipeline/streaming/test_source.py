@@ -15,9 +15,13 @@ from pyspark.sql import SparkSession
 from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, outlet, patiently, publish, wait_until
 
 from geomq.errors import UsageError
+from geomq.mqtt.encode import encode
+from geomq.mqtt.packets import Publish
 from geomq.mqtt.properties import Properties
+from geomq.mqtt.types import V5
 from geomq.pipeline.session import spark_errors
-from geomq.pipeline.streaming.source import _limited, _shares
+from geomq.pipeline.streaming.options import source_options
+from geomq.pipeline.streaming.source import EventStreamReader, _limited, _shares
 from geomq.pipeline.streaming.spool import Chunk, Piece
 
 BERLIN = Properties(user_properties=(("geo-location", "52.5,13.4"), ("colour", "red")))
@@ -190,3 +194,17 @@ def test_pieces_are_shared_out_among_partitions() -> None:
     assert [len(share) for share in _shares(pieces, 10)] == [2, 2, 1]
     assert list(_shares([], 10)) == []
     assert len(list(_shares(pieces, 1))) == 5
+
+
+def test_readers_of_several_brokers_give_no_number_twice(tmp_path: Path) -> None:
+    options = source_options({"brokers": "127.0.0.1:1,127.0.0.1:2", "topic": "s/#", "spool": str(tmp_path)})
+    reader = EventStreamReader(options)
+    start = reader.initialOffset()
+    count = 2 * (max(start.values()) - min(start.values()))  # spools are born a moment apart
+    for inlet in reader._inlets:
+        inlet.spool.append(count * encode(Publish("s/1", b""), V5), count)
+        inlet.spool.sync()
+    shares = reader.partitions(start, reader.reportLatestOffset() or {})
+    ids = [event for share in shares for rows in reader.read(share) for event in rows.column("event_id").to_pylist()]
+    assert len(set(ids)) == len(ids) == 2 * count
+    reader.stop()

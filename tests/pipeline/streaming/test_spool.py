@@ -111,3 +111,15 @@ def test_one_reader_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         Spool(tmp_path, keep=0)
     spool.close()
     Spool(tmp_path, keep=0).close()
+
+
+def test_a_spool_whose_segments_are_gone_gives_no_number_again(tmp_path: Path) -> None:
+    old = filled(tmp_path, 100)
+    old.commit(old.end)
+    old.close()
+    for segment in tmp_path.glob("*.spool"):
+        segment.unlink()
+    again = filled(tmp_path, 1)
+    assert again.begin > old.end
+    assert again.pieces(again.begin, again.end)
+    again.close()

@@ -1,7 +1,8 @@
 """Spooled PUBLISH packets to the Arrow columns of the source. Runs on executors.
 
 Owns the columns and what each holds. Bytes that are no proper packet never stop a query: such an event comes as it
-is, its payload the bytes that could not be read and its properties saying why.
+is, its payload the bytes that could not be read and its properties saying why. Who published what and when is taken
+from a broker that promised to tell it; behind any other, every publisher could say so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,11 +47,15 @@ _NOTHING = (None,) * 6
 
 
 class Origin(NamedTuple):
-    """Where packets came from: the address for want of a broker's name, and the session their numbers belong to."""
+    """Where packets came from: the address for want of a broker's name, and the session their numbers belong to.
+
+    `tells` is whether the broker vouches for the details of events.
+    """
 
     address: str
     session: str
     version: int
+    tells: bool = True
 
 
 class Columns:
@@ -66,7 +71,7 @@ class Columns:
 
     def add(self, data: bytes, spans: Sequence[tuple[int, int]], first_id: int, arrived_us: int) -> None:
         """Append the packets at `spans`, numbered from `first_id`."""
-        version, session = self._origin.version, self._origin.session
+        version, session, tells = self._origin.version, self._origin.session, self._origin.tells
         ids, topics, payloads, publishers, places, fences, times, arrivals, brokers, qoses, retains, maps = self._lists
         for number, (start, end) in enumerate(spans, first_id):
             first = data[start]
@@ -82,6 +87,8 @@ class Columns:
                     told, others, pos = _read_properties(data, pos, end)
                 except (GeomqError, ValueError, IndexError) as error:
                     others = [("malformed", str(error)[:200])]
+                if not tells:
+                    told = (None, None, None, None, told[_LOCATION], told[_FENCE])
             event = told[_EVENT]
             ids.append(f"{session}:{number}" if event is None else event)
             payloads.append(data[pos:end])
@@ -96,7 +103,7 @@ class Columns:
             maps.append(others)
 
     def batch(self) -> pa.RecordBatch:
-        arrays = [pa.array(values, field.type) for values, field in zip(self._lists, SCHEMA, strict=True)]
+        arrays = [_array(values, field.type) for values, field in zip(self._lists, SCHEMA, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
     def _place(self, text: bytes | None) -> dict[str, float] | None:
@@ -110,6 +117,16 @@ class Columns:
             except (GeomqError, UnicodeDecodeError):
                 self._places[text] = None
         return self._places[text]
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except pa.ArrowInvalid:
+        # Not every broker refuses text that is no UTF-8.
+        return pa.array(
+            [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values], kind
+        )
 
 
 def _micros(text: bytes | None, default: int) -> int:

@@ -13,18 +13,17 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import NamedTuple
 
-from geomq.errors import GeomqError, ProtocolError, UsageError
+from geomq.errors import DataError, GeomqError, ProtocolError, UsageError
 from geomq.geo import fence_text, location_text
 from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import Suback, Subscribe, SubscribeRequest
 from geomq.mqtt.properties import Properties
+from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5
-from geomq.mqtt.wire import read_varint
-from geomq.pipeline.streaming.connection import ASK, PACKET_SIZE_MAX, Connection, Refused, packet_end
-from geomq.pipeline.streaming.decode import packets_of, topic_end
+from geomq.pipeline.streaming.connection import ASK, PACKET_SIZE_MAX, Connection, Refused
 from geomq.pipeline.streaming.options import Address, SourceOptions
+from geomq.pipeline.streaming.sorter import Sorter
 from geomq.pipeline.streaming.spool import Spool
 
 WINDOW = 65_535
@@ -33,13 +32,6 @@ QUIET_S = 1.0
 GATHER_BYTES = 4 << 20
 RETRY_S_MAX = 10.0
 _PINGREQ = b"\xc0\0"
-
-
-class Kept(NamedTuple):
-    """A spooled packet, to recognise its repeat by."""
-
-    number: int
-    content: int
 
 
 class Inlet(threading.Thread):
@@ -75,6 +67,11 @@ class Inlet(threading.Thread):
             self._spool = Spool(self.directory, keep=WINDOW)
             self._remember_question()
         return self._spool
+
+    @property
+    def tells(self) -> bool:
+        """Whether the broker vouched for the details of what is spooled."""
+        return not (self.directory / "untold").exists()
 
     @property
     def settled(self) -> bool:
@@ -127,6 +124,10 @@ class Inlet(threading.Thread):
             except GeomqError as error:
                 self.trouble = error
                 return
+            except Exception as error:
+                # A reader that is gone must not look like a topic where nothing happens.
+                self.trouble = DataError(f"reading from broker {self.address} failed: {error!r}")
+                return
             else:
                 pause_s = 0.1
 
@@ -156,8 +157,8 @@ class Inlet(threading.Thread):
             self._unacknowledged = self._received = 0
             self._waiting = connection.waiting
             self._holds = (options.acknowledge or ("commit" if connection.details else "spool")) == "commit"
-            if not connection.connack.session_present:
-                self._subscribe(connection)
+            self._note_promise(connection)
+            self._take_up(connection)
             connection.watch(self._woken)
             self.arrived_at = time.monotonic()
             self.connected.set()
@@ -169,11 +170,49 @@ class Inlet(threading.Thread):
         place = self._options.location
         return (ASK,) if place is None else (ASK, ("geo-location", location_text(place)))
 
+    def _note_promise(self, connection: Connection) -> None:
+        untold = self.spool.directory / "untold"
+        if connection.details:
+            untold.unlink(missing_ok=True)
+        else:
+            untold.touch()
+
+    def _take_up(self, connection: Connection) -> None:
+        """See to it that the session is subscribed, and that one the broker has forgotten does not go unnoticed."""
+        subscribed, lost = self.directory / "subscribed", self.directory / "lost"
+        if not connection.connack.session_present:
+            # It took with it what it had not sent; only the user can judge that, so it is said until they have.
+            if subscribed.exists():
+                lost.touch()
+                subscribed.unlink()
+            self.spool.sync()
+            self._subscribe(connection)
+            suback = connection.expect(Suback)
+            self._subscribed(suback.reasons[0], suback.properties.reason_string, since=self.spool.end)
+        elif not subscribed.exists():
+            # Nobody knows whether it ever came to that. What the session holds may arrive before the answer.
+            self._subscribe(connection)
+        if not self._options.fail_on_data_loss:
+            lost.unlink(missing_ok=True)
+        self.lost |= lost.exists()
+
+    def _subscribed(self, reason: int, said: str | None = None, *, since: int = 0) -> None:
+        """The broker's answer. The session's packets are those from number `since` on."""
+        if reason >= 0x80:
+            raise Refused(
+                f"broker {self.address} refuses the subscription to {self._options.topic!r}:"
+                f" {said or ReasonCode(reason).name.lower().replace('_', ' ')}"
+            )
+        (self.directory / "subscribed").write_text(str(since))
+
+    def _since(self) -> int:
+        try:
+            return int((self.directory / "subscribed").read_text())
+        except (OSError, ValueError):
+            return 0
+
     def _subscribe(self, connection: Connection) -> None:
         options = self._options
-        # A session the broker has forgotten took with it what it had not sent; only the user can judge that.
-        marker = self.directory / "subscribed"
-        self.lost |= marker.exists()
         if options.fence is not None and not connection.details:
             raise Refused(
                 f"broker {self.address} does not say that it knows fences; option fence needs GeoMQ with [geo] details"
@@ -182,17 +221,15 @@ class Inlet(threading.Thread):
         properties = Properties()
         if options.fence is not None:
             properties = Properties(user_properties=(("geo-fence", fence_text(options.fence)),))
-        request = SubscribeRequest(topic, options.qos, retain_as_published=connection.version == V5)
+        modern = connection.version == V5
+        request = SubscribeRequest(topic, options.qos, retain_as_published=modern, retain_handling=int(modern))
         connection.send(encode(Subscribe(1, (request,), properties), connection.version))
-        suback = connection.expect(Suback)
-        if any(reason >= 0x80 for reason in suback.reasons):
-            said = suback.properties.reason_string or suback.reasons[0].name.lower().replace("_", " ")
-            raise Refused(f"broker {self.address} refuses the subscription to {options.topic!r}: {said}")
-        marker.touch()
 
     def _receive(self, connection: Connection) -> None:
         """Until the connection breaks or we are to stop: gather, spool, sync, acknowledge."""
-        sorter = Sorter(self.spool, connection.version, holds=self._holds)
+        sorter = Sorter(
+            self.spool, connection.version, holds=self._holds, since=self._since(), on_suback=self._subscribed
+        )
         rest = self._take(connection, sorter, connection.rest)
         heard_at = asked_at = time.monotonic()
         while not self._stopping:
@@ -225,7 +262,7 @@ class Inlet(threading.Thread):
             size += len(data)
         return b"".join(parts)
 
-    def _take(self, connection: Connection, sorter: "Sorter", data: bytes) -> bytes:
+    def _take(self, connection: Connection, sorter: Sorter, data: bytes) -> bytes:
         taken = sorter.take(data)
         if taken.appended:
             self.spool.sync()
@@ -258,133 +295,22 @@ class Inlet(threading.Thread):
         question = {"topic": options.topic, "fence": None if options.fence is None else fence_text(options.fence)}
         path = self.directory / "session.json"
         try:
-            if path.exists() and json.loads(path.read_text()) != question:
+            before = {"sessions": options.sessions, **(json.loads(path.read_text()) if path.exists() else question)}
+            shared_among = before.pop("sessions")
+            if before != question:
                 raise UsageError(
                     f"session {options.session!r} was opened for another topic or fence; give this query its own"
                 )
-            path.write_text(json.dumps(question))
-        except (OSError, ValueError) as error:
+            if options.sessions != shared_among and not options.sessions > shared_among > 1:
+                # Members that nobody reads keep their share; one that never shared would get everything once more.
+                raise UsageError(
+                    f"session {options.session!r} was opened with option sessions {shared_among}, which may only"
+                    " grow, from 2 on; give this query its own session"
+                )
+            path.write_text(json.dumps({**question, "sessions": options.sessions}))
+        except (OSError, ValueError, TypeError) as error:
             raise UsageError(f"{path}: {error}") from None
 
 
 def inlet_directory(options: SourceOptions, address: Address, member: int) -> Path:
     return options.spool / options.session / f"{address.host}_{address.port}_{member}"
-
-
-class Taken(NamedTuple):
-    """What became of some bytes: how many were used, the events in them, if any were spooled, and what to answer."""
-
-    end: int
-    events: int
-    appended: bool
-    acks: list[tuple[int, bytes]]
-
-
-class Sorter:
-    """Cuts bytes into packets, spools the PUBLISH packets and makes their acknowledgements. One per connection."""
-
-    def __init__(self, spool: Spool, version: int, *, holds: bool) -> None:
-        self._spool = spool
-        self._version = version
-        self._holds = holds
-        self._kept: dict[int, Kept] | None = None
-
-    def take(self, data: bytes) -> Taken:
-        """Everything whole; runs of new packets become one chunk."""
-        pos = run = 0
-        size, count, total, appended = len(data), 0, 0, False
-        acks: list[bytes] = []
-        result: list[tuple[int, bytes]] = []
-
-        def finish(end: int) -> None:
-            nonlocal count, appended, acks
-            if count:
-                chunk = self._spool.append(data[run:end], count)
-                if acks:
-                    result.append((chunk.end, b"".join(acks)))
-                count, acks, appended = 0, [], True
-
-        while pos + 1 < size:
-            first, length = data[pos], data[pos + 1]
-            body = pos + 2
-            if length > 127:
-                end = packet_end(data, pos)
-                if end is None:
-                    break
-                while data[body - 1] > 127:
-                    body += 1
-            else:
-                end = body + length
-            if end > size:
-                break
-            if first >> 4 != 3:
-                finish(pos)
-                self._other(first, data[body:end])
-                pos = run = end
-                continue
-            mark = body + 2 + (data[body] << 8 | data[body + 1]) if end - body >= 2 else end + 1
-            if mark + (2 if first & 6 else 0) > end or first & 4:
-                raise ProtocolError("the broker sent a PUBLISH that is none")
-            total += 1
-            if first & 8:
-                finish(pos)
-                appended |= self._repeated(data[pos:end], mark - pos, result)
-                pos = run = end
-                continue
-            count += 1
-            if first & 2:
-                acks.append(b"\x40\x02" + data[mark : mark + 2])
-            pos = end
-        finish(pos)
-        return Taken(pos, total, appended, result)
-
-    def _other(self, first: int, body: bytes) -> None:
-        """PINGRESP and late answers mean nothing here; DISCONNECT says why."""
-        if first >> 4 == 14:
-            code = body[0] if body else 0
-            if code == 0x8E:
-                raise Refused("another client took over the session; is the same query running twice?")
-            raise ConnectionResetError(f"the broker ends the connection with reason 0x{code:02X}")
-        if first >> 4 not in (9, 11, 13):
-            raise ProtocolError(f"the broker sent a packet of type {first >> 4}")
-
-    def _repeated(self, packet: bytes, mark: int, result: list[tuple[int, bytes]]) -> bool:
-        """A packet the broker says it may have sent before; whether it was spooled."""
-        if self._kept is None:
-            self._kept = self._read_kept()
-        packet_id = packet[mark : mark + 2]
-        ack = b"\x40\x02" + packet_id
-        kept = self._kept.get(int.from_bytes(packet_id, "big"))
-        if kept is not None and self._holds and kept.number >= self._spool.committed:
-            # Its acknowledgement was never sent, so the identifier cannot mean anything else.
-            result.append((kept.number + 1, ack))
-            return False
-        repeats = None
-        if kept is not None and kept.content == content_of(packet, self._version):
-            repeats = kept.number
-        chunk = self._spool.append(packet, 1, repeats=repeats)
-        result.append((chunk.end, ack))
-        return True
-
-    def _read_kept(self) -> dict[int, Kept]:
-        """The last spooled packet of each identifier."""
-        found: dict[int, Kept] = {}
-        for chunk, packets in self._spool.tail():
-            for number, (start, end) in enumerate(packets_of(packets), chunk.first_id):
-                packet = packets[start:end]
-                if packet[0] & 6:
-                    mark = topic_end(packet, 0)[1]
-                    packet_id = int.from_bytes(packet[mark : mark + 2], "big")
-                    found[packet_id] = Kept(number, content_of(packet, self._version))
-        return found
-
-
-def content_of(packet: bytes, version: int) -> int:
-    """A fingerprint of topic and payload; properties may differ from one sending to the next."""
-    begin, end = topic_end(packet, 0)
-    start = end + 2
-    if version == V5:
-        with contextlib.suppress(ProtocolError):
-            length, start = read_varint(packet, start, len(packet))
-            start += length
-    return hash((packet[begin:end], packet[start:]))

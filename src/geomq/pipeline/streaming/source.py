@@ -85,7 +85,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = start.get(inlet.key, 0)
             pieces = inlet.spool.pieces(begin, end[inlet.key])
             self._check_there(inlet, start.get(inlet.key), end[inlet.key], pieces)
-            origin = Origin(str(inlet.address), inlet.client_id, self._options.login.version)
+            name = f"{inlet.client_id}@{inlet.address}"
+            origin = Origin(str(inlet.address), name, self._options.login.version, inlet.tells)
             shares = _shares(pieces, self._options.partition_events_max)
             found += [SpoolSlice(str(inlet.directory), origin, share) for share in shares]
         return found

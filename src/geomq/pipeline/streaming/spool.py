@@ -214,6 +214,9 @@ class Spool:
             if good < size:
                 # The reader died while writing; what it had not written whole it had not acknowledged.
                 os.truncate(segment, good)
+        if self._end < self.committed:
+            # Segments are gone. Numbers that Spark is done with must not be given again: a gap is noticed.
+            self._end = max(self.committed, self._give_birth())
         self._safe_end = self._end
 
 
