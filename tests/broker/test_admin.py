@@ -189,7 +189,8 @@ def test_without_a_token_no_web_page_is_served() -> None:
     def use(ask: Ask) -> None:
         assert ask("/api/v1/clients")[0] == 200
         assert ask("/api/v1/clients", Origin="http://localhost")[0] == 403
-        assert ask("/api/v1/clients", Host="evil.example")[0] == 403
+        for host in ("evil.example", "{}.evil.example", "127.0.0.1/health?"):
+            assert ask("/api/v1/clients", Host=host)[0] == 403
         assert ask("/api/v1/clients", Host="localhost:1")[0] == 200
         assert ask("/health", Host="evil.example")[0] == 200
 

@@ -37,7 +37,9 @@ async def test_on_loopback_nobody_logs_in() -> None:
 async def test_a_loopback_dashboard_answers_to_a_loopback_name_only() -> None:
     async with dashboard() as page:
         for path in ("/", "/api/session", "/api/views"):
-            assert (await page.ask(path, headers={"Host": "rebound.example"})).status == 403
+            for host in ("rebound.example", "{}.rebound.example", "127.0.0.1`.rebound.example", "127.0.0.1/?", ""):
+                assert (await page.ask(path, headers={"Host": host})).status == 403
+        assert (await page.ask("/api/views", headers={"Host": "LOCALHOST:1"})).status == 200
 
 
 async def test_with_a_token_nothing_is_told_before_login() -> None:

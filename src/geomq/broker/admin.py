@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from geomq import __version__
 from geomq.broker.admin_federation import federation_routes
 from geomq.broker.admin_view import BrokerView, SubscriptionView
-from geomq.broker.config import LOOPBACK_HOSTS
+from geomq.broker.http_server import is_loopback_name
 from geomq.broker.metrics import CONTENT_TYPE, make_registry, metrics_text
 from geomq.routing.trace import record_fields
 
@@ -62,7 +62,7 @@ class _Guard:
         await (refusal or self._app)(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
-        path = request.url.path
+        path = request.scope["path"]
         if path == "/health" or (path == "/metrics" and self._view.config.metrics.public):
             return None
         token = self._token()
@@ -71,7 +71,7 @@ class _Guard:
             if hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
                 return None
             return _error(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
-        if "origin" in request.headers or request.url.hostname not in LOOPBACK_HOSTS:
+        if "origin" in request.headers or not is_loopback_name(request.headers.get("host")):
             return _error(403, "without a token only programs on this machine may ask, by a loopback name")
         return None
 

@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from geomq.broker.config import LOOPBACK_HOSTS
+from geomq.broker.http_server import is_loopback_name
 from geomq.dashboard.access import Access
 
 COOKIE = "geomq-session"
@@ -60,9 +60,9 @@ class Guard:
         await (refusal or self._app)(scope, receive, send_with_headers)
 
     def _refusal(self, request: HTTPConnection) -> Response | None:
-        if not self._access.login_required and request.url.hostname not in LOOPBACK_HOSTS:
+        if not self._access.login_required and not is_loopback_name(request.headers.get("host")):
             return error(403, "without a token the dashboard answers by a loopback name only")
-        path = request.url.path
+        path = request.scope["path"]
         if not path.startswith("/api/"):
             return None
         address = request.client.host if request.client is not None else ""
