@@ -2,6 +2,7 @@
 
 import json
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,27 @@ def at(place: str) -> Properties:
 def test_an_admin_address_is_http() -> None:
     with pytest.raises(UsageError):
         Admin("file:///etc/passwd", None)
+
+
+@pytest.mark.parametrize("answer", [b"[]", b"7", b"{}", b'{"broker": 1}', b"[" * 100_000, b"\xff"])
+def test_an_answer_of_something_else_than_an_admin_api_is_one_line(answer: bytes) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            """Nobody listens."""
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        admin = Admin(f"127.0.0.1:{server.server_port}", None)
+        try:
+            for question in (admin.outline, lambda: admin.state("home"), admin.trace):
+                with pytest.raises(DataError, match=r"does not answer like the admin API|cannot be asked"):
+                    question()
+        finally:
+            server.shutdown()
+            serving.join()

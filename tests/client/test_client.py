@@ -256,3 +256,10 @@ def test_default_ports_follow_the_transport() -> None:
         assert Client(tls=True, websocket=True).address == "localhost:9002"
 
     run(main)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("who", [{"client_id": "\udcff"}, {"username": "\udcff"}])
+async def test_a_name_that_is_no_text_is_one_line(who: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=r"^cannot connect: 'utf-8' codec can't encode character"):
+        Client("127.0.0.1", 1, client_id=who.get("client_id"), username=who.get("username"))

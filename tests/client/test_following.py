@@ -1,6 +1,7 @@
 """A client that roams goes where brokers send it, with its session, and whoever uses it hardly notices."""
 
 import asyncio
+import re
 from contextlib import AsyncExitStack
 
 import pytest
@@ -8,7 +9,7 @@ from tests.broker.federated import federation, until
 from tests.broker.test_roaming import quick
 
 from geomq.broker.server import Broker
-from geomq.client import Client
+from geomq.client import Client, link
 from geomq.client.errors import ClientError
 
 pytestmark = pytest.mark.anyio
@@ -106,12 +107,14 @@ async def test_a_client_that_does_not_roam_stays() -> None:
             assert client.address == address(brokers["paris"])
 
 
-async def test_a_client_sent_to_a_broker_that_is_not_there_says_so() -> None:
+@pytest.mark.parametrize("where", ["127.0.0.1:1", "127.0.0.1:99999", "a..b:1883"])
+async def test_a_client_sent_to_a_broker_that_is_not_there_says_so(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "RETRIES_S", (0.1, 0.2))
     configured = quick()
     async with federation(configured) as brokers:
         assert brokers["paris"]._roaming is not None
         await asyncio.sleep(0.3)
-        brokers["paris"]._roaming._addresses[brokers["columbus"].core.node.me] = "127.0.0.1:1"
+        brokers["paris"]._roaming._addresses[brokers["columbus"].core.node.me] = where
         client = Client("127.0.0.1", brokers["paris"].port, at=COLUMBUS, roam=True, timeout_s=20)
-        with pytest.raises(ClientError, match=r"sent to 127\.0\.0\.1:1"):
+        with pytest.raises(ClientError, match=f"sent to {re.escape(where)}"):
             await client.__aenter__()

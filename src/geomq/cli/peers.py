@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import click
 
+from geomq.broker.admin_address import check_address
 from geomq.errors import UsageError
 
 ANSWER_S_MAX = 30.0
@@ -24,11 +25,10 @@ class Admin:
     def __init__(self, url: str, token_file: Path | None) -> None:
         self._root = url.rstrip("/") + "/api/v1/federation"
         self._headers = {"Content-Type": "application/json"}
-        if token_file is not None:
-            try:
-                self._headers["Authorization"] = f"Bearer {token_file.read_text().strip()}"
-            except (OSError, UnicodeDecodeError) as error:
-                raise UsageError(f"cannot read {token_file}: {error}") from None
+        token = _read(token_file)
+        check_address(url, token)
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
 
     def ask(self, method: str, path: str = "", body: object = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
@@ -42,6 +42,13 @@ class Admin:
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise UsageError(f"no admin API at {self._root.removesuffix('/api/v1/federation')}: {reason}") from None
+
+
+def _read(token_file: Path | None) -> str | None:
+    try:
+        return None if token_file is None else token_file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {token_file}: {error}") from None
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

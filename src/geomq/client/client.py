@@ -86,24 +86,25 @@ class Client:
         self._location = None if at is None else location_of(at)
         self._asked = ((DETAILS_PROPERTY,) if details else ()) + ((ROAM_PROPERTY,) if roam else ())
         self._session_expiry_s = session_expiry_s or (ROAMING_EXPIRY_S if roam else 0)
-        self._link = Link(
-            host,
-            port if port is not None else _default_port(context, websocket),
-            protocol=aiomqtt.ProtocolVersion.V5,
-            identifier=client_id,
-            username=username,
-            password=password,
-            tls_context=context,
-            transport="websockets" if websocket else "tcp",
-            websocket_path=path if websocket else None,
-            keepalive=keep_alive_s,
-            clean_start=clean_start,
-            properties=self._connect_properties(),
-            follows=roam,
-            will=None if will is None else _paho_will(will),
-            timeout=timeout_s,
-            max_queued_incoming_messages=queue_max,
-        )
+        with self._plain_errors("cannot connect"):
+            self._link = Link(
+                host,
+                port if port is not None else _default_port(context, websocket),
+                protocol=aiomqtt.ProtocolVersion.V5,
+                identifier=client_id,
+                username=username,
+                password=password,
+                tls_context=context,
+                transport="websockets" if websocket else "tcp",
+                websocket_path=path if websocket else None,
+                keepalive=keep_alive_s,
+                clean_start=clean_start,
+                properties=self._connect_properties(),
+                follows=roam,
+                will=None if will is None else _paho_will(will),
+                timeout=timeout_s,
+                max_queued_incoming_messages=queue_max,
+            )
 
     def _connect_properties(self) -> Any:
         properties = _properties(PacketTypes.CONNECT, (*_places(at=self._location), *self._asked))

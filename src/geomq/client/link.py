@@ -173,7 +173,7 @@ class Link(aiomqtt.Client):
                 async with asyncio.timeout(self.timeout):
                     while not self._welcomed.is_set() and self._sent_on == sent_on and self._client.socket():
                         await asyncio.sleep(0.01)
-            except (OSError, TimeoutError) as error:
+            except (OSError, TimeoutError, ValueError, OverflowError) as error:
                 trouble = aiomqtt.MqttError(f"sent to {self.address}: {error or 'no answer'}")
             if self._welcomed.is_set():
                 break

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from geomq.broker.config import is_loopback
+from geomq.broker.admin_address import check_address
 from geomq.dashboard.feed import FeedError
 from geomq.errors import UsageError
 
@@ -30,20 +30,15 @@ class AdminClient:
     """One broker's admin API."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
+        check_address(url, token)
         parts = urlsplit(url)
-        try:
-            port = parts.port
-        except ValueError:
-            port = 0
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or parts.path not in ("", "/"):
+        if parts.path not in ("", "/"):
             raise UsageError(f"{url!r} is no address of an admin API, such as http://127.0.0.1:9883")
         if parts.username is not None or parts.password is not None:
             raise UsageError("an address of an admin API holds no password; use --admin-token-file")
-        if token is not None and parts.scheme == "http" and not is_loopback(parts.hostname):
-            raise UsageError(f"{url} would send the token in the clear; use https or a tunnel")
         self.url = url.rstrip("/")
-        self.host = parts.hostname
-        self._port = port
+        self.host = parts.hostname or ""
+        self._port = parts.port
         self._secure = parts.scheme == "https"
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._connection: http.client.HTTPConnection | None = None
@@ -58,7 +53,7 @@ class AdminClient:
         async with self._asking:
             try:
                 status, answer = await asyncio.to_thread(self._exchange, method, path, data)
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, http.client.HTTPException, UnicodeError) as error:
                 raise FeedError(f"{self.url} does not answer: {error or type(error).__name__}") from None
         try:
             if status < 400:

@@ -10,17 +10,35 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+from geomq.broker.admin_address import check_address
 from geomq.errors import DataError, GeomqError, UsageError
 from geomq.geo import parse_location
 from geomq.routing.outline import Outline, OutlinedBroker
 from geomq.workload.traffic import STEPS, Traffic, traffic_of
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 TIMEOUT_S = 10
 POLL_S = 1.0
 PAGE = 1000
+
+
+def _understood(question: Callable[P, T]) -> Callable[P, T]:
+    """For questions to whoever answers at an address: an answer that is none is a DataError, too."""
+
+    @wraps(question)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return question(*args, **kwargs)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise DataError(f"{args[0]} does not answer like the admin API of a broker") from None
+
+    return asked
 
 
 class Admin:
@@ -28,12 +46,14 @@ class Admin:
 
     def __init__(self, address: str, token: str | None) -> None:
         base = address if "://" in address else f"http://{address}"
-        if urllib.parse.urlsplit(base).scheme not in ("http", "https"):
-            raise UsageError(f"{address!r} is no address of an admin API; give host:port or https://host:port")
+        check_address(base, token)
         self._base = base.rstrip("/")
         self._token = token
         self._since = 0
         self.missed = 0
+
+    def __str__(self) -> str:
+        return self._base
 
     def ask(self, path: str, **query: object) -> Any:
         text = urllib.parse.urlencode({name: value for name, value in query.items() if value is not None})
@@ -45,9 +65,10 @@ class Admin:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise DataError(f"{self._base} answers {error.code} {error.reason} to {path}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{self._base} cannot be asked: {getattr(error, 'reason', None) or error}") from None
 
+    @_understood
     def outline(self) -> Outline:
         """The federation as this broker's config says, itself first."""
         config = self.ask("config")
@@ -55,6 +76,7 @@ class Admin:
         brokers = [_outlined(broker) for broker in (me, *config.get("peers", []))]
         return Outline(tuple(brokers), config["routing"]["strategy"])
 
+    @_understood
     def state(self, broker: str) -> list[dict[str, Any]]:
         """Who is there and what is subscribed, as if it happened now."""
         now_ms = time.time() * 1000
@@ -79,6 +101,7 @@ class Admin:
             if after is None:
                 return found
 
+    @_understood
     def trace(self) -> list[dict[str, Any]]:
         """What clients did since the last question."""
         rows: list[dict[str, Any]] = []
