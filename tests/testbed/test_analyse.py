@@ -6,12 +6,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import Row
 
 from geomq.cli import main
-from geomq.errors import DataError
+from geomq.errors import DataError, UsageError
 from geomq.pipeline.analyse import judge_topic, live_run
-from geomq.pipeline.analyse_results import Analysis, analyse
+from geomq.pipeline.analyse_results import Analysis, analyse, strategy_result
 from geomq.testbed.runner import RunReport
+from geomq.workload.dataset import write_manifest
 from geomq.workload.files import read_table
 from geomq.workload.model import Kind
 
@@ -62,6 +64,32 @@ def test_the_command_refuses_what_is_no_run(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["analyse", str(tmp_path), "--out", str(tmp_path / "out")])
     assert result.exit_code == 2
     assert len(result.output.splitlines()) == 1
+
+
+def manifest(directory: Path, **more: object) -> Path:
+    directory.mkdir(exist_ok=True)
+    report = {"latency": {}, "ended_ms": 1.0, "clients": 1, "events": 1, "subscriptions": 1}
+    said = {"strategy": "dht", "cloud": None, "names": ["a", "b"], "workload": "../workload", "replay": report}
+    write_manifest(directory, {"kind": "testbed", **said, "plan": {"workload": {"speed": 1.0}}, **more})
+    return directory
+
+
+@pytest.mark.parametrize(
+    "damage", [{"strategy": None, "names": 5}, {"replay": {}}, {"replay": []}, {"plan": {}}, {"workload": None}]
+)
+def test_a_damaged_run_is_named(tmp_path: Path, damage: dict[str, object]) -> None:
+    assert live_run(0, manifest(tmp_path / "run")).settle_ms > 0
+    with pytest.raises(DataError, match=r"manifest.json is damaged: "):
+        live_run(0, manifest(tmp_path / "run", **damage))
+
+
+def test_runs_that_would_hide_each_other_and_traces_of_other_brokers_are_refused(tmp_path: Path) -> None:
+    both = [manifest(tmp_path / "one"), manifest(tmp_path / "two")]
+    with pytest.raises(UsageError, match=r"one and .*two are runs of dht on one workload; analyse them apart$"):
+        analyse(both)
+    row = Row(run=0, kind="event", sender="a", receiver="elsewhere", messages=1)
+    with pytest.raises(DataError, match="from a to elsewhere"):
+        strategy_result(live_run(0, both[0]), [row], [], 0)
 
 
 def test_a_lost_delivery_is_noticed() -> None:

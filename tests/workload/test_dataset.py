@@ -108,11 +108,53 @@ def test_a_directory_without_manifest_is_no_dataset(copy: Path) -> None:
         read_manifest(copy, "workload")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "results"}', "\xff"])
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "[]", "{}", '{"kind": "results"}', "\xff"])
 def test_a_strange_manifest_is_refused(copy: Path, text: str) -> None:
     (copy / "manifest.json").write_text(text)
     with pytest.raises(DataError):
         read_manifest(copy, "workload")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("field_deg", None), ("seconds", "x"), ("parts", -1), ("parts", 1e300), ("circles_deg", 5), ("circles_deg", [[]])],
+)
+def test_a_damaged_manifest_is_named(copy: Path, name: str, value: object) -> None:
+    content = json.loads((copy / "manifest.json").read_text())
+    (copy / "manifest.json").write_text(json.dumps(content | {name: value}))
+    spec = DatasetSpec(copy)
+    with pytest.raises(DataError, match=f"manifest.json is damaged: {name} is"):
+        _ = spec.world, spec.end_ms, spec.block_count(spec.world)
+
+
+def _plain(kind: str) -> object:
+    """A value of an Arrow type."""
+    return {"string": "x", "double": 0.0, "list<item: int32>": [0], "list<element: int32>": [0]}.get(kind, 0)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "column", "value"),
+    [
+        ("brokers", "population", None),
+        ("brokers", "lat", float("nan")),
+        ("topics", "name", None),
+        ("clients", "topics", [None]),
+        ("places", "lon", 181.0),
+        ("results", "events", None),
+        ("runs", "event_fence_deg", float("inf")),
+        ("trace", "broker", None),
+        ("trace", "t_ms", float("nan")),
+        ("trace", "t_ms", 1e300),
+        ("trace", "lat", -91.0),
+    ],
+)
+def test_cells_that_say_nothing_are_refused(tmp_path: Path, dataset: str, column: str, value: object) -> None:
+    row = {field.name: _plain(str(field.type)) for field in arrow_schema(dataset)}
+    for number, wrong in enumerate((row, row | {column: value})):
+        pq.write_table(pa.Table.from_pylist([row, wrong], arrow_schema(dataset)), tmp_path / f"{number}.parquet")
+    assert read_table(tmp_path / "0.parquet", dataset).num_rows == 2
+    with pytest.raises(DataError, match=rf"1.parquet is no readable {dataset} file: its column '{column}' has"):
+        read_table(tmp_path / "1.parquet", dataset)
 
 
 def test_another_version_is_refused(copy: Path) -> None:
@@ -136,6 +178,9 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_an_existing_directory_is_kept_unless_told_otherwise(written: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exists already"), new_directory(written, overwrite=False):
         pass
+    with pytest.raises(UsageError, match="left alone"), new_directory(tmp_path, overwrite=True):
+        pass
+    (tmp_path / "manifest.json").write_text('{"name": "a browser extension", "version": "1.0"}')
     with pytest.raises(UsageError, match="left alone"), new_directory(tmp_path, overwrite=True):
         pass
 

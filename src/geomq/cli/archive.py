@@ -112,7 +112,7 @@ def compact(directory: Path, date: str | None, master: str | None) -> None:
 
     check_archive(directory)
     try:
-        datetime.date.fromisoformat(date or "2026-05-04")
+        date = None if date is None else datetime.date.fromisoformat(date).isoformat()
     except ValueError:
         raise UsageError(f"--date {date!r} is no day such as 2026-05-04") from None
     with spark_session(master) as spark:

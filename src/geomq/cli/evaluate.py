@@ -48,14 +48,15 @@ def evaluate(
     geomq evaluate --sweep clients=1000,10000 --sweep fence=1,5 --out results
     """
     started = time.monotonic()
+    from geomq.workload.files import check_new
     from geomq.workload.memory import peak_memory
     from geomq.workload.presets import Request
     from geomq.workload.presets import sweep as spread
 
     if engine == "local" and master is not None:
         raise UsageError("--master needs --engine spark")
-    if out is not None and out.exists() and not overwrite:
-        raise UsageError(f"{out} exists already; choose another directory or say --overwrite")
+    if out is not None:
+        check_new(out, overwrite=overwrite)
     request = Request(**numbers)
     if data is not None and sweep:
         raise UsageError("--data is one workload; it cannot be swept")

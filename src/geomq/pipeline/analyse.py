@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from geomq.errors import DataError
 from geomq.mqtt.topics import topic_matches
-from geomq.workload.dataset import DatasetSpec, read_manifest
+from geomq.workload.dataset import MANIFEST, DatasetSpec, read_manifest
 from geomq.workload.expected import Said, Verdict, expected, judge
 from geomq.workload.model import Kind
 
@@ -55,7 +55,14 @@ class LiveRun:
 
 def live_run(number: int, directory: Path) -> LiveRun:
     """A run that has finished."""
-    return LiveRun(number, directory, read_manifest(directory, "testbed"))
+    run = LiveRun(number, directory, read_manifest(directory, "testbed"))
+    try:
+        report = run.manifest["replay"]
+        _ = run.strategy, run.names, run.workload, run.settle_ms, float(run.manifest["plan"]["workload"]["speed"])
+        _ = [float(report[name]) for name in ("ended_ms", "clients", "events", "subscriptions")]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{directory / MANIFEST} is damaged: {type(error).__name__} {error}") from None
+    return run
 
 
 class Frames(NamedTuple):

@@ -15,6 +15,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from geomq.errors import DataError, UsageError
 from geomq.pipeline.analyse import (
     CLOUD,
     LiveRun,
@@ -46,6 +47,7 @@ class Analysis(NamedTuple):
 def analyse(directories: Sequence[Path], *, master: str | None = None, out: Path | None = None) -> Analysis:
     """Analyse finished runs of `geomq testbed`; with `out` also write the results there."""
     runs = [live_run(number, directory) for number, directory in enumerate(directories)]
+    _check_apart(runs)
     with spark_session(master) as spark, spark_progress(spark, "Analysing"):
         # A handful of tables on a handful of cores: the usual 200 partitions would be all overhead.
         spark.conf.set("spark.sql.shuffle.partitions", str(2 * spark.sparkContext.defaultParallelism))
@@ -73,6 +75,17 @@ def analyse_runs(spark: SparkSession, runs: Sequence[LiveRun], out: Path | None)
     return analysis
 
 
+def _check_apart(runs: Sequence[LiveRun]) -> None:
+    """A result has one row for a strategy on a workload: of two such runs one would be left out."""
+    known: dict[tuple[Path, str], LiveRun] = {}
+    for run in runs:
+        other = known.setdefault((run.workload.directory.resolve(), run.strategy), run)
+        if other is not run:
+            raise UsageError(
+                f"{other.directory} and {run.directory} are runs of {run.strategy} on one workload; analyse them apart"
+            )
+
+
 def strategy_result(run: LiveRun, sent: Sequence[Any], took: Sequence[Any], useful: int) -> StrategyResult:
     """One run in the form of an evaluation's result."""
     names = [name for name in run.names if name != CLOUD]
@@ -80,6 +93,11 @@ def strategy_result(run: LiveRun, sent: Sequence[Any], took: Sequence[Any], usef
     by_kind = {kind: np.zeros((len(position), len(position)), np.int64) for kind in KINDS}
     for row in sent:
         if row.run == run.number:
+            if row.kind not in by_kind or not {row.sender, row.receiver} <= position.keys():
+                raise DataError(
+                    f"the trace of {run.directory} tells of messages from {row.sender} to {row.receiver}, which are"
+                    " not both brokers of this run; are files of another among them?"
+                )
             by_kind[row.kind][position[row.sender], position[row.receiver]] += row.messages
     mine = [row for row in took if row.run == run.number]
     latency = np.zeros(max((max(row.steps, 0) for row in mine), default=0) + 1, np.int64)

@@ -111,6 +111,10 @@ def _events(archive: Path) -> list[Row]:
         for event_id, topic, client, fence, broker, t_us, size, lat, lon in zip(
             *(part.to_pylist() for part in parts), strict=True
         ):
+            if None in (event_id, topic, broker, t_us) or not _is_place(lat, lon):
+                raise DataError(
+                    f"{path} is no readable file of an archive: an event lacks its id, topic, broker or time"
+                )
             if event_id not in known:
                 known.add(event_id)
                 happened = {"t_ms": t_us / 1000, "broker": broker, "step": "published", "client": client}
@@ -118,6 +122,13 @@ def _events(archive: Path) -> list[Row]:
         if len(rows) > ROWS_MAX:
             raise UsageError(f"the archive holds more than {ROWS_MAX:,} events; give an archive of fewer days")
     return rows
+
+
+def _is_place(lat: float | None, lon: float | None) -> bool:
+    """Whether this is a place, or none at all."""
+    if lat is None or lon is None:
+        return lat is lon
+    return -90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0
 
 
 def _snapshots(files: Sequence[Path]) -> Iterator[Snapshot]:

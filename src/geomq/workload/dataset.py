@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PART_BLOCKS = 10
 MANIFEST = "manifest.json"
 _MANIFEST_BYTES_MAX = 1_000_000
+_NUMBER_MAX = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,21 @@ class DatasetSpec(Spec):
     @cached_property
     def world(self) -> World:
         """The world the dataset was made in."""
-        circles = tuple(float(radius) for radius in self.manifest.get("circles_deg", ()))
+        given = self.manifest.get("circles_deg", [])
+        circles = tuple(_number(radius, "circles_deg", self.directory) for radius in _listed(given, self.directory))
         table = read_table(self.directory / "brokers.parquet", "brokers").to_pydict()
         places = zip(table["name"], table["lat"], table["lon"], table["population"], strict=True)
         if circles:
             return World(tuple(Place(*place) for place in places), 1, circles)
-        return World.of_places([Place(*place) for place in places], int(self.manifest["field_deg"]))
+        return World.of_places([Place(*place) for place in places], int(self._said("field_deg")))
 
     @property
     def end_ms(self) -> int:
-        return int(float(self.manifest["seconds"]) * 1000)
+        return int(self._said("seconds") * 1000)
+
+    def _said(self, name: str) -> float:
+        """A number of the manifest."""
+        return _number(self.manifest.get(name), name, self.directory)
 
     def topic_names(self) -> list[str]:
         names: list[str] = read_table(self.directory / "topics.parquet", "topics").column("name").to_pylist()
@@ -65,7 +71,7 @@ class DatasetSpec(Spec):
         return clients
 
     def block_count(self, world: World) -> int:
-        return int(self.manifest["parts"])
+        return int(self._said("parts"))
 
     def block(self, world: World, seed: int, number: int) -> Block:
         block = read_part(self.directory, number)
@@ -112,8 +118,6 @@ def read_part(directory: Path, number: int) -> Block:
     """One part as a block."""
     actions = read_table(directory / part_name("actions", number), "actions")
     clients = read_table(directory / part_name("clients", number), "clients")
-    if _nulls(actions) + _nulls(clients):
-        raise DataError(f"{directory / part_name('actions', number)} or its clients have empty cells")
     lists = clients.column("topics").combine_chunks()
     widths = np.diff(lists.offsets.to_numpy())
     width = int(widths.max(initial=1))
@@ -139,7 +143,7 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{directory} has no {MANIFEST}: it is no finished geomq dataset") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is not readable: {str(error).splitlines()[0]}") from None
     if not isinstance(content, dict) or content.get("kind") != kind:
         raise DataError(f"{directory} holds no {kind} dataset")
@@ -171,8 +175,16 @@ def _check_part(block: Block, homes: NDArray[np.int64], topics: int, path: Path)
         raise DataError(f"{path}: a radius is negative")
 
 
-def _nulls(table: "pa.Table") -> int:
-    return sum(column.null_count for column in table.columns)
+def _number(value: object, name: str, directory: Path) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _NUMBER_MAX:
+        raise DataError(f"{directory / MANIFEST} is damaged: {name} is {str(value)[:40]!r}")
+    return float(value)
+
+
+def _listed(value: object, directory: Path) -> list[object]:
+    if not isinstance(value, list):
+        raise DataError(f"{directory / MANIFEST} is damaged: circles_deg is {str(value)[:40]!r}")
+    return value
 
 
 def _rows(dataset: str, rows: list[tuple[Any, ...]]) -> "pa.Table":

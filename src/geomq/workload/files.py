@@ -4,6 +4,7 @@ Owns reading with the schema checked and writing by rename, so that a reader nev
 with a file comes out as one DataError that names it.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,10 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from geomq.errors import DataError, UsageError
-from geomq.workload.schema import arrow_schema
+from geomq.workload.schema import MAY_BE_EMPTY, RANGES, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+KINDS = ("workload", "results", "replay", "testbed")
+"""What a manifest may be of."""
 
 
 def need_pyarrow() -> None:
@@ -45,13 +49,31 @@ def read_table(path: Path, dataset: str) -> "pa.Table":
             missing = [name for name in schema.names if name not in file.schema_arrow.names]
             if missing:
                 raise DataError(f"{path} has no column {missing[0]!r}; it is no {dataset} file")
-            table = file.read(columns=schema.names)
-        return table.select(schema.names).cast(schema)
+            table = file.read(columns=schema.names).select(schema.names).cast(schema)
+        _check_cells(table, dataset)
+        return table
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{path} is no readable {dataset} file: {reason}") from None
+
+
+def _check_cells(table: "pa.Table", dataset: str) -> None:
+    """No cell is empty that may not be, no place off the earth, no time out of time."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        inner = pc.list_flatten(column).null_count if pa.types.is_list(column.type) else 0
+        if column.null_count + inner and name not in MAY_BE_EMPTY.get(dataset, ()):
+            raise ValueError(f"its column {name!r} has empty cells")
+        if not pa.types.is_floating(column.type):
+            continue
+        low, high = RANGES.get(name, (float("-inf"), float("inf")))
+        proper = pc.and_(pc.is_finite(column), pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)))
+        if pc.all(proper).as_py() is False:
+            raise ValueError(f"its column {name!r} has a number that is out of range")
 
 
 def write_table(table: "pa.Table", path: Path) -> None:
@@ -70,13 +92,27 @@ def write_table(table: "pa.Table", path: Path) -> None:
         raise DataError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
+def check_new(path: Path, *, overwrite: bool) -> None:
+    """Refuse to write over what is there: anything, or with `overwrite` what is not ours."""
+    if path.exists() and not overwrite:
+        raise UsageError(f"{path} exists already; choose another directory or say --overwrite")
+    if path.exists() and not _is_ours(path / "manifest.json"):
+        raise UsageError(f"{path} was not written by geomq and is left alone; choose another directory")
+
+
+def _is_ours(manifest: Path) -> bool:
+    """Whether this is a manifest of a dataset; others call files by that name, too."""
+    try:
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and {"kind", "version"} <= content.keys() and content["kind"] in KINDS
+
+
 @contextmanager
 def new_directory(path: Path, *, overwrite: bool) -> Iterator[Path]:
     """A directory that takes its name only when the body has finished."""
-    if path.exists() and not overwrite:
-        raise UsageError(f"{path} exists already; choose another directory or say --overwrite")
-    if path.exists() and not (path / "manifest.json").is_file():
-        raise UsageError(f"{path} was not written by geomq and is left alone; choose another directory")
+    check_new(path, overwrite=overwrite)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)

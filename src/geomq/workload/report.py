@@ -47,7 +47,7 @@ def run_tables(results: dict[str, Rows]) -> list[RunTable]:
 
 def run_title(run: dict[str, Any]) -> str:
     fences = ""
-    if run["event_fence_deg"] is not None:
+    if run["event_fence_deg"] is not None and run["subscription_fence_deg"] is not None:
         fences = f", fences {run['event_fence_deg']:g} and {run['subscription_fence_deg']:g} degrees"
     return (
         f"{run['preset']} ({run['variant']}): {run['brokers']} brokers, {run['clients']:,} clients, "

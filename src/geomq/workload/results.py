@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from geomq.errors import DataError
 from geomq.workload.dataset import read_manifest, write_manifest
 from geomq.workload.files import new_directory, read_table, write_table
 from geomq.workload.schema import arrow_schema
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CLOUD_NAME = "cloud"
+MS_MAX = 10_000_000
 FILES = ("runs", "results", "histograms", "links", "places")
 
 
@@ -109,6 +111,8 @@ def read_results(directory: Path) -> dict[str, list[dict[str, Any]]]:
 def statistics_of(rows: list[dict[str, Any]], run: int, strategy: str, measure: str) -> dict[str, Any]:
     """The statistics of one histogram among the rows of `histograms`."""
     mine = [row for row in rows if (row["run"], row["strategy"], row["measure"]) == (run, strategy, measure)]
+    if any(not 0 <= row["ms"] <= MS_MAX or not 0 <= row["count"] < 1 << 53 for row in mine):
+        raise DataError(f"the histogram of {strategy} has times or counts out of range")
     counts = np.zeros(max((row["ms"] for row in mine), default=0) + 1, np.int64)
     for row in mine:
         counts[row["ms"]] = row["count"]

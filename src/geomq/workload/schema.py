@@ -137,6 +137,16 @@ DATASETS: dict[str, tuple[Column, ...]] = {
 }
 
 
+MAY_BE_EMPTY: dict[str, frozenset[str]] = {
+    "runs": frozenset({"event_fence_deg", "subscription_fence_deg"}),
+    "trace": frozenset(name for name, _, _ in COLUMNS) - {"t_ms", "broker", "step"},
+}
+"""Columns that may have empty cells; no others may."""
+
+RANGES: dict[str, tuple[float, float]] = {"lat": (-90.0, 90.0), "lon": (-180.0, 180.0), "t_ms": (0.0, 2.5e14)}
+"""Of columns with these names."""
+
+
 def arrow_schema(dataset: str) -> "pa.Schema":
     """The pyarrow schema of a dataset."""
     import pyarrow as pa

@@ -128,7 +128,7 @@ def traffic_of(outline: Outline, rows: Iterable[Row], *, last_s: float | None = 
         raise DataError("nothing was published in this trace: there is nothing to judge strategies by")
     last_s = min(last_s or SECONDS_MAX, SECONDS_MAX)
     begin = float(listed[-1]["t_ms"]) - last_s * 1000
-    topics = {row["topic"]: None for row in listed if row["step"] == "published"}
+    topics = {row["topic"]: None for row in listed if row["step"] == "published" and row["topic"] is not None}
     if len(topics) > TOPICS_MAX:
         raise UsageError(f"the trace has {len(topics):,} topics; at most {TOPICS_MAX:,} can be evaluated")
     maker.topics = {topic: number for number, topic in enumerate(topics)}
@@ -158,6 +158,9 @@ class _Maker:
         broker, name, step = self._brokers.get(row["broker"]), row.get("client"), row["step"]
         if broker is None or name is None:
             self.changed["records of unknown brokers or clients left out"] += 1
+            return
+        if row.get("topic") is None and step in ("subscribed", "unsubscribed", "published"):
+            self.changed["records without a topic left out"] += 1
             return
         client = self._clients.setdefault((broker, name), len(self._clients))
         if client == len(self._homes):
@@ -218,7 +221,7 @@ class _Maker:
     def _topics_of(self, topic_filter: str) -> list[int]:
         found = self._matching.get(topic_filter)
         if found is None:
-            plain = topic_filter.split("/", 2)[2] if topic_filter.startswith("$share/") else topic_filter
+            plain = topic_filter.split("/", 2)[-1] if topic_filter.startswith("$share/") else topic_filter
             if plain.startswith("$geo/from/"):
                 plain = plain.split("/", 3)[-1]
             if plain in self.topics:

@@ -132,9 +132,12 @@ class ArchiveReader(DataSourceReader):
     def _wanted(self, table: pa.Table) -> pa.Table:
         topic, fence = self._options.topic, self._options.fence
         if topic is not None:
-            table = table.filter(pa.array([topic_matches(topic, name) for name in table.column("topic").to_pylist()]))
+            names = table.column("topic").to_pylist()
+            table = table.filter(
+                pa.array([name is not None and topic_matches(topic, name) for name in names], pa.bool_())
+            )
         if fence is not None:
             places = table.column("location").to_pylist()
-            inside = [at is not None and fence.contains(Location(at["lat"], at["lon"])) for at in places]
+            inside = [at is not None and None not in at.values() and fence.contains(Location(**at)) for at in places]
             table = table.filter(pa.array(inside, pa.bool_()))
         return table
