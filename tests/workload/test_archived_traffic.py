@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from geomq.cli import main
 from geomq.errors import DataError
 from geomq.routing.outline import Outline, OutlinedBroker
-from geomq.workload.archived_traffic import MARK, Snapshot, read_archived_traffic, write_snapshot
+from geomq.workload.archived_traffic import MARK, Snapshot, event_files, read_archived_traffic, write_snapshot
 from geomq.workload.model import NO_FENCE, Kind
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -86,6 +86,38 @@ def test_without_snapshots_it_is_said_what_is_supposed(tmp_path: Path) -> None:
     assert int(np.sum(traffic.actions.kind == Kind.SUBSCRIPTION)) == 2
     assert int(np.sum(traffic.actions.kind == Kind.LOCATION)) == 3
     assert sum("no snapshot" in note for note in traffic.notes) == 2
+
+
+def test_what_a_killed_landing_left_behind_does_not_count(tmp_path: Path) -> None:
+    folder = archive(tmp_path, [event(1), event(2)])
+    day = folder / "events/date=2026-05-04/cell=50_8"
+    for name in ("later", "compact-old", "again"):
+        pq.write_table(pa.Table.from_pylist([event(3), event(len(name))], schema=COLUMNS), day / f"{name}.parquet")
+    (day / "half.parquet").write_bytes((day / "later.parquet").read_bytes()[:100])
+    log = folder / "events/_spark_metadata"
+    log.mkdir()
+
+    def entry(*names: str) -> str:
+        return "\n".join(
+            ["v1", *(f'{{"path":"file:///x/date=2026-05-04/cell=50_8/{name}.parquet"}}' for name in names)]
+        )
+
+    for name, text in (("0", "nonsense, summed up"), ("1.compact", entry("part", "gone")), ("2", entry("later"))):
+        (log / name).write_text(text)
+    (log / ".3.tmp").write_text("{")
+    assert [path.stem for path in event_files(folder)] == ["compact-old", "later", "part"]
+    assert int(np.sum(read_archived_traffic(folder).actions.kind == Kind.EVENT)) == 5
+    (log / "3").write_text("v1\n[]")
+    with pytest.raises(DataError, match=r"_spark_metadata/3 is no readable log of an archive"):
+        event_files(folder)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"event_id": None}, {"topic": None}, {"event_time": None}, {"broker": None}, {"location": {"lat": 91.0}}]
+)
+def test_an_event_that_says_nothing_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=r"is no readable file of an archive: an event lacks its id"):
+        read_archived_traffic(archive(tmp_path, [event(1), event(2, **wrong)]))
 
 
 def test_an_archive_that_cannot_be_judged_says_why(tmp_path: Path) -> None:

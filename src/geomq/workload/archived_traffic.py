@@ -27,6 +27,10 @@ from geomq.workload.traffic import ROWS_MAX, Traffic, traffic_of
 MARK = "_geomq_archive"
 EVENTS = "events"
 CLIENTS = "clients"
+LOG = "_spark_metadata"
+"""Where, among the events, Spark's file sink notes what it has committed; logs set aside have longer names."""
+COMPACTED = "compact-"
+"""How the names of compacted files begin."""
 ASKED_KEY = b"geomq.asked"
 """The name of the list of brokers among the metadata of a snapshot."""
 
@@ -47,6 +51,35 @@ class Snapshot(NamedTuple):
 
 def is_archive(path: Path) -> bool:
     return (path / MARK).is_file()
+
+
+def event_files(archive: Path, days: str = "date=*") -> list[Path]:
+    """The files whose events count: those that Spark has committed, and compacted ones.
+
+    A landing under way has files that are not whole yet; one that was killed leaves such behind, and writes the same
+    events once more when it goes on.
+    """
+    found = sorted((archive / EVENTS).glob(f"{days}/cell=*/*.parquet"))
+    logs = list((archive / EVENTS).glob(f"{LOG}*"))
+    if not logs:
+        return found
+    committed = set[str]().union(*map(_committed, logs))
+    return [path for path in found if path.name in committed or path.name.startswith(COMPACTED)]
+
+
+def _committed(log: Path) -> set[str]:
+    """The names of all files in the log of Spark's file sink; now and then it sums up everything before."""
+    entries = {path: int(path.stem) for path in log.iterdir() if path.stem.isdecimal()}
+    summed_up = max((number for path, number in entries.items() if path.suffix), default=-1)
+    names: set[str] = set()
+    for path, number in entries.items():
+        if number > summed_up or (number == summed_up and path.suffix):
+            try:
+                lines = path.read_text(encoding="utf-8").splitlines()[1:]
+                names.update(str(json.loads(line)["path"]).rpartition("/")[2] for line in lines)
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
+                raise DataError(f"{path} is no readable log of an archive") from None
+    return names
 
 
 def write_snapshot(archive: Path, outline: Outline, snapshot: Snapshot) -> None:
@@ -94,7 +127,7 @@ def _events(archive: Path) -> list[Row]:
     columns = ["event_id", "topic", "payload", "publisher", "location", "fence", "event_time", "broker"]
     rows: list[Row] = []
     known: set[str] = set()
-    for path in sorted((archive / EVENTS).glob("date=*/cell=*/*.parquet")):
+    for path in event_files(archive):
         try:
             with pq.ParquetFile(path) as file:
                 table = file.read(columns=columns)

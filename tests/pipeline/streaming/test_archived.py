@@ -1,6 +1,7 @@
 """The archive on a real Spark and a real broker: landed, compacted, read back, asked."""
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -57,13 +58,16 @@ def test_events_are_landed_by_day_and_cell_compacted_and_read_back(spark: SparkS
             publish(port, [("s/1", b"%d" % (10 * round_ + i)) for i in range(10)], properties=place(52.5, 13.4))
             publish(port, [("s/2", b"south")], properties=place(-0.5, -0.5))
             publish(port, [("s/3", b"nowhere")])
+            # Without its checkpoint Spark counts batches from 0 again, which its sink has in its log.
+            shutil.rmtree(archive / "_checkpoint", ignore_errors=True)
             land(port)
     cells = {file.parent.name for file in files(archive)}
     assert cells == {"cell=52_13", "cell=-1_-1", "cell=none"}
     before = len(files(archive))
-    # A batch that was written but not finished before a crash leaves its events twice.
+    # A batch that was not finished before a crash leaves files behind, whole ones and others.
     (twin := files(archive)[0]).with_name("twin.parquet").write_bytes(twin.read_bytes())
-    assert compact(spark, archive) == (before + 1, 3)
+    twin.with_name("half.parquet").write_bytes(twin.read_bytes()[:100])
+    assert compact(spark, archive) == (before, 3)
     assert compact(spark, archive) == (0, 0)
     events = spark.read.format("geomq").load(str(archive))
     assert events.count() == events.select("event_id").distinct().count() == 24

@@ -6,10 +6,11 @@
 
 A cell is a square of whole degrees, named by the latitude and longitude of its south-west corner; events without a
 location are in the cell `none`. The date is that of the event's time, UTC. Repeats by event id are removed when an
-archive is compacted, and by `read` unless it is told not to.
+archive is compacted, and by `once` of the jobs. What a killed landing left half written does not count.
 """
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +27,10 @@ from geomq.mqtt.topics import topic_matches
 from geomq.pipeline.streaming.decode import SCHEMA
 from geomq.pipeline.streaming.options import ArchiveOptions
 from geomq.pipeline.streaming.plainly import plainly, yielded_plainly
-from geomq.workload.archived_traffic import EVENTS, MARK, is_archive
+from geomq.workload.archived_traffic import COMPACTED, EVENTS, LOG, MARK, event_files, is_archive
 
 CELL_DEG = 1
+CHECKPOINT = "_checkpoint"
 PARTITIONS = ("date", "cell")
 NOWHERE = "none"
 
@@ -53,9 +55,25 @@ def prepare_archive(archive: Path) -> None:
         if archive.exists() and not mark.exists() and any(archive.iterdir()):
             raise UsageError(f"{archive} is not empty and no archive; choose another directory")
         (archive / EVENTS).mkdir(parents=True, exist_ok=True)
+        _set_old_log_aside(archive)
         mark.write_text(json.dumps({"cell_deg": CELL_DEG, "version": 1}))
     except OSError as error:
         raise DataError(f"cannot write {archive}: {error.strerror or error}") from None
+
+
+def _set_old_log_aside(archive: Path) -> None:
+    """Begin a new log where the checkpoint is gone or older than the log of Spark's file sink.
+
+    The sink leaves out batches that its log knows by their number, whatever is in them.
+    """
+    log = archive / EVENTS / LOG
+    if _last_batch(log) > _last_batch(archive / CHECKPOINT / "offsets"):
+        log.rename(log.with_name(f"{LOG}.{time.time_ns()}"))
+
+
+def _last_batch(folder: Path) -> int:
+    names = [path.stem for path in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def check_archive(archive: Path) -> None:
@@ -70,7 +88,7 @@ def compact(spark: SparkSession, archive: Path, *, date: str | None = None) -> t
     days = sorted(folder.name for folder in events.glob("date=*") if date in (None, folder.name.removeprefix("date=")))
     before = after = 0
     for day in days:
-        files = sorted((events / day).glob("cell=*/*.parquet"))
+        files = event_files(archive, day)
         if len(files) <= len({file.parent for file in files}):
             continue
         rows = spark.read.option("basePath", str(events)).parquet(*map(str, files))
@@ -90,7 +108,7 @@ def _replace(day: Path, old: list[Path], fresh: Path) -> int:
     for file in new:
         target = day / file.parent.name
         target.mkdir(exist_ok=True)
-        file.rename(target / f"compact-{file.name}")
+        file.rename(target / f"{COMPACTED}{file.name}")
     for file in old:
         file.unlink()
     shutil.rmtree(fresh)
@@ -113,8 +131,7 @@ class ArchiveReader(DataSourceReader):
     @plainly
     def partitions(self) -> list[InputPartition]:
         check_archive(self._options.path)
-        files = sorted((self._options.path / EVENTS).glob("date=*/cell=*/*.parquet"))
-        return [ArchiveFile(str(file)) for file in files] or [ArchiveFile("")]
+        return [ArchiveFile(str(file)) for file in event_files(self._options.path)] or [ArchiveFile("")]
 
     @yielded_plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

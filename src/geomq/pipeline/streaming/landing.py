@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from geomq.errors import UsageError
-from geomq.pipeline.streaming.archived import PARTITIONS, prepare_archive, with_partitions
+from geomq.pipeline.streaming.archived import CHECKPOINT, PARTITIONS, prepare_archive, with_partitions
 from geomq.workload.archived_traffic import EVENTS
 
 _TIME = re.compile(r"\s*\d{1,6}\s+(?:millisecond|second|minute|hour|day)s?\s*")
@@ -27,6 +27,6 @@ def land_events(spark: SparkSession, options: Mapping[str, str], archive: Path, 
     for name, value in options.items():
         reader = reader.option(name, value)
     writer = with_partitions(reader.load()).writeStream.format("parquet").partitionBy(*PARTITIONS)
-    writer = writer.option("checkpointLocation", str(archive.absolute() / "_checkpoint"))
+    writer = writer.option("checkpointLocation", str(archive.absolute() / CHECKPOINT))
     trigger = {"availableNow": True} if every is None else {"processingTime": every}
     return writer.option("path", str(archive.absolute() / EVENTS)).trigger(**trigger).start()
