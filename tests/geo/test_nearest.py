@@ -15,8 +15,12 @@ from geomq.geo import (
     destinations,
     distance_m,
     distances_m,
+    nearest,
     parse_fence,
 )
+from geomq.geo.box import enclosing_circles
+from geomq.geo.nearest import PIECES_MAX
+from geomq.geo.sphere import FloatArray
 
 BROKERS = st.lists(st.builds(Location, LATS, LONS), min_size=1, max_size=7).filter(
     lambda places: all(distance_m(a, b) > 1_000 for i, a in enumerate(places) for b in places[:i])
@@ -127,3 +131,23 @@ def test_brokers_at_one_place_are_refused() -> None:
         NearestAreas([Location(0, 180), Location(5, 5), Location(0, -180)])
     close = NearestAreas([Location(0, 0), Location(0, 0.00002)])
     assert close.touched(Circle(Location(0, 0), 5)) == (0, 1)
+
+
+def test_a_fence_along_a_border_is_cut_into_no_more_pieces_than_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    areas = NearestAreas([Location(10, 0), Location(-10, 0)])
+    counts: list[int] = []
+
+    def counted(boxes: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        counts.append(len(boxes))
+        return enclosing_circles(boxes)
+
+    monkeypatch.setattr(nearest, "enclosing_circles", counted)
+    # A strip of 40 m, half a kilometre north of the border and 2,200 km long.
+    strip = parse_fence("POLYGON ((-10 0.0046, 10 0.0046, 10 0.005, -10 0.005, -10 0.0046))")
+    assert areas.touched(strip) == (0,)
+    assert sum(counts) < 4 * 2_200
+    counts.clear()
+    around = parse_fence("POLYGON ((-179 0.0046, 0 0.0046, 179 0.0046, 179 0.005, 0 0.005, -179 0.005, -179 0.0046))")
+    assert areas.touched(around) in ((0,), (0, 1))
+    assert max(counts) <= 4 * PIECES_MAX
+    assert areas.touched(parse_fence("POLYGON ((0.0046 -10, 0.005 -10, 0.005 10, 0.0046 10, 0.0046 -10))")) == (0, 1)

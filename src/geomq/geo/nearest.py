@@ -2,8 +2,8 @@
 
 Owns the cells' borders, found by clipping the sphere with the planes halfway between brokers, and exact
 tests of circles against them. A polygon is cut into pieces until each piece's brokers are certain or it is
-smaller than a kilometre, so a polygon may touch a broker whose cell is up to a kilometre away. Refuses
-brokers at one place.
+smaller than a kilometre, so a polygon may touch a broker whose cell is up to a kilometre away; one that follows
+borders for thousands of kilometres is cut into a bounded number of pieces. Refuses brokers at one place.
 """
 
 import math
@@ -25,6 +25,8 @@ from geomq.geo.sphere import EARTH_RADIUS_M, FloatArray, chord_limits, unit_vect
 APART_M_MIN = 1.0
 PIECE_M = 500.0
 """Radius of the circle round a piece of polygon below which it is not cut further."""
+PIECES_MAX = 1 << 12
+"""So many undecided pieces are not cut further: whoever makes up a fence must not decide how long we think."""
 
 _CHUNK = 1 << 12
 _ARC_MIN = 1e-12
@@ -126,9 +128,9 @@ class NearestAreas:
             near = _brokers_of(self.touched_masks(lat, lon, radius), self.count)
             open_boxes: NDArray[np.bool_] = np.asarray((near & ~found).any(axis=1))
             open_boxes[open_boxes] = fence.meets_boxes(*boxes[open_boxes].T)
-            small = radius <= PIECE_M
+            small = (radius <= PIECE_M) | (open_boxes.sum() > PIECES_MAX)
             found |= near[open_boxes & small].any(axis=0)
-            boxes = _quarters(boxes[open_boxes & ~small])
+            boxes = _pieces(boxes[open_boxes & ~small])
         return tuple(np.flatnonzero(found).tolist())
 
 
@@ -224,13 +226,15 @@ def _brokers_of(masks: Masks, count: int) -> NDArray[np.bool_]:
     return brokers
 
 
-def _quarters(boxes: FloatArray) -> FloatArray:
+def _pieces(boxes: FloatArray) -> FloatArray:
+    """The boxes in quarters, or long ones in halves: quarters of a long box would be four times as many each time."""
     south, north, west, east = boxes.T
     lat, lon = (south + north) / 2.0, (west + east) / 2.0
-    corners = (
-        (south, lat, west, lon),
-        (south, lat, lon, east),
-        (lat, north, west, lon),
-        (lat, north, lon, east),
-    )
-    return np.concatenate([np.stack(corner, axis=1) for corner in corners])
+    height, width = north - south, (east - west) * np.cos(np.radians(lat))
+    cut_lat, cut_lon = width <= 2.0 * height, height <= 2.0 * width
+    both = cut_lat & cut_lon
+    middle_lat, middle_lon = np.where(cut_lat, lat, north), np.where(cut_lon, lon, east)
+    first = np.stack((south, middle_lat, west, middle_lon), axis=1)
+    last = np.stack((np.where(cut_lat, lat, south), north, np.where(cut_lon, lon, west), east), axis=1)
+    others = ((south, lat, lon, east), (lat, north, west, lon))
+    return np.concatenate([first, last, *(np.stack(corner, axis=1)[both] for corner in others)])
