@@ -4,7 +4,7 @@ import pytest
 from tests.routing.stage import circle, row_of_squares
 
 from geomq.errors import ConfigError
-from geomq.geo import Location, NearestAreas, SoleArea
+from geomq.geo import Location, NearestAreas, Polygon, SoleArea
 from geomq.routing import federation as module
 from geomq.routing.federation import Broker, Federation
 from geomq.routing.model import BrokerId
@@ -48,6 +48,15 @@ def test_answers_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -
         federation.touched(circle(5, number % 30, 10 + number))
         assert len(federation._touched) <= 10
     assert federation.touched(circle(5, 15, 50)) == ("b2",)
+
+
+def test_large_fences_are_remembered_within_the_same_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CACHE_VERTICES_MAX", 20)
+    federation = row_of_squares(3)
+    for number in range(20):
+        corner = 1 + number / 100
+        assert federation.touched(Polygon([[(1, 1), (1, 2), (corner + 1, 2), (corner + 1, 1), (1, 1)]])) == ("b1",)
+        assert sum(fence.vertices for fence in federation._touched) <= 25
 
 
 def test_distances_are_between_the_brokers_places() -> None:

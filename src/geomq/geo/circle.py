@@ -58,6 +58,11 @@ class Circle:
         assign(self, "z", z)
         assign(self, "limit", chord_limit(radius_m))
 
+    @property
+    def vertices(self) -> int:
+        """How many points it is made of."""
+        return 1
+
     def contains(self, location: Location) -> bool:
         """True if the location is inside or on the border."""
         phi, lam = location[0] * _RADIAN, location[1] * _RADIAN

@@ -29,6 +29,11 @@ class PlanarFence:
     extent: Box = field(init=False, repr=False, compare=False)
     digest: int = field(init=False, repr=False, compare=False)
 
+    @property
+    def vertices(self) -> int:
+        """How many points it is made of, which is what its memory grows with."""
+        return int(shapely.get_num_coordinates(self.shape))
+
     def contains(self, location: Location) -> bool:
         """True if the location is inside or on the border."""
         lat, lon = location

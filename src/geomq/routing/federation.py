@@ -8,6 +8,8 @@ from geomq.geo import Areas, Fence, Location, SoleArea, distance_m
 from geomq.routing.model import BrokerId
 
 CACHE_MAX = 4096
+CACHE_VERTICES_MAX = 1 << 17
+"""Fences are remembered until there are so many, or they have so many points: clients decide how large they are."""
 
 
 class Broker(NamedTuple):
@@ -28,6 +30,7 @@ class Federation:
         if areas.count != len(self.brokers):
             raise ConfigError(f"{len(self.brokers)} brokers but areas for {areas.count}")
         self._touched: dict[Fence, tuple[BrokerId, ...]] = {}
+        self._vertices = 0
 
     @classmethod
     def alone(cls, me: BrokerId, location: Location | None = None) -> "Federation":
@@ -40,8 +43,10 @@ class Federation:
             return self.ids
         found = self._touched.get(fence)
         if found is None:
-            if len(self._touched) >= CACHE_MAX:
+            if len(self._touched) >= CACHE_MAX or self._vertices >= CACHE_VERTICES_MAX:
                 self._touched.clear()
+                self._vertices = 0
+            self._vertices += fence.vertices
             found = self._touched[fence] = tuple(self.ids[i] for i in self.areas.touched(fence))
         return found
 

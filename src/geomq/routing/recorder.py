@@ -8,7 +8,7 @@ prefix stands before the filter.
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from geomq.geo import Fence, Location, fence_text
+from geomq.geo import Circle, Fence, Location, fence_text
 from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, DropEvent, SendToPeer
 from geomq.routing.events import (
     ClientGone,
@@ -29,7 +29,9 @@ SESSION_ENDED = "session ended"
 Sink = Callable[[TraceRecord], object]
 Named = tuple[ClientId | None, str | None]
 
-fence_words = lru_cache(maxsize=4_096)(fence_text)
+_circle_words = lru_cache(maxsize=4_096)(fence_text)
+_polygon_words = lru_cache(maxsize=64)(fence_text)
+"""A polygon takes a hundred times the memory of a circle, and its publisher decides."""
 
 
 class Recorder:
@@ -170,4 +172,6 @@ def _place(location: object) -> tuple[float | None, float | None]:
 
 
 def _fence(fence: Fence | None) -> str | None:
-    return None if fence is None else fence_words(fence)
+    if fence is None:
+        return None
+    return _circle_words(fence) if isinstance(fence, Circle) else _polygon_words(fence)
