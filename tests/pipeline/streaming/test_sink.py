@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, MapType, StringType, StructType
 from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, outlet, wait_until
 from tests.pipeline.streaming.test_inlet import count, inlet, rows
 
@@ -173,6 +173,14 @@ def test_rows_that_cannot_be_published_are_named() -> None:
     with pytest.raises(DataError, match=r"127.0.0.1:1 cannot be reached"):
         publish_rows(options, "run", 0, iter([batch(0, 1)]))
     assert publish_rows(options, "run", 0, iter([])).rows == 0
+
+
+def test_properties_are_texts() -> None:
+    needed = StructType().add("topic", StringType()).add("payload", StringType())
+    check_columns(needed.add("properties", MapType(StringType(), StringType())))
+    numbers = StructType().add("topic", StringType()).add("properties", MapType(StringType(), IntegerType()))
+    with pytest.raises(UsageError, match=r"column properties must be map<string, string>, not map<string,int>"):
+        check_columns(numbers)
 
 
 @pytest.mark.parametrize(

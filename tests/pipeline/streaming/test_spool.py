@@ -123,3 +123,26 @@ def test_a_spool_whose_segments_are_gone_gives_no_number_again(tmp_path: Path) -
     assert again.begin > old.end
     assert again.pieces(again.begin, again.end)
     again.close()
+
+
+def test_a_spool_that_spark_has_caught_up_with_is_not_full_whatever_it_keeps(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, keep=1_000, bytes_max=500)
+    for _ in range(3):
+        while not spool.is_full:
+            spool.append(b"x" * 100, 1)
+        spool.sync()
+        spool.commit(spool.end - 1)
+        assert not spool.is_full
+        spool.commit(spool.end)
+    spool.close()
+
+
+def test_what_is_kept_for_repeats_gives_way_to_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 200)
+    spool = Spool(tmp_path, keep=1_000, bytes_max=1_000)
+    for _ in range(50):
+        spool.append(b"x" * 100, 1)
+        spool.sync()
+        spool.commit(spool.end)
+    assert spool.bytes == sum(file.stat().st_size for file in tmp_path.glob("*.spool")) <= 1_000
+    spool.close()

@@ -64,7 +64,7 @@ class Inlet(threading.Thread):
     @property
     def spool(self) -> Spool:
         if self._spool is None:
-            self._spool = Spool(self.directory, keep=WINDOW)
+            self._spool = Spool(self.directory, keep=WINDOW, bytes_max=self._options.spool_bytes_max)
             self._remember_question()
         return self._spool
 
@@ -286,7 +286,7 @@ class Inlet(threading.Thread):
             connection.send(data)
 
     def _is_full(self) -> bool:
-        self._full = self.spool.bytes > self._options.spool_bytes_max
+        self._full = self.spool.is_full
         return self._full
 
     def _remember_question(self) -> None:

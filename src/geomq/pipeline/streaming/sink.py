@@ -55,7 +55,9 @@ def check_columns(schema: StructType) -> None:
         if field.name not in _COLUMNS:
             raise UsageError(f"column {field.name} cannot be published; there are {', '.join(_COLUMNS)}")
         types, wanted = _COLUMNS[field.name]
-        if not isinstance(field.dataType, types):
+        kind = field.dataType
+        texts = not isinstance(kind, MapType) or (isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT))
+        if not (isinstance(kind, types) and texts):
             raise UsageError(f"column {field.name} must be {wanted}, not {field.dataType.simpleString()}")
     for name in ("topic", "payload"):
         if name not in schema.fieldNames():

@@ -63,9 +63,10 @@ class Piece(NamedTuple):
 class Spool:
     """Open one per session. One thread may append while another reads and commits."""
 
-    def __init__(self, directory: Path, *, keep: int) -> None:
+    def __init__(self, directory: Path, *, keep: int, bytes_max: int = 1 << 50) -> None:
         self.directory = directory
         self.keep = keep
+        self.bytes_max = bytes_max
         self.chunks: list[Chunk] = []
         self.bytes = 0
         self._file: IO[bytes] | None = None
@@ -94,6 +95,19 @@ class Spool:
     def begin(self) -> int:
         """The first number Spark is not done with."""
         return max(self.committed, self.chunks[0].first if self.chunks else self._end)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether Spark should catch up first. What it is done with does not count: it may have to stay for long."""
+        return self.bytes > self.bytes_max and self._uncommitted() > self.bytes_max
+
+    def _uncommitted(self) -> int:
+        size = 0
+        for chunk in reversed(self.chunks):
+            if chunk.end <= self.committed:
+                break
+            size += HEADER_BYTES + chunk.size
+        return size
 
     def append(self, packets: bytes, count: int, *, repeats: int | None = None) -> Chunk:
         """Write packets; they are safe after `sync`. `repeats` is the number of the packet that this one repeats."""
@@ -140,14 +154,14 @@ class Spool:
         return found
 
     def commit(self, number: int) -> None:
-        """Spark is done with everything before `number`: forget it, but for the last `keep` packets."""
+        """Spark is done with everything before `number`: forget it, but if there is room the last `keep` packets."""
         if number <= self.committed:
             return
         self.committed = number
         partial = self.directory / "committed.partial"
         partial.write_text(str(number))
         os.replace(partial, self.directory / "committed")
-        forgettable = min(number, self._end - self.keep)
+        forgettable = number if self.bytes > self.bytes_max else min(number, self._end - self.keep)
         # A segment goes when the next one begins early enough; the one being written stays.
         segments = list(dict.fromkeys(chunk.segment for chunk in self.chunks))
         gone = {old for old, new in pairwise(segments) if _first_of(new) <= forgettable}
