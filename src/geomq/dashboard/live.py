@@ -125,7 +125,9 @@ class Live:
         self.hub.tell(msgspec.json.encode(self._world))
 
     def _whole(self) -> list[bytes]:
-        return [msgspec.json.encode(each) for each in (self._world, *self.state.whole(_now_ms()))]
+        """Everything anew; `whole` tells a page that fell behind to forget who was there before."""
+        anew = {**self._world, "whole": True}
+        return [msgspec.json.encode(each) for each in (anew, *self.state.whole(_now_ms()))]
 
 
 def _now_ms() -> float:
