@@ -57,6 +57,7 @@ async def test_with_a_token_nothing_is_told_before_login() -> None:
         assert (await page.ask("/api/views", headers=mine)).status == 200
         session = (await page.ask("/api/session", headers=mine)).body
         assert (session["login_required"], session["admin"]) == (False, True)
+        assert (session["logged_in"], session["reason"]) == (True, None)
         assert (await page.post("/api/logout", headers=mine)).status == 204
         assert (await page.ask("/api/views", headers=mine)).status == 401
 
@@ -106,6 +107,22 @@ async def test_the_websocket_needs_a_login_too() -> None:
             async with page.live():
                 pass
         assert refused.value.response.status_code == 401
+
+
+async def test_who_logs_out_is_shown_nothing_more() -> None:
+    async with (
+        LocalFederation(local_configs(THREE_REGIONS[:1], "single")) as running,
+        dashboard([LocalFeed(running.brokers["paris"])], doors=LOCKED) as page,
+    ):
+        cookie = (await page.post("/api/login", {"token": TOKEN})).headers["set-cookie"].partition(";")[0]
+        async with page.live(Cookie=cookie) as socket:
+            assert (await message(socket))["type"] == "world"
+            assert (await page.post("/api/logout", headers={"Cookie": cookie})).status == 204
+            with contextlib.suppress(ConnectionClosed):
+                async with asyncio.timeout(20):
+                    async for _ in socket:
+                        pass
+            assert socket.close_code == 1008
 
 
 async def test_what_changes_things_needs_the_header_that_only_our_page_sends() -> None:

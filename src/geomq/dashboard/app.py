@@ -2,13 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
@@ -28,6 +29,7 @@ PAGE = Path(__file__).parent / "page"
 BODY_S = 10.0
 SEND_S = 30.0
 WHY_CLIENTS_MAX = 20
+READ_ONLY = "Read-only: this dashboard was started without admin rights."
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -79,9 +81,16 @@ class _Handlers:
         self._secure = secure
 
     async def session(self, request: Request) -> Response:
-        access = self._access
-        known = access.knows(request.cookies.get(COOKIE), now=time.monotonic())
-        return _json({"version": __version__, "login_required": not known, "admin": access.admin and known})
+        access, known = self._access, self._knows(request)
+        may = {
+            "login_required": not known,
+            "logged_in": known and access.login_required,
+            "admin": access.admin and known,
+        }
+        return _json({"version": __version__, **may, "reason": None if access.admin else READ_ONLY})
+
+    def _knows(self, request: HTTPConnection) -> bool:
+        return self._access.knows(request.cookies.get(COOKIE), now=time.monotonic())
 
     async def login(self, request: Request) -> Response:
         address = request.client.host if request.client is not None else ""
@@ -158,9 +167,12 @@ class _Handlers:
             await socket.close(1013, "no federation to show" if self._live is None else "too many pages look on")
             return
         await socket.accept()
-        tasks = [asyncio.create_task(work) for work in (_push(socket, listener), _closed(socket))]
+        works = (_push(socket, listener, lambda: self._knows(socket)), _closed(socket))
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not self._knows(socket):
+                await socket.close(1008, "log in first")
         finally:
             self._live.leave(listener)
             for task in tasks:
@@ -168,9 +180,13 @@ class _Handlers:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _push(socket: WebSocket, listener: Listener) -> None:
+async def _push(socket: WebSocket, listener: Listener, allowed: Callable[[], bool]) -> None:
+    """Send until the session has ended."""
     while True:
-        for message in await listener.next():
+        messages = await listener.next()
+        if not allowed():
+            return
+        for message in messages:
             await asyncio.wait_for(socket.send_text(message.decode()), SEND_S)
 
 
