@@ -102,6 +102,15 @@ def test_values_out_of_range_are_refused(copy: Path, column: str, value: int | N
         read_block(copy)
 
 
+def test_clients_that_do_not_know_their_topics_are_refused(copy: Path) -> None:
+    part = copy / part_name("clients", 0)
+    table = pq.read_table(part)
+    nothing = pa.array([[]] * table.num_rows, table.field("topics").type)
+    pq.write_table(table.set_column(table.schema.get_field_index("topics"), table.field("topics"), nothing), part)
+    with pytest.raises(DataError, match="subscribes to a topic that is not among its topics"):
+        read_block(copy)
+
+
 def test_a_directory_without_manifest_is_no_dataset(copy: Path) -> None:
     (copy / "manifest.json").unlink()
     with pytest.raises(DataError, match="no finished geomq dataset"):

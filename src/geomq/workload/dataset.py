@@ -163,10 +163,15 @@ def _check_part(block: Block, homes: NDArray[np.int64], topics: int, path: Path)
     if np.any(actions.kind > max(Kind)) or np.any(actions.t_ms < 0) or np.any(actions.t_ms >= 2**29):
         raise DataError(f"{path}: an action has an unknown kind or a time out of range")
     needs_topic = actions.kind != Kind.LOCATION
-    if np.any((actions.topic[needs_topic] < 0) | (actions.topic[needs_topic] >= topics)) or np.any(
-        clients.topics >= topics
+    if (
+        np.any(actions.topic[needs_topic] < 0)
+        or np.any(actions.topic >= topics)
+        or np.any((clients.topics >= topics) | (clients.topics < -1))
     ):
         raise DataError(f"{path}: a topic number is out of range")
+    wanted = actions.take(actions.kind == Kind.SUBSCRIPTION)
+    if not (clients.topics[wanted.client - first] == wanted.topic[:, None]).any(axis=1).all():
+        raise DataError(f"{path}: a client subscribes to a topic that is not among its topics")
     if np.any(np.abs(actions.lat_e7.astype(np.int64)) > 900_000_000) or np.any(
         np.abs(actions.lon_e7.astype(np.int64)) > 1_800_000_000
     ):
