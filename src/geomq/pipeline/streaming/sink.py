@@ -8,7 +8,7 @@ say, must not be taken for those sent before: a fingerprint of the rows around i
 
 import hashlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -37,6 +37,8 @@ from geomq.pipeline.streaming.outlet import Outlet
 from geomq.pipeline.streaming.plainly import plainly
 
 ONCE = "geo-once"
+GROUP_ROWS = 10_000
+GROUP_BYTES = 16 << 20
 _TEXT = (StringType,)
 _COLUMNS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "topic": (_TEXT, "string"),
@@ -117,7 +119,7 @@ def publish_rows(options: SinkOptions, run: str, batch: int, batches: Iterator[p
     rows = 0
     outlet: Outlet | None = None
     try:
-        for arrived in batches:
+        for arrived in _together(batches):
             if outlet is None:
                 # Only a task with rows connects. The id is new each time: an attempt never cuts off another.
                 client_id = f"spark-{run[:12]}-{partition}-{secrets.token_hex(4)}"
@@ -137,8 +139,20 @@ def publish_rows(options: SinkOptions, run: str, batch: int, batches: Iterator[p
     return Published(rows)
 
 
-def _publish(outlet: Outlet, rows: pa.RecordBatch, writer: str, batch: int, first: int, options: SinkOptions) -> int:
-    """Hand over one Arrow batch, its rows numbered from `first`; the number after the last."""
+def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches joined to large ones: a broker remembers something of each, and not endlessly much."""
+    group: list[pa.RecordBatch] = []
+    for batch in batches:
+        group.append(batch)
+        if sum(each.num_rows for each in group) >= GROUP_ROWS or sum(each.nbytes for each in group) >= GROUP_BYTES:
+            yield pa.Table.from_batches(group)
+            group = []
+    if group:
+        yield pa.Table.from_batches(group)
+
+
+def _publish(outlet: Outlet, rows: pa.Table, writer: str, batch: int, first: int, options: SinkOptions) -> int:
+    """Hand over some rows, numbered from `first`; the number after the last."""
     nothing = [None] * rows.num_rows
     columns = {name: rows.column(name).to_pylist() for name in rows.schema.names}
     around = _fingerprint(columns, first, options.connections)
