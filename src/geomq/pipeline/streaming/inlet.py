@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
+from typing import Any
 
 from geomq.errors import DataError, GeomqError, ProtocolError, UsageError
 from geomq.geo import fence_text, location_text
@@ -295,7 +296,8 @@ class Inlet(threading.Thread):
         question = {"topic": options.topic, "fence": None if options.fence is None else fence_text(options.fence)}
         path = self.directory / "session.json"
         try:
-            before = {"sessions": options.sessions, **(json.loads(path.read_text()) if path.exists() else question)}
+            asked = json.loads(path.read_text()) if path.exists() else question
+            before: dict[str, Any] = {"sessions": options.sessions, **asked}
             shared_among = before.pop("sessions")
             if before != question:
                 raise UsageError(
