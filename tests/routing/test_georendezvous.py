@@ -12,7 +12,7 @@ from tests.routing.stage import Stage, circle, nearest_of, published, subscribed
 from geomq.errors import ConfigError
 from geomq.geo import Location, PolygonAreas, destination, distance_m
 from geomq.mqtt.topics import topic_matches
-from geomq.routing.events import ClientGone, FederationChanged, PeerUp
+from geomq.routing.events import ClientGone, FederationChanged, PeerSaid, PeerUp
 from geomq.routing.federation import Broker, Federation
 from geomq.routing.georendezvous import (
     GeoRendezvous,
@@ -22,7 +22,7 @@ from geomq.routing.georendezvous import (
     Refresh,
     place_of,
 )
-from geomq.routing.messages import DeliverEvent, ForwardEvent, PutSubscription
+from geomq.routing.messages import DeliverEvent, ForwardEvent, PutSubscription, SyncBegin, SyncEnd
 from geomq.routing.model import BrokerId, ClientId
 
 KEY = "cars"
@@ -272,6 +272,18 @@ def test_a_peer_that_starts_anew_has_forgotten_the_prunes() -> None:
     stage.forget()
     stage.do("pub", published("p", KEY))
     assert stage.wire.of(ForwardEvent) == [("pub", "near")]
+
+
+def test_a_prune_said_before_the_repetition_comes_is_grafted_back() -> None:
+    """Events that waited for a link come over it before what the strategy repeats."""
+    stage = stage_of()
+    stage.do("pub", published("p", KEY))
+    for rendezvous in ("near", "far"):
+        for repeated in (SyncBegin(), SyncEnd()):
+            stage.feed(rendezvous, PeerSaid(BrokerId("pub"), repeated))
+    stage.do("sub", subscribed("s", KEY))
+    stage.do("pub", published("p", KEY))
+    assert stage.wire.receivers() == {"s": 1}
 
 
 def test_when_places_change_hands_every_prune_is_forgotten() -> None:

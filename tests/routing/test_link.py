@@ -10,7 +10,7 @@ from geomq.routing.edition_messages import wrapped
 from geomq.routing.link import Ack, Data, Frame, Hello, Link, LinkOutput
 from geomq.routing.messages import ForwardEvent, Message, PutLocation, SyncBegin
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
-from geomq.routing.plan import Batched, EventBatch
+from geomq.routing.plan import NOTHING, Batched, EventBatch
 
 
 def event(number: int) -> ForwardEvent:
@@ -153,6 +153,69 @@ def test_a_full_outbox_drops_the_oldest_and_the_rest_still_arrives() -> None:
     output = link.receive(answer.frames[0], now=0)
     got = [m for frame in output.frames for m in peer.receive(frame, now=0).messages]
     assert got == [event(2), event(3), event(4)]
+
+
+def joined(link: Link, peer: Link) -> None:
+    hello = link.connected(now=0).frames[0]
+    peer.connected(now=0)
+    link.receive(peer.receive(hello, now=0).frames[0], now=0)
+
+
+def talk(link: Link, peer: Link, frames: list[Frame]) -> list[Message]:
+    """Carry frames to the peer, and its answers back, until nobody has anything left to say."""
+    heard: list[Message] = []
+    while frames:
+        answers = [peer.receive(frame, now=0) for frame in frames]
+        heard += [message for output in answers for message in output.messages]
+        frames = [f for output in answers for frame in output.frames for f in link.receive(frame, now=0).frames]
+    return heard
+
+
+def place(number: int) -> PutLocation:
+    return PutLocation(ClientId(f"c{number}"), None)
+
+
+def test_what_a_strategy_repeats_arrives_whole_however_much_it_is() -> None:
+    link, peer = Link(epoch=0, outbox_max=5, window=2), Link(epoch=0)
+    joined(link, peer)
+    said: list[Message] = [SyncBegin(), *map(place, range(40))]
+    frames = [frame for message in said for frame in link.send(message, now=0).frames]
+    assert talk(link, peer, frames) == said
+    assert not link.dropped
+
+
+def test_the_oldest_events_give_way_behind_what_must_not_be_left_out() -> None:
+    link, peer = Link(epoch=0, outbox_max=2, window=2), Link(epoch=0)
+    joined(link, peer)
+    outputs = [link.send(m, now=0) for m in (*map(place, range(3)), *map(event, range(4)), place(3))]
+    assert [output.lost for output in outputs if output.lost] == [event(0), event(1)]
+    heard = talk(link, peer, [frame for output in outputs for frame in output.frames])
+    assert [m for m in heard if m != NOTHING] == [*map(place, range(3)), event(2), event(3), place(3)]
+
+
+def test_a_peer_that_takes_in_nothing_is_left_and_told_everything_anew() -> None:
+    link, peer = Link(epoch=0, backlog_max=5, window=2), Link(epoch=0)
+    joined(link, peer)
+    for message in (event(0), *map(place, range(4))):
+        assert not link.send(message, now=0).overrun
+    assert link.send(place(4), now=0).overrun
+    link.disconnected()
+    peer.disconnected()
+    peer.connected(now=0)
+    answer = peer.receive(link.connected(now=0).frames[0], now=0)
+    heard = talk(link, peer, [f for frame in answer.frames for f in link.receive(frame, now=0).frames])
+    assert [message for message in heard if message != NOTHING] == [event(0)]
+
+
+def test_a_full_outbox_does_not_grow_while_the_link_is_down() -> None:
+    link, peer = Link(epoch=0, outbox_max=3), Link(epoch=0)
+    joined(link, peer)
+    link.send(place(0), now=0)
+    link.disconnected()
+    for number in range(100):
+        link.send(event(number), now=0)
+    assert link.durable() == [event(97), event(98), event(99)]
+    assert link.latest - link.acknowledged < 6
 
 
 @pytest.mark.parametrize("frame", [Ack(0, 99), Ack(7, 0), Data(5, 0, event(0)), Hello(0, 10**9, 3, -5, False), Frame()])

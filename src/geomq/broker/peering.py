@@ -199,6 +199,8 @@ class Peering:
         output = known.link.send(message, now=self._now_ms())
         if output.lost is not None:
             self._lost(peer, output.lost, "link down" if output.lost is message else "link queue full")
+        if output.overrun and known.channel is not None:
+            known.channel.close("the peer takes in nothing")
         promised = is_promised(message)
         if self._kept is not None and promised:
             self._kept.keep(peer, known.link.latest, message)

@@ -167,7 +167,7 @@ class GeoRendezvous(RendezvousStrategy):
                 super().said(peer, message, now=now)
                 self._forget_cuts(peer)
             case SyncBegin():
-                self._forget_publisher(peer)
+                self._forget_prunes(peer)
                 super().said(peer, message, now=now)
             case _:
                 super().said(peer, message, now=now)
@@ -232,10 +232,9 @@ class GeoRendezvous(RendezvousStrategy):
             if each == home and home not in self.table.homes(key):
                 del self._cut[key, each]
 
-    def _forget_publisher(self, peer: BrokerId) -> None:
-        """A peer that starts anew remembers no prunes."""
-        for key in tuple(self._quiet):
-            self._unquiet(key, peer)
+    def _forget_prunes(self, peer: BrokerId) -> None:
+        """A peer that starts anew knows of no prune it made. Those made here stand: if it forgot them, to graft itself
+        back costs a message; but it may have heard of them since it started, when events came that had waited."""
         for key in tuple(self._pruned):
             self._pruned[key].pop(peer, None)
             if not self._pruned[key]:

@@ -7,7 +7,7 @@ batches of QoS 0 events only the number.
 
 While the link is down only events and deliveries of QoS 1 and 2 wait (they were promised to somebody, and their number
 is bounded). Subscriptions, locations and control messages are not kept: when the link comes up the strategy repeats
-what the peer must know.
+what the peer must know. That may be far more at once than there may be events, and none of it may be left out.
 """
 
 from collections import deque
@@ -16,11 +16,16 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from geomq.routing.edition_messages import unwrapped
 from geomq.routing.messages import Message
 from geomq.routing.model import Event
+from geomq.routing.plan import NOTHING
 
 WINDOW = 256
 """How many unacknowledged messages may be on the wire at once, unless the driver says otherwise."""
+
+BACKLOG_MAX = 5_000_000
+"""A peer that lets this many messages wait while its link is up is left, and told everything anew when it is back."""
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -56,13 +61,19 @@ def is_promised(message: Message) -> bool:
     return message.durable or (isinstance(event, Event) and event.qos > 0)
 
 
+def _is_event(message: Message) -> bool:
+    return unwrapped(message)[0].kind in ("event", "delivery")
+
+
 class LinkOutput(NamedTuple):
-    """What to put on the wire, what to hand to the node, whether the peer has just come up, and what is given up."""
+    """What to put on the wire, what to hand to the node, whether the peer has just come up, what is given up, and
+    whether so much waits that the wire is to be cut."""
 
     frames: list[Frame]
     messages: list[Message]
     came_up: bool = False
     lost: Message | None = None
+    overrun: bool = False
 
 
 class Link:
@@ -75,6 +86,7 @@ class Link:
         retry_ms: float = 500.0,
         outbox_max: int = 10_000,
         window: int = WINDOW,
+        backlog_max: int = BACKLOG_MAX,
         unsent: Iterable[Message] = (),
     ) -> None:
         self.state: Literal["down", "greeting", "up"] = "down"
@@ -83,7 +95,10 @@ class Link:
         self._retry_ms = retry_ms
         self._outbox_max = outbox_max
         self._window = window
+        self._backlog_max = backlog_max
         self._outbox: deque[Message] = deque(unsent)
+        self._events = deque(number for number, message in enumerate(self._outbox) if _is_event(message))
+        """The numbers of the events and deliveries in the outbox."""
         self._first = 0
         """The number of the first message of the outbox."""
         self._next = 0
@@ -121,13 +136,19 @@ class Link:
         """Take a message for the peer; what goes on the wire at once comes back."""
         if self.state != "up" and not is_promised(message):
             return LinkOutput([], [], lost=message)
+        if len(self._outbox) >= self._backlog_max and self.state == "up":
+            self._outbox = deque(each if is_promised(each) else NOTHING for each in self._outbox)
+            self.disconnected()
+            return self.send(message, now=now)._replace(overrun=True)
         frames: list[Frame] = []
         lost = None
-        if len(self._outbox) >= self._outbox_max:
-            lost = self._outbox[0]
-            self._forget_first()
-            self.dropped += 1
-            frames = [self._hello(reply=True)] if self.state == "up" else []
+        if _is_event(message):
+            if len(self._events) >= self._outbox_max:
+                lost = self._drop_oldest()
+                frames = [self._hello(reply=True)] if self.state == "up" else []
+            self._events.append(self.latest + 1)
+        elif self.state != "up" and len(self._outbox) >= self._outbox_max and not message.durable:
+            return LinkOutput([], [], lost=message)
         self._outbox.append(message)
         if self.state == "up":
             frames += self._pump()
@@ -203,7 +224,27 @@ class Link:
     def _hello(self, *, reply: bool) -> Hello:
         return Hello(self._epoch, self._first, self._heard_epoch, self._heard_next, reply)
 
+    def _drop_oldest(self) -> Message | None:
+        """Give up the oldest event; if others stand before it, something else takes its number."""
+        place = self._events.popleft() - self._first
+        lost, self._outbox[place] = self._outbox[place], NOTHING
+        while self._outbox and self._is_idle(self._outbox[0]):
+            self._forget_first()
+        if lost is NOTHING:
+            return None  # it is on the wire already
+        self.dropped += 1
+        return lost
+
+    def _is_idle(self, message: Message) -> bool:
+        """Whether nobody waits for the first message. What will be repeated anyway does not stand in the way for long
+        while the link is down; nor, in the end, does anything else."""
+        if message is NOTHING or self.state == "up":
+            return message is NOTHING
+        return not is_promised(message) or len(self._outbox) >= 2 * self._outbox_max
+
     def _forget_first(self) -> None:
+        if self._events and self._events[0] == self._first:
+            self._events.popleft()
         self._outbox.popleft()
         self._first += 1
         self._next = max(self._next, self._first)

@@ -68,10 +68,11 @@ class EventBatch(Message, frozen=True):
 
     def once_sent(self) -> Message:
         """Nothing but its number: events of QoS 0 are not sent twice, and their bytes are many."""
-        return _SENT
+        return NOTHING
 
 
-_SENT = EventBatch(0, 0, (), ())
+NOTHING = EventBatch(0, 0, (), ())
+"""Holds the place of a message that is no longer to be sent."""
 
 
 def spread(batch: EventBatch, size: int) -> Iterator[tuple[Batched, int, int]]:
