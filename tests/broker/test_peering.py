@@ -3,8 +3,10 @@
 import asyncio
 import random
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.broker.federated import configs, federation, peers_up, until
 
@@ -92,6 +94,23 @@ async def test_a_broker_that_comes_back_is_served_again() -> None:
             await publisher.client.publish("news", b"back", qos=1)
             await until(lambda: bool(subscriber.got))
             assert subscriber.got == [b"back"]
+
+
+async def test_a_broker_whose_disk_was_lost_is_served_again_and_heard(tmp_path: Path) -> None:
+    configured = configs("flood_events", brokers=2)
+    columbus = configured["columbus"]
+    async with Broker(configured["frankfurt"]) as frankfurt, AsyncExitStack() as stack:
+        listening = await join(stack, frankfurt, "listener")
+        await listening.client.subscribe("t", qos=1)
+        for disk in ("old", "new"):
+            kept = msgspec.structs.replace(columbus.persistence, enabled=True, path=tmp_path / disk)
+            async with Broker(msgspec.structs.replace(columbus, persistence=kept)) as broker:
+                await until(lambda: peers_up(frankfurt) == 1)
+                async with Client("127.0.0.1", broker.port) as client:
+                    await client.publish("t", disk.encode(), qos=1)
+                await until(lambda: disk.encode() in listening.got)  # noqa: B023
+            await until(lambda: peers_up(frankfurt) == 0)
+        assert listening.got == [b"old", b"new"]
 
 
 async def test_a_stranger_is_refused(caplog: pytest.LogCaptureFixture) -> None:

@@ -307,11 +307,11 @@ def start_cloud(
     *,
     peers: PeerStore | None,
     notes: Notes,
-    epoch: int,
+    starts: int,
 ) -> CloudLink:
     """Link a broker to the cloud of its strategy; ConfigError if the config names none.
 
-    `peers` and `notes` are what the broker keeps on disk of its links, `epoch` is its start count.
+    `peers` and `notes` are what the broker keeps on disk of its links, `starts` is its start count.
     """
     config, cloud = core.config, strategy.cloud
     if config.cloud.address is None:
@@ -330,7 +330,7 @@ def start_cloud(
         bytes_max=config.cloud.queue_bytes_max,
         complain=lambda what: log.warning(what, extra={"cloud": cloud}),
         kept=None if peers is None else CloudKept(cloud, peers, core.store, notes=notes, schedule=core.outbox.schedule),
-        life=epoch,
+        life=starts,
     )
     settings = cloud_settings(config.cloud, config.broker.name, config.limits.packet_bytes_max + GEO_BYTES_MAX)
     link = CloudLink(settings, session, cloud=cloud, handle=handle, hold=core.outbox.hold)

@@ -100,7 +100,7 @@ class Membership:
         config: Config,
         kept: PeerStore | None,
         notes: Notes,
-        epoch: int,
+        starts: int,
     ) -> None:
         assert isinstance(core.node, FederatedNode)
         self._core = core
@@ -109,7 +109,7 @@ class Membership:
         self._config = config
         self._kept = kept
         self._notes = notes
-        self._epoch = epoch
+        self._starts = starts
         self._seeker: Seeker | None = None
         self._stopping: set[asyncio.Task[None]] = set()
         self.peering: Peering | None = None
@@ -185,7 +185,7 @@ class Membership:
         if groups and self.cloud is None:
             try:
                 self.cloud = start_cloud(
-                    self._core, groups[-1], self._handle, peers=self._kept, notes=self._notes, epoch=self._epoch
+                    self._core, groups[-1], self._handle, peers=self._kept, notes=self._notes, starts=self._starts
                 )
             except ConfigError as error:
                 if at_start:

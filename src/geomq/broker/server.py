@@ -54,6 +54,7 @@ log = logging.getLogger("geomq.broker")
 
 SECOND = 1.0
 FAREWELL_S = 0.02
+EPOCH = "epoch"
 
 
 class Broker:
@@ -115,8 +116,7 @@ class Broker:
         durable = self._store.durable
         self._committer = Committer(self._store, self._store_failed) if durable else None
         outbox = Outbox(loop, self._store, self._committer)
-        # Without a disk the clock makes event ids unique across restarts.
-        epoch = state.epoch if durable else int(time.time() * 1000)
+        epoch = _next_epoch(self._store, state.notes)
         node = _make_node(config, epoch, state.notes)
         self.core = Core(config, loop=loop, node=node, store=self._store, outbox=outbox, security=security)
         self.core.deadline_changed = self._watch_node_soon
@@ -128,7 +128,7 @@ class Broker:
             self.desk.retention.load(state.retained)
             self.desk.registry.load(state.sessions)
             self.desk.publishing.writers.load(state.notes.get(NOTE, {}))
-            await self._start_peering(epoch, state.notes)
+            await self._start_peering(epoch, state.notes, starts=state.epoch)
             for listener in config.listeners:
                 await self._listeners.open(listener, self.desk.make_connection)
             if self._roaming is not None:
@@ -173,13 +173,13 @@ class Broker:
         self._admin = server
         self.admin_port = server.port
 
-    async def _start_peering(self, epoch: int, notes: Notes) -> None:
+    async def _start_peering(self, epoch: int, notes: Notes, *, starts: int) -> None:
         section, core = self._config.federation, self.core
         if self._committer is not None:
             self._kept = PeerStore(self._store, self._committer, strategy=self._config.routing.strategy)
             self._kept.restore(core.node, notes, now=core.now_ms())
         membership = self.membership = Membership(
-            core, self._linked, config=self._config, kept=self._kept, notes=notes, epoch=epoch
+            core, self._linked, config=self._config, kept=self._kept, notes=notes, starts=starts
         )
         self.view.membership = membership
         if membership.addresses or section.port is not None or section.seed is not None:
@@ -372,6 +372,16 @@ def _open_store(config: Config) -> Store:
         sync=config.persistence.sync,
         free_bytes_min=config.persistence.free_bytes_min,
     )
+
+
+def _next_epoch(store: Store, notes: Notes) -> int:
+    """Greater than at any start before. Peers remember the last one, so it must not fall back with a disk that is lost
+    or put back from a copy: the clock gives it, unless that was set back."""
+    before = int.from_bytes(notes.get(EPOCH, {}).get(b"", b""))
+    epoch = max(before + 1, int(time.time() * 1000))
+    store.put_note(EPOCH, b"", epoch.to_bytes(8))
+    store.commit()
+    return epoch
 
 
 def _make_node(config: Config, epoch: int, notes: Notes) -> FederatedNode:

@@ -12,7 +12,8 @@ ClientId = NewType("ClientId", str)
 
 
 class EventId(NamedTuple):
-    """Unique for ever: the home that accepted the event, that broker's start count, and a running number."""
+    """Unique for ever: the home that accepted the event, that broker's epoch (it grows with every start), and a
+    running number."""
 
     origin: BrokerId
     epoch: int
