@@ -8,6 +8,7 @@ from tests.broker.federated import configs, federation, peers_up, until
 
 from geomq.broker.server import Broker
 from geomq.client import Client
+from geomq.routing.retained import RetainedVersions
 
 pytestmark = pytest.mark.anyio
 
@@ -56,3 +57,20 @@ async def test_a_broker_that_was_away_catches_up_and_spreads_nothing_old() -> No
             await asyncio.sleep(0.2)
             assert await retained_at(again, "#") == [b"2"]
             assert await retained_at(brokers["columbus"], "#") == [b"2"]
+
+
+async def test_topics_that_were_deleted_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RetainedVersions.__init__, "__defaults__", (3,))
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        here, there = brokers.values()
+        await retain(here, "stays", b"1")
+        for number in range(4):
+            await retain(here, f"t{number}", b"1")
+            await retain(here, f"t{number}", b"")
+        await retain(here, "new", b"2")
+        await until(lambda: len(there.desk.retention) == len(here.desk.retention))
+        assert sorted(await retained_at(there, "#")) == [b"1", b"2"]
+        for topic in ("third", "fourth"):
+            await retain(here, topic, b"3")
+        assert sorted(await retained_at(here, "#")) == [b"1", b"2", b"3", b"3"]
+        assert sorted(await retained_at(there, "#")) == [b"1", b"2", b"3"]

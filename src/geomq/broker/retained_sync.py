@@ -34,6 +34,8 @@ class RetainedSync:
         self._send = send
         self._versions = RetainedVersions()
         self._hearing = False
+        self._deleted: list[str] = []
+        """Topics to be forgotten when there is no room for others, those deleted longest ago last."""
         retention.changed = self._changed
 
     def set_peers(self, peers: Iterable[BrokerId]) -> None:
@@ -75,7 +77,9 @@ class RetainedSync:
         if self._hearing or message.topic.startswith("$"):
             return
         me = self._core.node.me
-        self._note(message.topic, self._versions.next(message.topic, me, int(self._core.wall_s() * 1000)))
+        if not self._note(message.topic, self._versions.next(message.topic, me, int(self._core.wall_s() * 1000))):
+            self._core.counts.retained_refused += 1
+            return
         for peer in self._peers:
             self._send(peer, self._put_of(message.topic))
 
@@ -93,12 +97,28 @@ class RetainedSync:
             self._hearing = False
 
     def _note(self, topic: str, version: Version) -> bool:
+        if self._versions.full and self._versions.get(topic) is None:
+            self._forget_one()
         if not self._versions.take(topic, version):
             return False
-        key = topic.encode("utf-8", "surrogatepass")
-        self._core.store.put_note(NOTE, key, msgspec.msgpack.encode(version))
+        self._core.store.put_note(NOTE, _key(topic), msgspec.msgpack.encode(version))
         self._core.outbox.schedule()
         return True
+
+    def _forget_one(self) -> None:
+        """Let go of a topic of which nothing is retained."""
+        if not self._deleted and len(self._retention) < len(self._versions):
+            known = ((self._versions.get(topic), topic) for topic in self._versions if not self._is_retained(topic))
+            self._deleted = [topic for _, topic in sorted(known, reverse=True)]
+        while self._deleted:
+            topic = self._deleted.pop()
+            if not self._is_retained(topic):
+                self._versions.forget(topic)
+                self._core.store.delete_note(NOTE, _key(topic))
+                return
+
+    def _is_retained(self, topic: str) -> bool:
+        return self._retention.get(topic)[0] is not None
 
     def _put_of(self, topic: str) -> PutRetained:
         """The topic's event as peers hear of it; a deleted one has no payload."""
@@ -118,3 +138,7 @@ class RetainedSync:
             Event(event_id, topic, publisher, about.location, about.fence, message.payload, message.qos, True, packed),
             about.user,
         )
+
+
+def _key(topic: str) -> bytes:
+    return topic.encode("utf-8", "surrogatepass")

@@ -2,7 +2,8 @@
 
 Every change gets a version: a time and the broker that made it. The larger version wins everywhere, deletions
 included, so brokers that have seen the same changes agree whatever order they saw them in. A digest of all versions
-tells two brokers whether they have.
+tells two brokers whether they have. There is room for a bounded number of topics; a driver lets those deleted longest
+ago go first.
 """
 
 import hashlib
@@ -77,6 +78,14 @@ class RetainedVersions:
         self.digest ^= _hash(topic, version)
         self._versions[topic] = version
         return True
+
+    @property
+    def full(self) -> bool:
+        return len(self._versions) >= self._topics_max
+
+    def forget(self, topic: str) -> None:
+        """Make room for another topic."""
+        self.digest ^= _hash(topic, self._versions.pop(topic))
 
 
 def _hash(topic: str, version: Version) -> int:
