@@ -10,15 +10,18 @@ import pytest
 from tests.broker.federated import SITES, configs, federation, until
 from tests.broker.real_clients import RealClient, close_all, join
 
+from geomq.broker.fast_links import far_of
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location
 from geomq.mqtt.types import V5, V311
 from geomq.routing.changes import SetStrategy
 from geomq.routing.edition_messages import unwrapped
+from geomq.routing.link import Data
 from geomq.routing.messages import DeliverEvent, ForwardEvent, Message
-from geomq.routing.model import BrokerId
-from geomq.routing.plan import BATCH_BYTES_MAX, EventBatch
+from geomq.routing.model import BrokerId, ClientId, Match
+from geomq.routing.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer
 from geomq.routing.registry import STRATEGIES
+from geomq.routing.wire import encode_frame
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +104,13 @@ async def test_every_event_arrives_once_and_in_order_in_few_messages(strategy: s
             assert batches < batched / 5
         finally:
             close_all([*publishers, *subscribers])
+
+
+def test_a_batch_counts_the_bytes_that_say_for_whom_its_events_are() -> None:
+    matches = tuple(Match(ClientId(f"client-{number}"), "a/+/filter") for number in range(1_000))
+    entry = Batched(ClientId("c"), None, 1, 1, True, matches, 0)
+    size = len(encode_frame(Data(1, 1, EventBatch(1, 0, (entry,), ()))))
+    assert 0.8 * size < far_of((ToPeer(BrokerId("b"), matches),), frozenset()).weight < size
 
 
 def check_order(payloads: list[bytes]) -> None:

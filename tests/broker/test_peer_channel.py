@@ -8,11 +8,17 @@ import pytest
 from tests.broker.federated import until
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
-from geomq.routing.link import Ack, Frame
+from geomq.routing.edition_messages import OfEdition
+from geomq.routing.link import Ack, Data, Frame
+from geomq.routing.messages import ForwardEvent, Message, SyncBegin
+from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
+from geomq.routing.plan import Batched, EventBatch
 from geomq.routing.wire import Aside, Ping
 
 pytestmark = pytest.mark.anyio
 KEY = b"a shared key of enough bytes"
+LONG_EVENT = ForwardEvent(Event(EventId(BrokerId("a"), 1, 1), "t", ClientId("c"), None, None, bytes(1000), qos=1))
+LONG_BATCH = EventBatch(1, 0, (Batched(ClientId("c"), None, 1, 1, True, None, 1000),), (bytes(1000),))
 
 
 class Side:
@@ -121,6 +127,24 @@ async def test_a_frame_that_is_too_long_ends_the_connection() -> None:
     a.channel._transport.write((1001).to_bytes(4, "big"))
     await until(lambda: bool(b.reasons))
     assert "too long" in b.reasons[0]
+    server.close()
+
+
+@pytest.mark.parametrize("message", [LONG_EVENT, OfEdition(Edition(1, "a"), LONG_BATCH)])
+async def test_what_is_too_long_does_not_keep_the_rest_from_coming(
+    message: Message, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = Side(), Side()
+    server = await connected(a, b)
+    assert a.channel is not None
+    for number, said in enumerate((message, SyncBegin())):
+        a.channel.send(Data(1, number, said))
+    await until(lambda: len(b.frames) == 2 or bool(b.reasons))
+    assert b.frames[1:] == [Data(1, 1, SyncBegin())]
+    assert isinstance(b.frames[0], Data)
+    assert "too long for a link" in caplog.text
+    a.channel.close("done")
+    await until(lambda: bool(b.reasons))
     server.close()
 
 

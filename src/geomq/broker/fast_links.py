@@ -15,10 +15,16 @@ from geomq.routing.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer
 
 
 class Far(NamedTuple):
-    """Peers that hear of events, and the own clients that get them, too."""
+    """Peers that hear of events, and the own clients that get them, too; how many bytes it takes to say for whom."""
 
     peers: tuple[ToPeer, ...]
     own: frozenset[ClientId]
+    weight: int
+
+
+def far_of(peers: tuple[ToPeer, ...], own: frozenset[ClientId]) -> Far:
+    matches = (match for _, matches in peers for match in matches or ())
+    return Far(peers, own, sum(len(client) + len(topic_filter) for client, topic_filter in matches))
 
 
 Gathered = tuple[ClientId, Location | None, Far, int, int, bool, bytes]
@@ -43,7 +49,7 @@ class FastLinks:
             self._core.outbox.schedule()
         first = self._core.node.take_ids(count, far.own)
         self.waiting.append((client.id, client.location, far, first, count, connection.version == V5, data))
-        self._bytes += len(data)
+        self._bytes += len(data) + far.weight
         if self._bytes >= BATCH_BYTES_MAX:
             self.send()
 

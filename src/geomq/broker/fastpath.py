@@ -13,7 +13,7 @@ from geomq.broker.clients import Client
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
-from geomq.broker.fast_links import Far, FastLinks
+from geomq.broker.fast_links import Far, FastLinks, far_of
 from geomq.broker.fenced import FencedFilters
 from geomq.broker.publishing import Publishing
 from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
@@ -313,7 +313,7 @@ class FastPath:
         plan = self._core.node.plan(topic)
         route = None if plan is None else self.route(topic, plan.own)
         if route is not None and plan is not None and plan.peers:
-            far = Far(plan.peers, route.clients)
+            far = far_of(plan.peers, route.clients)
             route.far = self._fars.setdefault(far, far)
         return route
 

@@ -8,6 +8,7 @@ the event loop leave in one write; acknowledgements wait a moment for others to 
 import asyncio
 import hashlib
 import hmac
+import logging
 import secrets
 import ssl
 from collections.abc import Callable
@@ -17,8 +18,12 @@ import msgspec
 
 from geomq.broker.peer_frames import FrameBuffer
 from geomq.errors import ProtocolError
-from geomq.routing.link import Ack, Frame
+from geomq.routing.edition_messages import unwrapped
+from geomq.routing.link import Ack, Data, Frame
+from geomq.routing.plan import NOTHING
 from geomq.routing.wire import PROTOCOL_VERSION, Aside, batch_parts, decode_frame, encode_frame
+
+log = logging.getLogger("geomq.peers")
 
 GREETING_BYTES_MAX = 1024
 GREETING_S_MAX = 5.0
@@ -125,10 +130,24 @@ class PeerChannel(asyncio.BufferedProtocol):
                 self._ack_due = self._loop.call_later(ACK_S, self._flush)
             self._ack = frame
         elif (parts := batch_parts(frame)) is not None:
-            self._outgoing += (sum(map(len, parts)).to_bytes(4, "big"), *parts)
+            size = sum(map(len, parts))
+            if size > self._frame_bytes_max:
+                parts = self._instead(frame, size)
+                size = sum(map(len, parts))
+            self._outgoing += (size.to_bytes(4, "big"), *parts)
             self._flush()
         else:
-            self._write(encode_frame(frame))
+            data = encode_frame(frame)
+            if len(data) > self._frame_bytes_max:
+                (data,) = self._instead(frame, len(data))
+            self._write(data)
+
+    def _instead(self, frame: Frame | Aside, size: int) -> list[bytes | memoryview]:
+        """What the peer gets in place of a frame that it would refuse, time and again, together with the connection."""
+        assert isinstance(frame, Data)
+        what = type(unwrapped(frame.message)[0]).__name__
+        log.error("a message is too long for a link", extra={"peer": self.peer, "message_type": what, "bytes": size})
+        return [encode_frame(Data(frame.epoch, frame.number, NOTHING))]
 
     def close(self, reason: str) -> None:
         """End the connection; `reason` is what the log says."""
