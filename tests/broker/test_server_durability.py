@@ -13,7 +13,7 @@ import pytest
 from tests.broker.probes import OPEN, Probe, drop_all
 
 from geomq.broker.config import Broker as BrokerSection
-from geomq.broker.config import Config, Listener, Metrics, Persistence
+from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
 from geomq.broker.server import Broker
 from geomq.mqtt.aliases import InboundAliases
@@ -40,12 +40,13 @@ BERLIN = b"52.52,13.405"
 
 
 @asynccontextmanager
-async def _running(folder: Path) -> AsyncIterator[Broker]:
+async def _running(folder: Path, limits: Limits | None = None) -> AsyncIterator[Broker]:
     config = Config(
         broker=BrokerSection(data_dir=str(folder)),
         listeners=(Listener(host="127.0.0.1", port=0),),
         persistence=Persistence(free_bytes_min=0),
         metrics=Metrics(sys_interval_s=0),
+        limits=limits or Limits(),
     )
     async with Broker(config) as broker:
         yield broker
@@ -106,6 +107,29 @@ async def test_retained_events_fences_and_places_survive_a_restart(tmp_path: Pat
         s, _ = await Probe.connect(broker.port, Connect("s", clean_start=False, properties=KEEPS))
         assert {(await s.expect(Publish)).payload for _ in range(2)} == {b"x", b"y"}
         assert broker.core.clients["s"].location == (52.52, 13.405)
+
+
+async def test_a_fence_as_long_as_may_be_is_read_again_at_the_next_start(tmp_path: Path) -> None:
+    """Written down it may be longer than its client wrote it: `1` becomes `1.0`."""
+    fence = "geo:52.5,13;u=9e4"
+    limits = Limits(fence_text_bytes_max=len(fence))
+    async with _running(tmp_path, limits) as broker:
+        p, _ = await Probe.connect(broker.port, Connect("p", clean_start=False, properties=KEEPS))
+        p.publish("$geo/fence/home", fence.encode(), 1)
+        await p.expect(Puback)
+        await p.subscribe(SubscribeRequest("$geo/from/home/t", 1))
+        p.publish("$geo/location", BERLIN, 1)
+        await p.expect(Puback)
+        p.send(
+            Publish("r", b"kept", 1, True, packet_id=9, properties=Properties(user_properties=(("geo-fence", fence),)))
+        )
+        await p.expect(Puback)
+    async with _running(tmp_path, limits) as broker:
+        p, _ = await Probe.connect(broker.port, Connect("p", clean_start=False, properties=KEEPS))
+        p.publish("t", b"inside")
+        assert (await p.expect(Publish)).payload == b"inside"
+        await p.subscribe("r")
+        assert (await p.expect(Publish)).payload == b"kept"
 
 
 async def test_a_will_waiting_at_a_restart_is_still_published(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from geomq.geo import Circle, Location, Polygon
 from geomq.routing.edition_messages import OfEdition, unwrapped, wrapped
 from geomq.routing.link import Ack, Data, Frame, Hello, is_promised
 from geomq.routing.mesh_messages import Announcement, LostRoute, Membership, Stamp
-from geomq.routing.messages import ForwardEvent, Message, PutLocation
+from geomq.routing.messages import ForwardEvent, Message, PutLocation, PutSubscription
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId, Match
 from geomq.routing.plan import Batched, EventBatch
 from geomq.routing.wire import MESSAGES, Ping, Pong, batch_parts, decode_frame, encode_frame
@@ -184,6 +184,14 @@ def test_a_place_that_is_none_is_refused(place: list[float]) -> None:
     number = MESSAGES.index(PutLocation)
     with pytest.raises(ProtocolError):
         decode_frame(msgspec.msgpack.encode([1, 0, 0, [number, "c", place]]))
+
+
+def test_a_fence_of_a_broker_that_allows_larger_ones_survives_the_wire() -> None:
+    """One that did not would end the link, and end it again whenever it is repeated."""
+    arc = [Location(number / 1000.0, (number / 1000.0) ** 2) for number in range(5_000)]
+    fence = Polygon(((*arc, arc[0]),))
+    frame = Data(1, 2, PutSubscription(ClientId("c"), "t", fence, None))
+    assert decode_frame(encode_frame(frame)) == frame
 
 
 def test_a_message_without_a_wire_form_is_refused() -> None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from geomq.errors import GeometryError, TopicError
-from geomq.geo import Fence, FenceLimits, Location, make_location, parse_fence, parse_location
+from geomq.geo import WRITTEN_LIMITS, Fence, FenceLimits, Location, make_location, parse_fence, parse_location
 from geomq.mqtt.topics import check_filter, check_topic, split_shared
 
 LOCATION_PROPERTY: Final = "geo-location"
@@ -122,6 +122,13 @@ class FenceTexts(dict[str, Fence]):
                 self.clear()
             self[text] = fence
         return fence
+
+    def written(self, text: str) -> Fence:
+        """A fence that was taken in before, here or at another broker, maybe as another text or under other limits."""
+        try:
+            return self[text]
+        except GeometryError:
+            return parse_fence(text, WRITTEN_LIMITS)
 
 
 def payload_text(payload: bytes) -> str:

@@ -282,10 +282,13 @@ class Registry:
             client.location = Location(*record.location)
             core.handle(ClientMoved(client.id, client.location))
         for name, text in stored.fences.items():
-            client.define_fence(name, core.fence_texts[text])
+            try:
+                client.define_fence(name, core.fence_texts.written(text))
+            except GeomqError as error:
+                log.warning("a stored fence of %s is no longer valid: %s", client_id, error)
         for subscribed in stored.subscriptions.values():
             try:
-                fence = None if subscribed.fence is None else core.fence_texts[subscribed.fence]
+                fence = None if subscribed.fence is None else core.fence_texts.written(subscribed.fence)
                 reading = read_filter(subscribed.subscription.topic_filter)
             except GeomqError as error:
                 log.warning("a stored subscription of %s is no longer valid: %s", client_id, error)

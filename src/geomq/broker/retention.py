@@ -78,7 +78,7 @@ class Retention:
     def load(self, retained: dict[str, tuple[Message, RetainedRecord]]) -> None:
         """Take in what the store remembered."""
         for message, record in retained.values():
-            fence = None if record.fence is None else self._core.fence_texts[record.fence]
+            fence = None if record.fence is None else self._core.fence_texts.written(record.fence)
             place = None if record.location is None else Location(*record.location)
             self._keep(message, About(fence, place, record.client_id, record.user), beyond=True)
 

@@ -27,13 +27,22 @@ from geomq.geo.sphere import (
     unit_vector,
     unit_vectors,
 )
-from geomq.geo.text import DEFAULT_LIMITS, FenceLimits, fence_geojson, fence_text, fence_wkt, parse_fence
+from geomq.geo.text import (
+    DEFAULT_LIMITS,
+    WRITTEN_LIMITS,
+    FenceLimits,
+    fence_geojson,
+    fence_text,
+    fence_wkt,
+    parse_fence,
+)
 
 __all__ = [
     "DEFAULT_LIMITS",
     "EARTH_RADIUS_M",
     "HALF_CIRCUMFERENCE_M",
     "WORLD",
+    "WRITTEN_LIMITS",
     "Areas",
     "Box",
     "Circle",

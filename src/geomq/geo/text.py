@@ -25,6 +25,8 @@ class FenceLimits:
 
 
 DEFAULT_LIMITS = FenceLimits()
+WRITTEN_LIMITS = FenceLimits(bytes_max=1 << 23, vertices_max=100_000, depth_max=16)
+"""For what `fence_text` wrote: whatever limits a fence was first read under, it can be read again."""
 
 
 def parse_fence(text: str, limits: FenceLimits = DEFAULT_LIMITS) -> Fence:

@@ -12,7 +12,16 @@ from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from geomq.errors import GeomqError, ProtocolError
-from geomq.geo import Circle, Location, MultiPolygon, Polygon, fence_text, make_location, parse_fence
+from geomq.geo import (
+    WRITTEN_LIMITS,
+    Circle,
+    Location,
+    MultiPolygon,
+    Polygon,
+    fence_text,
+    make_location,
+    parse_fence,
+)
 from geomq.routing import (
     adaptive,
     coverage,
@@ -168,7 +177,7 @@ def _packer(hint: Any) -> Convert | None:
 
 def _unpacker(hint: Any) -> Convert | None:
     if _is_fence(hint):
-        return lambda text: None if text is None else parse_fence(text)
+        return lambda text: None if text is None else parse_fence(text, WRITTEN_LIMITS)
     if _is_location(hint):
         return lambda place: None if place is None else make_location(*place)
     if hint is Event:
