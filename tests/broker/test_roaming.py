@@ -30,7 +30,9 @@ from geomq.mqtt.properties import Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5, V311
 from geomq.routing.changes import RemoveBroker
-from geomq.routing.travellers import SessionWanted
+from geomq.routing.events import ClientGone, PeerSaid
+from geomq.routing.model import ClientId
+from geomq.routing.travellers import SessionWanted, Settled
 
 pytestmark = pytest.mark.anyio
 
@@ -391,6 +393,36 @@ def cut(a: Broker, b: Broker) -> None:
     channel = a.peering._peers[b.core.node.me].channel
     assert channel is not None
     channel.close("cut by the test")
+
+
+async def test_a_clean_start_ends_the_session_at_a_broker_that_was_away_for_a_moment() -> None:
+    configured = configs("flood_events", brokers=2)
+    free = {name: replace(config, auth=replace(config.auth, client_id="any")) for name, config in configured.items()}
+    async with federation(free) as brokers:
+        columbus, frankfurt = brokers["columbus"], brokers["frankfurt"]
+        client, _ = await Probe.connect(frankfurt.port, lasting("r"))
+        await client.drop()
+        assert columbus._roaming is not None
+        columbus._roaming.peer_down(frankfurt.core.node.me)
+        client, _ = await Probe.connect(columbus.port, lasting("r", clean=True))
+        columbus._roaming.peer_up(frankfurt.core.node.me)
+        await until(lambda: "r" not in frankfurt.core.clients)
+        await client.drop()
+
+
+async def test_a_client_that_left_is_remembered_until_routing_has_forgotten_it() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        here, there = brokers["columbus"], brokers["frankfurt"]
+        for broker in (here, there):
+            client, _ = await Probe.connect(broker.port, lasting("r"))
+            await client.drop()
+        roaming = here._roaming
+        assert roaming is not None
+        here._linked(PeerSaid(there.core.node.me, Settled((ClientId("r"),))))
+        assert "r" in roaming._departed, "the links are not up for long enough to be sure"
+        here.core.handle(ClientGone(ClientId("r")))
+        roaming.sweep()
+        assert "r" not in roaming._departed
 
 
 async def test_a_session_larger_than_a_frame_is_handed_over_in_parts() -> None:

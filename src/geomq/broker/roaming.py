@@ -31,7 +31,7 @@ from geomq.mqtt.types import V5
 from geomq.routing.events import ClientArrived, ClientDeparted, ClientMoved, ClientSubscribed
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId, ClientId, EventId
-from geomq.routing.travellers import ClientAddress, HandOver, NoSession, SessionWanted, Settled
+from geomq.routing.travellers import ClientAddress, HandOver, NoSession, SessionWanted
 
 log = logging.getLogger("geomq.roaming")
 
@@ -103,7 +103,7 @@ class Roaming:
             client_id = key.decode("utf-8", "surrogatepass")
             if client_id not in self._core.clients:
                 self._departed[client_id] = None
-                self._haunt(read_ghost(value), now)
+                self._haunt(client_id, read_ghost(value), now)
         for key, value in notes.get(HAD, {}).items():
             client = self._core.clients.get(key.decode("utf-8", "surrogatepass"))
             if client is not None:
@@ -116,14 +116,14 @@ class Roaming:
         for key in notes.get(TAKEN, {}):
             self._taken[int.from_bytes(key)] = None
 
-    def _haunt(self, ghost: Ghost, now: float) -> None:
+    def _haunt(self, client_id: str, ghost: Ghost, now: float) -> None:
         """Put back what routing knew of a client that left; nothing of that is news to other brokers."""
         node, location = self._core.node, None if ghost.location is None else Location(*ghost.location)
         for voice, topic_filter, text, share in ghost.subscriptions:
-            fence = None if text is None else self._core.fence_texts[text]
+            fence = None if text is None else self._core.fence_texts.written(text)
             node.handle(ClientMoved(ClientId(voice), location), now=now)
             node.handle(ClientSubscribed(ClientId(voice), topic_filter, fence, share), now=now)
-        for voice in dict.fromkeys(voice for voice, *_ in ghost.subscriptions):
+        for voice in dict.fromkeys((client_id, *(voice for voice, *_ in ghost.subscriptions))):
             node.handle(ClientDeparted(ClientId(voice), BrokerId(ghost.to)), now=now)
 
     # A client comes.
@@ -170,6 +170,9 @@ class Roaming:
                 self._ask_later(peer, wanted)
                 visit.is_unsure = True
         if connect.clean_start and core.config.auth.client_id == "any":
+            for peer in visit.waiting:
+                if peer not in self._up:
+                    self._ask_later(peer, wanted)
             visit.waiting.clear()
         if not visit.waiting or not wait_s:
             self._give_up(visit)
@@ -228,7 +231,7 @@ class Roaming:
             if peer in visit.waiting:
                 self._core.tell_peer(peer, visit.wanted)
         for client_id, wanted in self._unasked.pop(peer, {}).items():
-            if client_id in self._core.clients:
+            if wanted.clean or client_id in self._core.clients:
                 self._core.tell_peer(peer, wanted)
 
     def peer_down(self, peer: BrokerId) -> None:
@@ -247,10 +250,6 @@ class Roaming:
                 self._no_session(peer, client, token, refused=message.refused)
             case HandOver():
                 self._handed(message)
-            case Settled(clients=clients):
-                for client in clients:
-                    self._forget_departure(client)
-                return False
             case _:
                 return False
         return True
@@ -424,7 +423,10 @@ class Roaming:
             elif (address := self._better_address(client.location)) is not None:
                 del self._outside[client_id]
                 self._registry.send_away(client, address)
-        for client_id in [each for each in self._settling if not core.node.travellers.is_settling(ClientId(each))]:
+        travellers = core.node.travellers
+        for client_id in [each for each in self._departed if not travellers.has_left(ClientId(each))]:
+            self._forget_departure(client_id)
+        for client_id in [each for each in self._settling if not travellers.is_settling(ClientId(each))]:
             del self._settling[client_id]
             core.store.delete_note(HAD, _key(client_id))
             core.outbox.schedule()

@@ -142,6 +142,9 @@ class Travellers:
             if client in self._arrived:
                 yield from self._arrived[client].had
 
+    def has_left(self, client: ClientId) -> bool:
+        return client in self._departed
+
     def is_settling(self, client: ClientId) -> bool:
         return client in self._arrived
 
