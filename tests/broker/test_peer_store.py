@@ -10,9 +10,10 @@ from geomq.broker.committer import Committer
 from geomq.broker.peer_store import PeerStore
 from geomq.broker.store import open_store
 from geomq.geo import Circle, Location
-from geomq.routing.actions import DeliverToClients
-from geomq.routing.events import ClientPublished
+from geomq.routing.actions import DeliverToClients, SendToPeer
+from geomq.routing.events import ClientPublished, PeerSaid
 from geomq.routing.messages import (
+    DeliverEvent,
     DropClient,
     DropSubscription,
     ForwardEvent,
@@ -25,6 +26,7 @@ from geomq.routing.messages import (
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.node import Node
 from geomq.routing.rendezvous import RendezvousStrategy
+from geomq.routing.shared import ChangeMember, PutMember, ServeShared
 from geomq.routing.table import SubscriptionTable
 
 pytestmark = pytest.mark.anyio
@@ -97,6 +99,32 @@ async def test_replicas_come_back_as_they_were(tmp_path: Path) -> None:
     table = table_of(restored)
     assert table.subscribers() == ((BER, ClientId("a")),)
     assert dict(table.filters(table.subscribers()[0])) == {"x": fence}
+    await second.end()
+
+
+async def test_a_client_comes_back_where_it_was_last(tmp_path: Path) -> None:
+    """Its subscriptions were said at several places, and before and after its moves."""
+    first, client, places = Run(tmp_path), ClientId("a"), [Location(50.0 + number, 5.0) for number in range(3)]
+    said: list[Message] = [
+        PutSubscription(client, "z", None, places[0]),
+        PutMember(client, "g", "z", None, places[0], True),
+        PutLocation(client, places[1]),
+        ChangeMember(client, places[1], True),
+        PutSubscription(client, "b", None, places[2]),
+        PutMember(client, "g", "b", None, places[2], True),
+    ]
+    before = node()
+    for message in said:
+        before.handle(PeerSaid(BER, message), now=0)
+        first.kept.note_heard(BER, message)
+    await first.end()
+    second, restored = Run(tmp_path), node()
+    second.kept.restore(restored, second.notes, now=0)
+    for running in (before, restored):
+        near = ClientPublished(ClientId("p"), "z", fence=Circle(places[2], 1000.0))
+        actions = running.handle(near, now=0)
+        said_to_peer = [action.message for action in actions if isinstance(action, SendToPeer)]
+        assert [type(message) for message in said_to_peer] == [DeliverEvent, ServeShared]
     await second.end()
 
 

@@ -150,8 +150,9 @@ class PeerStore:
         """Keep what a peer said about its clients as long as it holds."""
         kind = self._kind(MEMBERS if isinstance(message, OF_MEMBERS) else self._tag(edition or CONFIGURED), peer)
         match message:
-            case PutSubscription(client=client, topic_filter=topic_filter):
+            case PutSubscription(client=client, topic_filter=topic_filter, location=location):
                 self._put(kind, _key(b"s", client, topic_filter), message)
+                self._renew(kind, _key(b"t", client), PutLocation(client, location))
             case PutGuest(client=client, topic_filter=topic_filter):
                 self._put(kind, _key(b"g", client, topic_filter), message)
             case PutLocation(client=client):
@@ -167,7 +168,7 @@ class PeerStore:
                     self._drop_all(kind, _key(letter, client))
             case PutMember(client=client, share=share, topic_filter=topic_filter):
                 self._put(kind, _key(b"m", client, share, topic_filter), message)
-                self._drop(kind, _key(b"n", client))
+                self._renew(kind, _key(b"n", client), ChangeMember(client, message.location, message.ready))
             case DropMember(client=client, share=share, topic_filter=topic_filter):
                 self._drop(kind, _key(b"m", client, share, topic_filter))
             case ChangeMember(client=client):
@@ -204,6 +205,11 @@ class PeerStore:
         self._replicas.setdefault(kind, {})[key] = None
         self._unmentioned.get(kind, {}).pop(key, None)
         self._write(kind, key, encode_frame(Data(0, 0, message)))
+
+    def _renew(self, kind: str, key: bytes, message: Message) -> None:
+        """What was said about a client's place since its subscriptions came is heard after all of them."""
+        if key in self._replicas.get(kind, {}):
+            self._put(kind, key, message)
 
     def _drop(self, kind: str, key: bytes) -> None:
         if key in self._replicas.get(kind, {}):
