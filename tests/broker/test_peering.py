@@ -113,6 +113,44 @@ async def test_a_broker_whose_disk_was_lost_is_served_again_and_heard(tmp_path: 
         assert listening.got == [b"old", b"new"]
 
 
+async def test_a_peer_that_was_forgotten_and_is_none_the_wiser_hears_everything_again() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers, AsyncExitStack() as stack:
+        here, there = brokers["columbus"], brokers["frankfurt"]
+        publisher, listening = await join(stack, here, "publisher"), await join(stack, there, "listener")
+        await listening.client.subscribe("t", qos=1)
+        assert here.peering is not None
+        assert here.membership is not None
+        for number in range(20):
+            await publisher.client.publish("t", b"%d" % number, qos=1)
+        await until(lambda: len(listening.got) == 20)
+        here.peering.set_peers({})
+        here.peering.set_peers(here.membership.addresses)
+        await until(lambda: peers_up(here) == peers_up(there) == 1)
+        await publisher.client.publish("t", b"again", qos=1)
+        await until(lambda: b"again" in listening.got)
+
+
+async def test_what_waited_at_the_start_is_sent_once_however_often_a_peer_comes_and_goes(tmp_path: Path) -> None:
+    configured = configs("flood_events", brokers=2)
+    kept = msgspec.structs.replace(configured["columbus"].persistence, enabled=True, path=tmp_path)
+    lasting = msgspec.structs.replace(configured["columbus"], persistence=kept)
+    async with Broker(lasting) as broker, Client("127.0.0.1", broker.port) as client:
+        await client.publish("t", b"x", qos=1)
+    async with Broker(lasting) as again, Broker(configured["frankfurt"]):
+        peering, membership = again.peering, again.membership
+        assert peering is not None
+        assert membership is not None
+
+        def waiting() -> int:
+            return sum(len(peer.link.durable()) for peer in peering._peers.values())
+
+        assert waiting() == 1
+        await until(lambda: waiting() == 0)
+        peering.set_peers({})
+        peering.set_peers(membership.addresses)
+        assert waiting() == 0
+
+
 async def test_a_stranger_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     configured = configs("flood_events", brokers=2)
     async with federation(configured) as brokers:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
-from geomq.broker.peer_store import Notes, PeerStore
+from geomq.broker.peer_store import OUTBOX, Notes, PeerStore
 from geomq.routing.edition_messages import EditionReached, unwrapped
 from geomq.routing.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.link import Frame, Hello, Link, LinkOutput, is_promised
@@ -107,7 +107,7 @@ class Peering:
         self._dial_tls = dial_tls
         self._epoch = epoch
         self._kept = kept
-        self._notes: Notes = notes or {}
+        self._notes = {kind: kept for kind, kept in (notes or {}).items() if kind.startswith(OUTBOX)}
         self._peers = {name: self._new_peer(name, address) for name, address in peers.items()}
         self._server: asyncio.Server | None = None
         self._probe: asyncio.TimerHandle | None = None
@@ -123,6 +123,7 @@ class Peering:
             window=WINDOW,
             unsent=[] if self._kept is None else self._kept.load_outbox(name, self._notes),
         )
+        self._notes.pop(OUTBOX + name, None)
         return _Peer(name, address, link)
 
     async def start(self, host: str | None, port: int | None, tls: ssl.SSLContext | None = None) -> None:
@@ -171,6 +172,7 @@ class Peering:
         for name, address in peers.items():
             known = self._peers.get(name)
             if known is None:
+                self._epoch += 1  # it may not have heard that it was forgotten, and count on from there
                 known = self._peers[name] = self._new_peer(name, address)
             elif address not in (None, known.address):
                 known.address = address
