@@ -157,6 +157,7 @@ async def test_location_fences_and_shared_subscriptions_travel_too() -> None:
         assert moved.location is not None
         assert (moved.location.lat, moved.location.lon) == (48.88, 2.36)
         assert list(moved.fences) == ["home"]
+        assert not brokers["paris"].desk.fast._fenced.concern("c"), "paris may learn ways of its topics again"
         assert set(moved.session.subscriptions) == {"$geo/from/home/a", "$geo/enter/#", "$share/crew/b", "c"}
         near, _ = await Probe.connect(brokers["paris"].port, Connect("near", properties=at(PARIS)))
         far, _ = await Probe.connect(brokers["columbus"].port, Connect("far", properties=at(FRANKFURT)))

@@ -160,6 +160,7 @@ class Registry:
     def give_away(self, client: Client) -> None:
         """The session is no longer this broker's; what routing knows of it is another's affair."""
         core = self._core
+        self._subscribing.lose(client)
         if core.clients.get(client.id) is client:
             del core.clients[client.id]
         if client.session.durable:

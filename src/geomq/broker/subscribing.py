@@ -127,12 +127,15 @@ class Subscribing:
         self._core.topology_changed()
         self._answer(client, Unsuback(packet.packet_id, tuple(reasons)))
 
-    def forget(self, client: Client) -> None:
-        """The session is over: routing is to forget every voice of it."""
+    def lose(self, client: Client) -> None:
+        """The session is over, or another broker's: where its fences are makes no difference here any more."""
         for whole in client.session.subscriptions:
             reading = read_filter(whole)
             if not reading.private:
                 self._fenced.note(client.voice(reading.prefix), reading.plain, fenced=False)
+
+    def forget(self, client: Client) -> None:
+        """The session is over: routing is to forget every voice of it."""
         for voice in client.spoken():
             self._core.handle(ClientGone(voice))
 
