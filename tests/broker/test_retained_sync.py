@@ -4,11 +4,14 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 from tests.broker.federated import configs, federation, peers_up, until
 
 from geomq.broker.server import Broker
 from geomq.client import Client
-from geomq.routing.retained import RetainedVersions
+from geomq.routing.messages import Message
+from geomq.routing.model import BrokerId
+from geomq.routing.retained import PutRetained, RetainedVersions, RetainedWanted
 
 pytestmark = pytest.mark.anyio
 
@@ -74,3 +77,19 @@ async def test_topics_that_were_deleted_make_room_for_others(monkeypatch: pytest
             await retain(here, topic, b"3")
         assert sorted(await retained_at(here, "#")) == [b"1", b"2", b"3", b"3"]
         assert sorted(await retained_at(there, "#")) == [b"1", b"2", b"3"]
+
+
+async def test_a_broker_without_room_does_not_tell_others_that_an_event_was_deleted() -> None:
+    configured = configs("flood_events", brokers=2)
+    narrow = configured["frankfurt"]
+    configured["frankfurt"] = replace(narrow, limits=replace(narrow.limits, retained_messages_max=1))
+    async with federation(configured) as brokers:
+        here, there = brokers["columbus"], brokers["frankfurt"]
+        for topic in ("a", "b"):
+            await retain(here, topic, b"1")
+        await until(lambda: there.core.counts.retained_refused == 1)
+        said: list[Message] = []
+        assert there._retained is not None
+        there._retained._send = lambda _, message: said.append(message)
+        there._retained.heard(BrokerId("somebody"), RetainedWanted())
+        assert [message.event.payload for message in said if isinstance(message, PutRetained)] == [b"1"]

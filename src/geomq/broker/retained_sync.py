@@ -87,14 +87,17 @@ class RetainedSync:
         """A peer's version of a topic: the later one stays."""
         if event.topic.startswith("$"):
             return
-        message = message_of_event(event, self._core.wall_s())
-        if not self._note(event.topic, Version(event.id.sequence, event.id.origin)):
+        version, before = Version(event.id.sequence, event.id.origin), self._versions.get(event.topic)
+        if before is not None and version <= before:
             return
+        message = message_of_event(event, self._core.wall_s())
         self._hearing = True
         try:
-            self._retention.put(message, About(event.fence, event.location, event.publisher or None, user))
+            kept = self._retention.put(message, About(event.fence, event.location, event.publisher or None, user))
         finally:
             self._hearing = False
+        if kept:  # else others would hear from here that it was deleted
+            self._note(event.topic, version)
 
     def _note(self, topic: str, version: Version) -> bool:
         if self._versions.full and self._versions.get(topic) is None:
