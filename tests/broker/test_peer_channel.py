@@ -31,6 +31,9 @@ class Side:
         self.channel: PeerChannel | None = None
         self._wanted = wanted
 
+    def made(self, channel: PeerChannel) -> None:
+        assert channel.peer is None
+
     def opened(self, channel: PeerChannel) -> bool:
         self.peers.append(channel.peer)
         self.channel = channel

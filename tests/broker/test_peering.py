@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +162,17 @@ async def test_a_stranger_is_refused(caplog: pytest.LogCaptureFixture) -> None:
         assert reader.at_eof()
         assert peers_up(brokers["frankfurt"]) == 1
         writer.close()
+
+
+async def test_strangers_that_say_nothing_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geomq.broker.peering.UNPROVEN_MAX", 3)
+    configured = configs("flood_events", brokers=2)
+    async with federation(configured) as brokers:
+        port = configured["frankfurt"].federation.port
+        strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        for reader, _ in strangers[:2]:
+            with suppress(ConnectionResetError):
+                await asyncio.wait_for(reader.read(), 2.0)
+        assert peers_up(brokers["frankfurt"]) == 1
+        for _, writer in strangers:
+            writer.close()

@@ -66,6 +66,9 @@ class Credentials:
 class Listener(Protocol):
     """Who hears what happens on a channel."""
 
+    def made(self, channel: "PeerChannel") -> None:
+        """There is a connection; nothing is known of the other side."""
+
     def opened(self, channel: "PeerChannel") -> bool:
         """The peer proved its name; whether it is wanted."""
 
@@ -83,7 +86,7 @@ class PeerChannel(asyncio.BufferedProtocol):
         self.peer: str | None = None
         self._credentials = credentials
         self._listener = listener
-        self._expected = expected
+        self.expected = expected
         self._frame_bytes_max = frame_bytes_max
         self._mine = Greeting("geomq", PROTOCOL_VERSION, credentials.me, secrets.token_bytes(NONCE_BYTES))
         self._theirs: Greeting | None = None
@@ -100,6 +103,7 @@ class PeerChannel(asyncio.BufferedProtocol):
         self._deadline = self._loop.call_later(GREETING_S_MAX, self.close, "no greeting in time")
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         self._write(msgspec.msgpack.encode(self._mine))
+        self._listener.made(self)
 
     def pause_writing(self) -> None:
         self.close("the peer is too slow")
@@ -182,8 +186,8 @@ class PeerChannel(asyncio.BufferedProtocol):
             raise ProtocolError(f"{theirs.name[:80]!r} speaks version {theirs.version}, this is {PROTOCOL_VERSION}")
         if theirs.name == self._mine.name:
             raise ProtocolError(f"the other side calls itself {theirs.name} too")
-        if self._expected is not None and theirs.name != self._expected:
-            raise ProtocolError(f"expected broker {self._expected}, found {theirs.name[:80]!r}")
+        if self.expected is not None and theirs.name != self.expected:
+            raise ProtocolError(f"expected broker {self.expected}, found {theirs.name[:80]!r}")
         self._check_certificate(theirs.name)
         self._theirs = theirs
         self._write(msgspec.msgpack.encode(Proof(self._credentials.code(self._mine, theirs))))

@@ -35,6 +35,8 @@ PATIENCE_S = 5.0
 SMOOTHING = 0.2
 VISITORS_MAX = 64
 VISIT_S_MAX = 10.0
+UNPROVEN_MAX = 256
+"""Connections that have not proved a name yet; beyond that the oldest of them makes room."""
 
 
 class PeerAddress(NamedTuple):
@@ -113,6 +115,7 @@ class Peering:
         self._probe: asyncio.TimerHandle | None = None
         self._strangers = strangers
         self._visitors: dict[PeerChannel, asyncio.TimerHandle] = {}
+        self._unproven: dict[PeerChannel, None] = {}
         self._closing = False
 
     def _new_peer(self, name: BrokerId, address: PeerAddress | None) -> _Peer:
@@ -215,6 +218,14 @@ class Peering:
     def _channel(self, expected: str | None) -> PeerChannel:
         return PeerChannel(self._credentials, self, expected=expected, frame_bytes_max=self._limits.frame_bytes_max)
 
+    def made(self, channel: PeerChannel) -> None:
+        """Somebody is there and has yet to say who."""
+        if channel.expected is not None:
+            return
+        if len(self._unproven) >= UNPROVEN_MAX:
+            next(iter(self._unproven)).close("too many strangers at once")
+        self._unproven[channel] = None
+
     def _dial(self, peer: _Peer) -> None:
         """Dial a peer that is ours to dial, or that has not dialled us yet: it may no longer want to."""
         ours = self._me < peer.name
@@ -243,6 +254,7 @@ class Peering:
 
     def opened(self, channel: PeerChannel) -> bool:
         """A peer proved its name: its link uses this connection from now on."""
+        self._unproven.pop(channel, None)
         peer = self._peers.get(BrokerId(channel.peer or ""))
         if self._closing:
             return False
@@ -297,6 +309,7 @@ class Peering:
             self._strangers.described(peer.name, frame.description)
 
     def closed(self, channel: PeerChannel, reason: str) -> None:
+        self._unproven.pop(channel, None)
         peer = self._peers.get(BrokerId(channel.peer or ""))
         visit = self._visitors.pop(channel, None)
         if visit is not None:

@@ -80,6 +80,9 @@ class Seeker:
 
     # What the channel says.
 
+    def made(self, channel: PeerChannel) -> None:
+        """The seed has yet to prove its name."""
+
     def opened(self, channel: PeerChannel) -> bool:
         channel.send(AskToJoin(msgspec.msgpack.encode(self._entry)))
         return True
