@@ -1,5 +1,10 @@
 """An event that comes twice is delivered once, and the memory of that is bounded."""
 
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from geomq.routing.model import BrokerId, ClientId, EventId, Match
 from geomq.routing.seen import ORIGINS_MAX, RUNS_MAX, SeenEvents
 
@@ -90,3 +95,54 @@ def test_the_memory_of_runs_is_bounded() -> None:
         seen.run((BrokerId(str(number)), 0), 1, 1, frozenset())
     assert EventId(BrokerId("0"), 0, 1) not in seen
     assert len(seen.had_by(frozenset({ClientId("1")}))) <= 10
+
+
+def test_events_that_reach_the_same_clients_share_the_memory_of_them() -> None:
+    seen, clients = SeenEvents(), [ClientId(f"c{number}") for number in range(500)]
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            seen.unseen(identity(number), tuple(Match(client, "t") for client in clients))
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 1_000_000
+    assert seen.unseen(identity(3), matches(clients[7], "new")) == matches("new")
+
+
+def test_events_that_reach_many_others_each_are_forgotten_early() -> None:
+    seen = SeenEvents(clients_max=100)
+    crowds = [tuple(Match(ClientId(f"c{crowd}-{number}"), "t") for number in range(30)) for crowd in range(10)]
+    for number, crowd in enumerate(crowds):
+        assert seen.unseen(identity(number), crowd) == crowd
+    assert [number for number in range(10) if identity(number) in seen] == [7, 8, 9]
+    assert seen.unseen(identity(9), crowds[9]) == ()
+    for number in (7, 8, 9):
+        for match in crowds[number]:
+            seen.forget(identity(number), match.client)
+    assert seen.unseen(identity(8), crowds[8]) == crowds[8]
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["unseen", "first", "forget"]), st.integers(0, 6), st.sets(st.integers(0, 4))),
+        max_size=40,
+    )
+)
+def test_it_remembers_what_a_plain_table_would(steps: list[tuple[str, int, set[int]]]) -> None:
+    seen, table = SeenEvents(), dict[int, set[int]]()
+    for step, number, clients in steps:
+        if step == "unseen":
+            fresh = seen.unseen(identity(number), tuple(Match(ClientId(str(client)), "t") for client in clients))
+            assert {int(match.client) for match in fresh} == clients - table.get(number, set())
+            table.setdefault(number, set()).update(clients)
+        elif step == "first":
+            assert seen.first(identity(number)) == (number not in table)
+            table.setdefault(number, set())
+        else:
+            for client in clients:
+                seen.forget(identity(number), ClientId(str(client)))
+                table.get(number, set()).discard(client)
+    for client in range(5):
+        had = {event_id.sequence for event_id in seen.had_by(frozenset({ClientId(str(client))}))}
+        assert had == {number for number, clients in table.items() if client in clients}

@@ -7,19 +7,30 @@ from geomq.routing.model import BrokerId, ClientId, EventId, Match
 SEEN_MAX = 16_384
 RUNS_MAX = 1_024
 ORIGINS_MAX = 4_096
+CLIENTS_MAX = 1_000_000
+"""Of all sets of clients that had different events together; beyond that the oldest events are forgotten early."""
 
+Clients = frozenset[ClientId]
+NOBODY: Clients = frozenset()
 Origin = tuple[BrokerId, int]
 
 
 class SeenEvents:
     """The last events and who of the own clients had them. Part of what a broker keeps on disk.
 
-    Events of one origin that follow each other and go the same way are noted as one run.
+    Events of one origin that follow each other and go the same way are noted as one run. Events that reached the same
+    clients share one set of them.
     """
 
-    def __init__(self, events_max: int = SEEN_MAX) -> None:
+    def __init__(self, events_max: int = SEEN_MAX, clients_max: int = CLIENTS_MAX) -> None:
         self._events_max = events_max
-        self._seen: OrderedDict[EventId, set[ClientId]] = OrderedDict()
+        self._clients_max = clients_max
+        self._seen: OrderedDict[EventId, Clients] = OrderedDict()
+        self._sharing: dict[Clients, tuple[Clients, int]] = {}
+        """Each set once, and how many events hold it."""
+        self._clients = 0
+        """How many clients all these sets have."""
+        self._latest: tuple[tuple[Match, ...], Clients] = ((), NOBODY)
         self._runs: dict[Origin, deque[tuple[int, int, frozenset[ClientId]]]] = {}
         self._highest: OrderedDict[Origin, int] = OrderedDict()
         """The latest event of each origin, in whatever way it was noted."""
@@ -64,18 +75,47 @@ class SeenEvents:
         """Of these matches, those whose client has not had the event yet; they count as delivered now."""
         clients = self._seen.get(event_id)
         if clients is None:
-            had = self._run_of(event_id) if self._runs else None
-            clients = self._note(event_id)
-            if had:
-                clients.update(had)
+            clients = (self._run_of(event_id) if self._runs else None) or NOBODY
+            self._note(event_id)
         if clients:
             matches = tuple([match for match in matches if match.client not in clients])
-        clients.update([match.client for match in matches])
+        self._hold(event_id, clients | self._clients_of(matches) if clients else self._clients_of(matches))
         return matches
 
     def forget(self, event_id: EventId, client: ClientId) -> None:
         """The client did not get the event after all."""
-        self._seen.get(event_id, set()).discard(client)
+        clients = self._seen.get(event_id, NOBODY)
+        if client in clients:
+            self._hold(event_id, clients - {client})
+
+    def _clients_of(self, matches: tuple[Match, ...]) -> Clients:
+        """Matches that are the very same as for the event before, as for all of one topic, need not be looked at."""
+        if matches is not self._latest[0]:
+            self._latest = (matches, frozenset([match.client for match in matches]))
+        return self._latest[1]
+
+    def _hold(self, event_id: EventId, clients: Clients) -> None:
+        """Note who has had an event that is known already."""
+        before = self._seen[event_id]
+        if clients:
+            shared, holders = self._sharing.get(clients, (clients, 0))
+            self._sharing[shared] = (shared, holders + 1)
+            self._seen[event_id] = shared
+            self._clients += 0 if holders else len(shared)
+        else:
+            self._seen[event_id] = NOBODY
+        self._let_go(before)
+        while self._clients > self._clients_max and len(self._seen) > 1:
+            self._let_go(self._seen.popitem(last=False)[1])
+
+    def _let_go(self, clients: Clients) -> None:
+        if clients:
+            shared, holders = self._sharing[clients]
+            if holders > 1:
+                self._sharing[shared] = (shared, holders - 1)
+            else:
+                del self._sharing[shared]
+                self._clients -= len(shared)
 
     def had_by(self, clients: frozenset[ClientId]) -> list[EventId]:
         """The events any of these clients had."""
@@ -89,15 +129,13 @@ class SeenEvents:
         had += (event_id for event_id, who in self._seen.items() if not clients.isdisjoint(who))
         return had[-self._events_max :]
 
-    def _note(self, event_id: EventId) -> set[ClientId]:
+    def _note(self, event_id: EventId) -> None:
         if len(self._seen) >= self._events_max:
-            self._seen.popitem(last=False)
-        clients: set[ClientId] = set()
-        self._seen[event_id] = clients
+            self._let_go(self._seen.popitem(last=False)[1])
+        self._seen[event_id] = NOBODY
         origin = event_id[:2]
         if event_id.sequence > self._highest.get(origin, -1):
             self._rise(origin, event_id.sequence)
-        return clients
 
     def _rise(self, origin: Origin, sequence: int) -> None:
         if origin not in self._highest and len(self._highest) >= ORIGINS_MAX:
