@@ -140,6 +140,22 @@ async def test_an_event_that_was_delivered_is_not_delivered_again(tmp_path: Path
     await second.end()
 
 
+async def test_events_that_reached_many_are_remembered_for_less_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("geomq.broker.peer_store.SEEN_CLIENTS_MAX", 10)
+    first, crowd = Run(tmp_path), tuple(Match(ClientId(f"c{number}"), "x") for number in range(4))
+    for number in range(5):
+        for part in (crowd[:2], crowd[1:]):
+            first.kept.note_delivered([DeliverToClients(event(number), part)])
+    await first.end()
+    second, restored = Run(tmp_path), node()
+    second.kept.restore(restored, second.notes, now=0)
+    assert [number for number in range(5) if event(number).id in restored.strategy.seen] == [3, 4]
+    assert restored.strategy.seen.unseen(event(4).id, crowd) == ()
+    await second.end()
+
+
 async def test_another_strategys_replicas_are_forgotten(tmp_path: Path) -> None:
     first = Run(tmp_path)
     first.kept.note_heard(BER, PutSubscription(ClientId("a"), "x", None, None))

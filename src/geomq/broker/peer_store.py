@@ -42,6 +42,8 @@ from geomq.routing.shared import (
 from geomq.routing.wire import decode_frame, encode_frame
 
 SEEN_MAX = 16_384
+SEEN_CLIENTS_MAX = 4_000_000
+"""Clients named for all these events; beyond that the oldest events are forgotten early."""
 OUTBOX, SEEN, SERVED, REPLICA = "outbox/", "seen", "served", "replica/"
 MEMBERS, FEDERATION = "members", "federation"
 OF_MEMBERS = (PutMember, DropMember, ChangeMember, MembersBegin, MembersEnd)
@@ -71,6 +73,7 @@ class PeerStore:
         self._next_key = 0
         self._outboxes: dict[BrokerId, deque[tuple[int, bytes]]] = {}
         self._seen: dict[bytes, tuple[ClientId, ...]] = {}
+        self._seen_clients = 0
         self._served: deque[bytes] = deque()
         self._replicas: dict[str, dict[bytes, None]] = {}
         """By kind of note, which names the edition and the peer, the keys under which something is kept."""
@@ -128,13 +131,18 @@ class PeerStore:
         for action in actions:
             if isinstance(action, DeliverToClients) and action.event.qos:
                 key = msgspec.msgpack.encode(action.event.id)
-                clients = dict.fromkeys((*self._seen.get(key, ()), *(match.client for match in action.matches)))
-                self._seen[key] = tuple(clients)
-                self._write(SEEN, key, msgspec.msgpack.encode(self._seen[key]))
-                if len(self._seen) > SEEN_MAX:
+                before = self._seen.get(key, ())
+                clients = tuple(dict.fromkeys((*before, *(match.client for match in action.matches))))
+                self._remember_seen(key, clients)
+                self._write(SEEN, key, msgspec.msgpack.encode(clients))
+                while len(self._seen) > SEEN_MAX or (self._seen_clients > SEEN_CLIENTS_MAX and len(self._seen) > 1):
                     oldest = next(iter(self._seen))
-                    del self._seen[oldest]
+                    self._seen_clients -= len(self._seen.pop(oldest))
                     self._erase(SEEN, oldest)
+
+    def _remember_seen(self, key: bytes, clients: tuple[ClientId, ...]) -> None:
+        self._seen_clients += len(clients) - len(self._seen.get(key, ()))
+        self._seen[key] = clients
 
     def _note_served(self, message: ServeShared) -> None:
         """Remember that an event of another broker has been dealt with for a share group."""
@@ -227,7 +235,7 @@ class PeerStore:
         for key, value in notes.get(SEEN, {}).items():
             event_id, clients = _seen_of(key, value)
             if event_id is not None:
-                self._seen[key] = clients
+                self._remember_seen(key, clients)
                 node.strategy.seen.unseen(event_id, tuple(Match(client, "") for client in clients))
         for key in notes.get(SERVED, {}):
             self._served.append(key)
