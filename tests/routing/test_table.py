@@ -1,5 +1,8 @@
 """The one matching rule, against the oracle that asks every subscription, with and without indexes."""
 
+import tracemalloc
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.routing.worlds import fences, filters, locations, topics
@@ -198,3 +201,30 @@ def test_what_is_remembered_of_a_topic_follows_every_change() -> None:
         for asked in (event("a/b"), event("a/b", None, here), event("a/b", None, there), event("a/b", around, here)):
             check_match(table, plain, asked)
             check_match(table, plain, asked)
+
+
+def test_topics_that_match_the_same_filters_share_what_is_remembered() -> None:
+    table = SubscriptionTable()
+    for number in range(300):
+        table.put(subscriber(number), "#", None, None)
+    tracemalloc.start()
+    try:
+        for number in range(1_000):
+            assert len(table.match(event(f"fleet/{number}"))[HOMES[0]]) == 100
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 2_000_000
+
+
+def test_what_is_remembered_is_bounded_however_many_subscribe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geomq.routing.table.MATCHES_MAX", 100)
+    table = SubscriptionTable()
+    for number in range(30):
+        table.put(subscriber(number), "#", None, None)
+        table.put(subscriber(number), f"t/{number}", None, None)
+    for number in range(30):
+        found = table.match(event(f"t/{number}"))
+        assert sum(map(len, found.values())) == 31
+        assert table.match(event(f"t/{number}")) is found
+        assert sum(len(matches) for each in table._together.values() for matches in (each or {}).values()) <= 160

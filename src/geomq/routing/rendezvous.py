@@ -123,9 +123,10 @@ class RendezvousStrategy(Strategy, ABC):
         matched = self.table.match_anywhere(topic)
         if matched is None:
             return None
-        own = matched.pop(self.me, ())
-        peers += [ToPeer(home, matches) for home, matches in matched.items() if self.notifies(event, home)]
-        return Plan(own, tuple(peers))
+        peers += [
+            ToPeer(home, matches) for home, matches in matched.items() if home != self.me and self.notifies(event, home)
+        ]
+        return Plan(matched.get(self.me, ()), tuple(peers))
 
     def plan_forwarded(self, topic: str, origin: BrokerId) -> tuple[Match, ...] | None:
         if not self._plans:

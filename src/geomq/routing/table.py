@@ -14,6 +14,8 @@ INDEX_FROM = 64
 """From this many subscriptions of one filter on, an index is cheaper than asking each of them."""
 ROUTES_MAX = 65_536
 """Topics whose matches are remembered."""
+MATCHES_MAX = 1_000_000
+"""Matches that are remembered for all of them; topics that match the same filters share theirs."""
 
 Matched = dict[BrokerId, tuple[Match, ...]]
 
@@ -72,7 +74,11 @@ class SubscriptionTable:
         self._filters: dict[Subscriber, dict[str, Fence | None]] = {}
         self._points: PointIndex[Subscriber] = PointIndex()
         self._routes: dict[str, list[tuple[str, _Bucket]]] = {}
-        self._anywhere: dict[str, tuple[int, Matched | None]] = {}
+        self._anywhere: dict[str, Matched | None] = {}
+        self._together: dict[tuple[str, ...], Matched | None] = {}
+        """By the filters that a topic matches; both are about `_remembered_at`, a version."""
+        self._remembered = 0
+        self._remembered_at = 0
         self._homes: dict[str | None, dict[BrokerId, int]] = {}
         self._count = 0
         self.version = 0
@@ -137,11 +143,13 @@ class SubscriptionTable:
     def match(self, event: Event) -> Matched:
         """The subscriptions the event satisfies, by the home of their client; not to be changed by the caller."""
         if event.fence is None:
+            if self._remembered_at != self.version:
+                self._forget_matches()
             known = self._anywhere.get(event.topic)
-            if known is None or known[0] != self.version:
+            if known is None and event.topic not in self._anywhere:
                 known = self._remember(event.topic)
-            if known[1] is not None:
-                return known[1]
+            if known is not None:
+                return known
         route = self._routes.get(event.topic)
         if route is None:
             route = self._route(event.topic)
@@ -151,25 +159,43 @@ class SubscriptionTable:
                 found.setdefault(home, []).append(Match(client, topic_filter))
         return {home: tuple(matches) for home, matches in found.items()}
 
-    def _remember(self, topic: str) -> tuple[int, Matched | None]:
+    def _remember(self, topic: str) -> Matched | None:
         """What `match_anywhere` says as long as no subscription changes."""
-        known = (self.version, self.match_anywhere(topic))
+        found = self.match_anywhere(topic)
         if len(topic) <= REMEMBERED_CHARS_MAX:
             if len(self._anywhere) >= ROUTES_MAX:
                 self._anywhere.clear()
-            self._anywhere[topic] = known
-        return known
+            self._anywhere[topic] = found
+        return found
+
+    def _forget_matches(self) -> None:
+        self._anywhere.clear()
+        self._together.clear()
+        self._remembered, self._remembered_at = 0, self.version
 
     def concerns(self, topic: str) -> bool:
         """Whether any filter matches the topic."""
         return bool(self._buckets.match_items(topic))
 
     def match_anywhere(self, topic: str) -> Matched | None:
-        """What an event of this topic without a fence matches wherever it is published; None if that matters."""
+        """What an event of this topic without a fence matches wherever it is published; None if that matters. Not to
+        be changed by the caller."""
+        route = self._routes.get(topic) or self._buckets.match_items(topic)
+        filters = tuple([topic_filter for topic_filter, _ in route])
+        if self._remembered_at != self.version or self._remembered > MATCHES_MAX:
+            self._forget_matches()
+        if filters not in self._together:
+            self._together[filters] = self._all_of(route)
+        return self._together[filters]
+
+    def _all_of(self, route: list[tuple[str, _Bucket]]) -> Matched | None:
+        """Every subscription of these filters; None if one of them has a fence."""
+        self._remembered += 1
+        if any(len(bucket.unfenced) < len(bucket.fences) for _, bucket in route):
+            return None
         found: dict[BrokerId, list[Match]] = {}
-        for topic_filter, bucket in self._routes.get(topic) or self._buckets.match_items(topic):
-            if len(bucket.unfenced) < len(bucket.fences):
-                return None
+        for topic_filter, bucket in route:
+            self._remembered += len(bucket.unfenced)
             for home, client in bucket.unfenced:
                 found.setdefault(home, []).append(Match(client, topic_filter))
         return {home: tuple(matches) for home, matches in found.items()}
