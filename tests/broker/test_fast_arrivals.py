@@ -133,3 +133,16 @@ async def test_what_is_damaged_ends_the_link(changed: dict[str, Any]) -> None:
             broker.desk.arrivals.arrive(*said(batch_of([b"1", b"2"], **changed)), Handled(broker))
         broker.desk.arrivals.arrive(*said(batch_of([b"well"], sequence=500)), Handled(broker))
         await until(lambda: b"well" in new.got)
+
+
+async def test_ways_are_remembered_for_so_many_matches_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geomq.broker.fast_arrivals.MATCHES_MAX", 10)
+    async with listening() as (broker, *clients):
+        for number in range(8):
+            nobody = tuple(Match(ClientId(f"gone {number} {each}"), "t/#") for each in range(4))
+            here = tuple(Match(ClientId(client.name), "t/#") for client in clients)
+            batch = batch_of([b"%d" % number], sequence=100 + number, matches=(*nobody, *here))
+            broker.desk.arrivals.arrive(*said(batch), broker._linked)
+            assert sum(len(matches or ()) for _, _, matches in broker.desk.arrivals._routes) < 20
+        for client in clients:
+            await until(lambda: len(client.got) == 8)  # noqa: B023

@@ -17,6 +17,9 @@ from geomq.routing.seen import Origin
 VIEWED_BYTES_MIN = 256
 """Packets that are longer, on average, are copied only after they were looked at."""
 
+MATCHES_MAX = 500_000
+"""Matches by which ways are remembered, of all of them together."""
+
 Packets = bytes | memoryview
 Routes = dict[bytes, Route | None]
 Arriving = tuple[BrokerId, Edition | None, tuple[Match, ...] | None]
@@ -30,15 +33,17 @@ class FastArrivals:
         self._fast = fast
         self._routes: dict[Arriving, Routes] = {}
         self._count = 0
+        self._matches = 0
         self._generation = 0
 
     def arrive(self, said: PeerSaid, batch: EventBatch, handle: Callable[[PeerSaid], None]) -> None:
         """Take in what a peer sent; what has no way yet goes to `handle`. Raises ProtocolError if it makes no sense."""
         self._fast.check_plans()
-        if self._generation != self._fast.generation or self._count >= ROUTES_MAX:
+        full = self._count >= ROUTES_MAX or self._matches >= MATCHES_MAX
+        if full or self._generation != self._fast.generation:
             self._generation = self._fast.generation
             self._routes.clear()
-            self._count = 0
+            self._count = self._matches = 0
         followed, origin = self._fast.is_followed(), (said.peer, batch.epoch)
         outbox, data = self._core.outbox, _handy(batch)
         outbox.arriving = True
@@ -65,6 +70,7 @@ class FastArrivals:
         routes = self._routes.get(arriving)
         if routes is None:
             routes = self._routes[arriving] = {}
+            self._matches += len(matches or ())
         piece: Route | None = None
         piece_from = piece_first = 0
         while end - pos > 4 and data[pos] == 0x30 and taken < events:
