@@ -146,3 +146,34 @@ async def test_ways_are_remembered_for_so_many_matches_and_no_more(monkeypatch: 
             assert sum(len(matches or ()) for _, _, matches in broker.desk.arrivals._routes) < 20
         for client in clients:
             await until(lambda: len(client.got) == 8)  # noqa: B023
+
+
+async def test_connections_that_are_gone_are_not_kept_by_a_broker_that_only_receives() -> None:
+    async with listening() as (broker, *_):
+        for number in range(12):
+            passing = await join(broker.port, f"passing {number}")
+            await passing.subscribe("t/1")
+            broker.desk.arrivals.arrive(*said(batch_of([b"x"], sequence=100 + number)), broker._linked)
+            await until(lambda: b"x" in passing.got)  # noqa: B023
+            close_all([passing])
+            await until(lambda: passing.name not in broker.core.clients)  # noqa: B023
+        broker.desk.arrivals.arrive(*said(batch_of([b"y"], sequence=200)), broker._linked)
+        assert len(broker.desk.fast._receivers) <= 2
+        assert len(broker.desk.fast._sets) <= 1
+
+
+async def test_routes_are_forgotten_when_they_name_too_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geomq.broker.fastpath.WEIGHT_MAX", 500)
+    async with listening() as (broker, *clients):
+        for number in range(20):
+            others = await join(broker.port, f"other {number}")
+            await others.subscribe(f"t/{number}")
+            clients.append(others)
+        generation = broker.desk.fast.generation
+        for number in range(20):
+            batch = batch_of([b"%d" % number], sequence=100 + number, topic=f"t/{number}")
+            broker.desk.arrivals.arrive(*said(batch), broker._linked)
+            assert sum(map(len, broker.desk.fast._sets)) <= 12
+        assert broker.desk.fast.generation > generation
+        await until(lambda: [len(client.got) for client in clients] == [20, 20, *[1] * 20])
+        close_all(clients[2:])

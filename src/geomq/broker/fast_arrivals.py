@@ -39,6 +39,7 @@ class FastArrivals:
     def arrive(self, said: PeerSaid, batch: EventBatch, handle: Callable[[PeerSaid], None]) -> None:
         """Take in what a peer sent; what has no way yet goes to `handle`. Raises ProtocolError if it makes no sense."""
         self._fast.check_plans()
+        self._fast.make_room()
         full = self._count >= ROUTES_MAX or self._matches >= MATCHES_MAX
         if full or self._generation != self._fast.generation:
             self._generation = self._fast.generation

@@ -22,6 +22,9 @@ from geomq.mqtt.wire import text, varint
 from geomq.routing.model import ClientId, Match
 
 ROUTES_MAX = 65_536
+WEIGHT_MAX = 1 << 26
+"""Bytes that the names of receivers take, in all routes together."""
+CLIENT_BYTES = 64
 ONE_BY_ONE_MAX = 8
 """More packets of one length than this are compared all at once."""
 PROMPT_MAX = 32
@@ -90,6 +93,7 @@ class FastPath:
         """Topics whose events go the same way share one object, so that they travel together."""
         self._receivers: dict[tuple[Connection, ...], Receivers] = {}
         self._unfit: set[str] = set()
+        self._weight = 0
         self.generation = 0
         self._dirty: list[Receivers] = []
         self._overlapping = False
@@ -270,6 +274,7 @@ class FastPath:
         self.drain()
         self.generation += 1
         if self._routes or self._unfit or self._sets:
+            self._weight = 0
             self._routes.clear()
             self._receivers.clear()
             self._unfit.clear()
@@ -296,11 +301,17 @@ class FastPath:
             return
         if len(self._routes) + len(self._unfit) >= ROUTES_MAX:
             self.forget()
+        self.make_room()
         route = self._route_from_here(topic)
         if route is None:
             self._unfit.add(topic)
         else:
             self._routes[text(topic)] = route
+
+    def make_room(self) -> None:
+        """Forget all routes if they name too many clients."""
+        if self._weight >= WEIGHT_MAX:
+            self.forget()
 
     def is_followed(self) -> bool:
         """Whether somebody wants to know of single events, or of what is said to peers."""
@@ -314,6 +325,8 @@ class FastPath:
         route = None if plan is None else self.route(topic, plan.own)
         if route is not None and plan is not None and plan.peers:
             far = far_of(plan.peers, route.clients)
+            if far not in self._fars:
+                self._weight += far.weight
             route.far = self._fars.setdefault(far, far)
         return route
 
@@ -333,6 +346,8 @@ class FastPath:
         old = tuple(connection for connection, new in connections.items() if not new)
         v5 = tuple(connection for connection, new in connections.items() if new)
         names = frozenset(match.client for match in matches)
+        if names not in self._sets:
+            self._weight += CLIENT_BYTES * len(names)
         names = self._sets.setdefault(names, names)
         route = Route(topic, self._shared(old), self._shared(v5), names)
         if not (old and v5):
