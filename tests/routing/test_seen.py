@@ -146,3 +146,12 @@ def test_it_remembers_what_a_plain_table_would(steps: list[tuple[str, int, set[i
     for client in range(5):
         had = {event_id.sequence for event_id in seen.had_by(frozenset({ClientId(str(client))}))}
         assert had == {number for number, clients in table.items() if client in clients}
+
+
+def test_what_a_client_had_in_long_runs_is_found_without_counting_all_of_it() -> None:
+    seen, crowds = SeenEvents(events_max=1_000), [frozenset({ClientId("a"), ClientId(str(each))}) for each in range(2)]
+    for number in range(RUNS_MAX):
+        seen.run((BrokerId("b"), 0), number * 10**9, 10**9, crowds[number % 2])
+    seen.unseen(identity(RUNS_MAX * 10**9), matches("a"))
+    had = seen.had_by(frozenset({ClientId("a")}))
+    assert had == [identity(RUNS_MAX * 10**9 - 999 + number) for number in range(1_000)]

@@ -118,16 +118,15 @@ class SeenEvents:
                 self._clients -= len(shared)
 
     def had_by(self, clients: frozenset[ClientId]) -> list[EventId]:
-        """The events any of these clients had."""
-        had = [
-            EventId(*origin, sequence)
-            for origin, runs in self._runs.items()
-            for first, last, who in runs
-            if not clients.isdisjoint(who)
-            for sequence in range(max(first, last - self._events_max + 1), last + 1)
-        ]
-        had += (event_id for event_id, who in self._seen.items() if not clients.isdisjoint(who))
-        return had[-self._events_max :]
+        """The latest events any of these clients had, those of runs before the others."""
+        had = [event_id for event_id, who in self._seen.items() if not clients.isdisjoint(who)][-self._events_max :]
+        room, before = self._events_max - len(had), list[list[EventId]]()
+        for origin, runs in reversed(self._runs.items()):
+            for first, last, who in reversed(runs):
+                if room and not clients.isdisjoint(who):
+                    before.append([EventId(*origin, n) for n in range(max(first, last - room + 1), last + 1)])
+                    room -= len(before[-1])
+        return [event_id for run in reversed(before) for event_id in run] + had
 
     def _note(self, event_id: EventId) -> None:
         if len(self._seen) >= self._events_max:
