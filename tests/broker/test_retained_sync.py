@@ -92,4 +92,26 @@ async def test_a_broker_without_room_does_not_tell_others_that_an_event_was_dele
         assert there._retained is not None
         there._retained._send = lambda _, message: said.append(message)
         there._retained.heard(BrokerId("somebody"), RetainedWanted())
+        await until(lambda: bool(said))
         assert [message.event.payload for message in said if isinstance(message, PutRetained)] == [b"1"]
+
+
+async def test_everything_is_told_in_slices_and_once_however_often_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("geomq.broker.retained_sync.SLICE", 2)
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        here = brokers["columbus"]
+        for number in range(5):
+            await retain(here, f"t{number}", b"old")
+        said: list[PutRetained] = []
+        sync = here._retained
+        assert sync is not None
+        sync._send = lambda _, message: said.append(message) if isinstance(message, PutRetained) else None
+        for _ in range(2):
+            sync.heard(BrokerId("somebody"), RetainedWanted())
+            assert len(said) == 2, "the rest has to wait for its turn"
+            said.clear()
+        await until(lambda: len(said) == 3)
+        await asyncio.sleep(0.05)
+        assert [put.event.topic for put in said] == ["t2", "t3", "t4"]

@@ -4,7 +4,8 @@ A change made here is told to every peer; a change heard from a peer is taken ov
 comes up the two sides compare digests, and only if those differ do they send each other what they have.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
 import msgspec
 
@@ -19,6 +20,8 @@ from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.retained import PutRetained, RetainedDigest, RetainedVersions, RetainedWanted, Version
 
 NOTE = "retained-version"
+SLICE = 1_000
+"""Topics that are told a peer before others get their turn."""
 _VERSION = msgspec.msgpack.Decoder(tuple[int, str])
 
 Send = Callable[[BrokerId, PeerMessage], None]
@@ -34,6 +37,7 @@ class RetainedSync:
         self._send = send
         self._versions = RetainedVersions()
         self._hearing = False
+        self._asked: dict[BrokerId, int] = {}
         self._deleted: list[str] = []
         """Topics to be forgotten when there is no room for others, those deleted longest ago last."""
         retention.changed = self._changed
@@ -64,13 +68,24 @@ class RetainedSync:
                 if digest != self._versions.digest:
                     self._send(peer, RetainedWanted())
             case RetainedWanted():
-                for topic in self._versions:
-                    self._send(peer, self._put_of(topic))
+                self._asked[peer] = self._asked.get(peer, 0) + 1
+                self._answer(peer, self._asked[peer], iter(self._versions))
             case PutRetained(event=event, user=user):
                 self._take(event, user)
             case _:
                 return False
         return True
+
+    def _answer(self, peer: BrokerId, question: int, topics: Iterator[str]) -> None:
+        """Send everything in slices, so that others get their turn, unless it was asked for once more meanwhile."""
+        if self._asked.get(peer) != question:
+            return
+        some = tuple(islice(topics, SLICE))
+        for topic in some:
+            if self._versions.get(topic) is not None:
+                self._send(peer, self._put_of(topic))
+        if some:
+            self._core.loop.call_soon(self._answer, peer, question, topics)
 
     def _changed(self, message: Message, about: About) -> None:
         """A retained event was set or deleted: give it a version and tell everybody, unless a peer told us."""
