@@ -7,7 +7,9 @@ import pytest
 from tests.routing.worlds import federation_of
 
 from geomq.broker.committer import Committer
+from geomq.broker.peer_channel import Credentials
 from geomq.broker.peer_store import PeerStore
+from geomq.broker.peering import Peering, PeerLimits
 from geomq.broker.store import open_store
 from geomq.geo import Circle, Location
 from geomq.routing.actions import DeliverToClients, SendToPeer
@@ -26,6 +28,7 @@ from geomq.routing.messages import (
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.node import Node
 from geomq.routing.rendezvous import RendezvousStrategy
+from geomq.routing.retained import PutRetained
 from geomq.routing.shared import ChangeMember, PutMember, ServeShared
 from geomq.routing.table import SubscriptionTable
 
@@ -74,6 +77,32 @@ async def test_what_a_peer_did_not_acknowledge_is_sent_again(tmp_path: Path) -> 
     third = Run(tmp_path)
     assert third.kept.load_outbox(BER, third.notes) == []
     await third.end()
+
+
+async def test_no_more_is_kept_for_a_peer_that_is_away_than_will_be_sent(tmp_path: Path) -> None:
+    for life in range(2):
+        run = Run(tmp_path)
+        peering = Peering(
+            me=AMS,
+            epoch=life,
+            peers={BER: None},
+            handle=lambda _: None,
+            credentials=Credentials(AMS, None),
+            kept=run.kept,
+            notes=run.notes,
+            limits=PeerLimits(outbox_max=3),
+        )
+        await peering.start(None, None)
+        for number in range(10):
+            peering.send(BER, ForwardEvent(event(10 * life + number)))
+            peering.send(BER, PutRetained(event(10 * life + number)))
+        await peering.stop()
+        await run.end()
+    last = Run(tmp_path)
+    kept = [message for message in last.kept.load_outbox(BER, last.notes) if isinstance(message, ForwardEvent)]
+    assert kept == [ForwardEvent(event(number)) for number in (17, 18, 19)]
+    assert len(last.notes[f"outbox/{BER}"]) < 12
+    await last.end()
 
 
 async def test_replicas_come_back_as_they_were(tmp_path: Path) -> None:

@@ -124,6 +124,16 @@ class PeerStore:
         while waiting and waiting[0][0] < number:
             self._erase(OUTBOX + peer, waiting.popleft()[1])
 
+    def given_up(self, peer: BrokerId, number: int) -> None:
+        """The message of the link's `number` will never be sent."""
+        waiting = self._outboxes.get(peer, deque())
+        for place, (each, key) in enumerate(waiting):
+            if each >= number:
+                if each == number:
+                    del waiting[place]
+                    self._erase(OUTBOX + peer, key)
+                return
+
     # Events that own clients had.
 
     def note_delivered(self, actions: list[Action]) -> None:

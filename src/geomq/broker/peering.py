@@ -206,9 +206,12 @@ class Peering:
             self._lost(peer, output.lost, "link down" if output.lost is message else "link queue full")
         if output.overrun and known.channel is not None:
             known.channel.close("the peer takes in nothing")
-        promised = is_promised(message)
+        promised = is_promised(message) and output.lost is not message
         if self._kept is not None and promised:
             self._kept.keep(peer, known.link.latest, message)
+        if self._kept is not None and output.lost_number is not None:
+            self._kept.given_up(peer, output.lost_number)
+            self._kept.acknowledged(peer, known.link.acknowledged)
         if output.frames and known.channel is not None:
             durable = self._kept is not None and (promised or isinstance(message, EditionReached))
             self._emit(known, known.channel, output.frames, durable=durable)

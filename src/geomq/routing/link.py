@@ -66,13 +66,14 @@ def _is_event(message: Message) -> bool:
 
 
 class LinkOutput(NamedTuple):
-    """What to put on the wire, what to hand to the node, whether the peer has just come up, what is given up, and
-    whether so much waits that the wire is to be cut."""
+    """What to put on the wire, what to hand to the node, whether the peer has just come up, what is given up (and its
+    number, if it had one), and whether so much waits that the wire is to be cut."""
 
     frames: list[Frame]
     messages: list[Message]
     came_up: bool = False
     lost: Message | None = None
+    lost_number: int | None = None
     overrun: bool = False
 
 
@@ -106,6 +107,8 @@ class Link:
         self._heard_epoch: int | None = None
         self._heard_next = 0
         self._retry_at: float | None = None
+        while len(self._events) > outbox_max:
+            self._drop_oldest()
 
     def connected(self, *, now: float) -> LinkOutput:
         """The wire is there: greet."""
@@ -141,9 +144,10 @@ class Link:
             self.disconnected()
             return self.send(message, now=now)._replace(overrun=True)
         frames: list[Frame] = []
-        lost = None
+        lost = number = None
         if _is_event(message):
             if len(self._events) >= self._outbox_max:
+                number = self._events[0]
                 lost = self._drop_oldest()
                 frames = [self._hello(reply=True)] if self.state == "up" else []
             self._events.append(self.latest + 1)
@@ -156,7 +160,7 @@ class Link:
                 self._outbox[-1] = message.once_sent()
             if self._retry_at is None:
                 self._retry_at = now + self._retry_ms
-        return LinkOutput(frames, [], lost=lost)
+        return LinkOutput(frames, [], lost=lost, lost_number=number)
 
     def receive(self, frame: Frame, *, now: float) -> LinkOutput:
         """Take a frame off the wire. A frame that makes no sense here is ignored."""
