@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from geomq.routing.edition_messages import wrapped
 from geomq.routing.link import Ack, Data, Frame, Hello, Link, LinkOutput
@@ -188,7 +189,7 @@ def test_the_oldest_events_give_way_behind_what_must_not_be_left_out() -> None:
     link, peer = Link(epoch=0, outbox_max=2, window=2), Link(epoch=0)
     joined(link, peer)
     outputs = [link.send(m, now=0) for m in (*map(place, range(3)), *map(event, range(4)), place(3))]
-    assert [output.lost for output in outputs if output.lost] == [event(0), event(1)]
+    assert [lost for output in outputs for lost in output.lost] == [event(0), event(1)]
     heard = talk(link, peer, [frame for output in outputs for frame in output.frames])
     assert [m for m in heard if m != NOTHING] == [*map(place, range(3)), event(2), event(3), place(3)]
 
@@ -205,6 +206,15 @@ def test_a_peer_that_takes_in_nothing_is_left_and_told_everything_anew() -> None
     answer = peer.receive(link.connected(now=0).frames[0], now=0)
     heard = talk(link, peer, [f for frame in answer.frames for f in link.receive(frame, now=0).frames])
     assert [message for message in heard if message != NOTHING] == [event(0)]
+
+
+def test_what_waits_is_bounded_in_bytes_too() -> None:
+    link = Link(epoch=0, outbox_bytes_max=1_000)
+    heavy = [ForwardEvent(replace(event(number).event, payload=bytes(400))) for number in range(6)]
+    outputs = [link.send(message, now=0) for message in heavy]
+    assert [lost for output in outputs for lost in output.lost] == heavy[:3]
+    assert [number for output in outputs for number in output.lost_numbers] == [0, 1, 2]
+    assert link.durable() == heavy[3:]
 
 
 def test_a_full_outbox_does_not_grow_while_the_link_is_down() -> None:

@@ -202,16 +202,18 @@ class Peering:
         if known is None:
             return
         output = known.link.send(message, now=self._now_ms())
-        if output.lost is not None:
-            self._lost(peer, output.lost, "link down" if output.lost is message else "link queue full")
+        for lost in output.lost:
+            self._lost(peer, lost, "link down" if lost is message else "link queue full")
         if output.overrun and known.channel is not None:
             known.channel.close("the peer takes in nothing")
-        promised = is_promised(message) and output.lost is not message
-        if self._kept is not None and promised:
-            self._kept.keep(peer, known.link.latest, message)
-        if self._kept is not None and output.lost_number is not None:
-            self._kept.given_up(peer, output.lost_number)
-            self._kept.acknowledged(peer, known.link.acknowledged)
+        promised = is_promised(message) and not any(lost is message for lost in output.lost)
+        if self._kept is not None:
+            if promised:
+                self._kept.keep(peer, known.link.latest, message)
+            for number in output.lost_numbers:
+                self._kept.given_up(peer, number)
+            if output.lost_numbers:
+                self._kept.acknowledged(peer, known.link.acknowledged)
         if output.frames and known.channel is not None:
             durable = self._kept is not None and (promised or isinstance(message, EditionReached))
             self._emit(known, known.channel, output.frames, durable=durable)

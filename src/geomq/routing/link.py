@@ -19,11 +19,13 @@ import msgspec
 from geomq.routing.edition_messages import unwrapped
 from geomq.routing.messages import Message
 from geomq.routing.model import Event
-from geomq.routing.plan import NOTHING
+from geomq.routing.plan import NOTHING, EventBatch
 
 WINDOW = 256
 """How many unacknowledged messages may be on the wire at once, unless the driver says otherwise."""
 
+OUTBOX_BYTES_MAX = 1 << 29
+"""Payloads that wait for a peer, unless the driver says otherwise."""
 BACKLOG_MAX = 5_000_000
 """A peer that lets this many messages wait while its link is up is left, and told everything anew when it is back."""
 
@@ -65,15 +67,24 @@ def _is_event(message: Message) -> bool:
     return unwrapped(message)[0].kind in ("event", "delivery")
 
 
+def _size(message: Message) -> int:
+    """The bytes of the payloads of events."""
+    inner, _ = unwrapped(message)
+    if isinstance(inner, EventBatch):
+        return sum(map(len, inner.packets))
+    event = getattr(inner, "event", None)
+    return len(event.payload) if isinstance(event, Event) else 0
+
+
 class LinkOutput(NamedTuple):
-    """What to put on the wire, what to hand to the node, whether the peer has just come up, what is given up (and its
-    number, if it had one), and whether so much waits that the wire is to be cut."""
+    """What to put on the wire, what to hand to the node, whether the peer has just come up, what is given up (and
+    the numbers of what had one), and whether so much waits that the wire is to be cut."""
 
     frames: list[Frame]
     messages: list[Message]
     came_up: bool = False
-    lost: Message | None = None
-    lost_number: int | None = None
+    lost: tuple[Message, ...] = ()
+    lost_numbers: tuple[int, ...] = ()
     overrun: bool = False
 
 
@@ -86,6 +97,7 @@ class Link:
         epoch: int,
         retry_ms: float = 500.0,
         outbox_max: int = 10_000,
+        outbox_bytes_max: int = OUTBOX_BYTES_MAX,
         window: int = WINDOW,
         backlog_max: int = BACKLOG_MAX,
         unsent: Iterable[Message] = (),
@@ -95,11 +107,13 @@ class Link:
         self._epoch = epoch
         self._retry_ms = retry_ms
         self._outbox_max = outbox_max
+        self._outbox_bytes_max = outbox_bytes_max
         self._window = window
         self._backlog_max = backlog_max
         self._outbox: deque[Message] = deque(unsent)
         self._events = deque(number for number, message in enumerate(self._outbox) if _is_event(message))
         """The numbers of the events and deliveries in the outbox."""
+        self._bytes = sum(_size(self._outbox[number]) for number in self._events)
         self._first = 0
         """The number of the first message of the outbox."""
         self._next = 0
@@ -138,29 +152,39 @@ class Link:
     def send(self, message: Message, *, now: float) -> LinkOutput:
         """Take a message for the peer; what goes on the wire at once comes back."""
         if self.state != "up" and not is_promised(message):
-            return LinkOutput([], [], lost=message)
+            return LinkOutput([], [], lost=(message,))
         if len(self._outbox) >= self._backlog_max and self.state == "up":
-            self._outbox = deque(each if is_promised(each) else NOTHING for each in self._outbox)
-            self.disconnected()
+            self._cut_short()
             return self.send(message, now=now)._replace(overrun=True)
-        frames: list[Frame] = []
-        lost = number = None
-        if _is_event(message):
-            if len(self._events) >= self._outbox_max:
-                number = self._events[0]
-                lost = self._drop_oldest()
-                frames = [self._hello(reply=True)] if self.state == "up" else []
+        numbers, lost = [], []
+        is_event = _is_event(message)
+        if is_event:
+            while self._events and self._is_full():
+                numbers.append(self._events[0])
+                lost += self._drop_oldest()
             self._events.append(self.latest + 1)
         elif self.state != "up" and len(self._outbox) >= self._outbox_max and not message.durable:
-            return LinkOutput([], [], lost=message)
+            return LinkOutput([], [], lost=(message,))
         self._outbox.append(message)
+        frames: list[Frame] = []
         if self.state == "up":
-            frames += self._pump()
+            frames = [self._hello(reply=True), *self._pump()] if numbers else self._pump()
             if self._next > self.latest:
                 self._outbox[-1] = message.once_sent()
             if self._retry_at is None:
                 self._retry_at = now + self._retry_ms
-        return LinkOutput(frames, [], lost=lost, lost_number=number)
+        if is_event:
+            self._bytes += _size(self._outbox[-1])
+        return LinkOutput(frames, [], lost=tuple(lost), lost_numbers=tuple(numbers))
+
+    def _is_full(self) -> bool:
+        return len(self._events) >= self._outbox_max or self._bytes >= self._outbox_bytes_max
+
+    def _cut_short(self) -> None:
+        """Keep what is promised; the strategy repeats the rest when the link is up again."""
+        self._outbox = deque(each if is_promised(each) else NOTHING for each in self._outbox)
+        self._bytes = sum(_size(self._outbox[number - self._first]) for number in self._events)
+        self.disconnected()
 
     def receive(self, frame: Frame, *, now: float) -> LinkOutput:
         """Take a frame off the wire. A frame that makes no sense here is ignored."""
@@ -228,16 +252,17 @@ class Link:
     def _hello(self, *, reply: bool) -> Hello:
         return Hello(self._epoch, self._first, self._heard_epoch, self._heard_next, reply)
 
-    def _drop_oldest(self) -> Message | None:
+    def _drop_oldest(self) -> list[Message]:
         """Give up the oldest event; if others stand before it, something else takes its number."""
         place = self._events.popleft() - self._first
         lost, self._outbox[place] = self._outbox[place], NOTHING
+        self._bytes -= _size(lost)
         while self._outbox and self._is_idle(self._outbox[0]):
             self._forget_first()
         if lost is NOTHING:
-            return None  # it is on the wire already
+            return []  # it is on the wire already
         self.dropped += 1
-        return lost
+        return [lost]
 
     def _is_idle(self, message: Message) -> bool:
         """Whether nobody waits for the first message. What will be repeated anyway does not stand in the way for long
@@ -247,9 +272,10 @@ class Link:
         return not is_promised(message) or len(self._outbox) >= 2 * self._outbox_max
 
     def _forget_first(self) -> None:
+        first = self._outbox.popleft()
         if self._events and self._events[0] == self._first:
             self._events.popleft()
-        self._outbox.popleft()
+            self._bytes -= _size(first)
         self._first += 1
         self._next = max(self._next, self._first)
 
