@@ -136,22 +136,22 @@ class PeerChannel(asyncio.BufferedProtocol):
         elif (parts := batch_parts(frame)) is not None:
             size = sum(map(len, parts))
             if size > self._frame_bytes_max:
-                parts = self._instead(frame, size)
-                size = sum(map(len, parts))
+                parts = [self._instead(frame, size)]
+                size = len(parts[0])
             self._outgoing += (size.to_bytes(4, "big"), *parts)
             self._flush()
         else:
             data = encode_frame(frame)
             if len(data) > self._frame_bytes_max:
-                (data,) = self._instead(frame, len(data))
+                data = self._instead(frame, len(data))
             self._write(data)
 
-    def _instead(self, frame: Frame | Aside, size: int) -> list[bytes | memoryview]:
+    def _instead(self, frame: Frame | Aside, size: int) -> bytes:
         """What the peer gets in place of a frame that it would refuse, time and again, together with the connection."""
         assert isinstance(frame, Data)
         what = type(unwrapped(frame.message)[0]).__name__
         log.error("a message is too long for a link", extra={"peer": self.peer, "message_type": what, "bytes": size})
-        return [encode_frame(Data(frame.epoch, frame.number, NOTHING))]
+        return encode_frame(Data(frame.epoch, frame.number, NOTHING))
 
     def close(self, reason: str) -> None:
         """End the connection; `reason` is what the log says."""
