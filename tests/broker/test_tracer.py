@@ -239,6 +239,18 @@ async def test_an_event_for_a_peer_that_is_away_is_recorded_as_lost() -> None:
     assert steps(records, "peer", "topic", "reason") == [("dropped", "frankfurt", "t", "link down")]
 
 
+def test_a_ring_holds_fewer_records_where_they_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracer, "RING_CHARS", 1_000)
+    ring = Ring(100)
+    for number in range(50):
+        ring(TraceRecord(float(number), BrokerId("b"), "published", "event", topic="t" * 40, fence="f" * 160))
+    page = ring.since(0)
+    assert ([record.t_ms for record in page.items], page.missed) == ([45.0, 46.0, 47.0, 48.0, 49.0], 45)
+    for number in range(200):
+        ring(TraceRecord(float(number), BrokerId("b"), "connected", "client"))
+    assert len(ring.since(0).items) == 100
+
+
 def test_a_ring_says_what_it_forgot() -> None:
     ring = Ring(3)
     assert ring.since(0) == ([], 0, 0)

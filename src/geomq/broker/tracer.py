@@ -27,6 +27,7 @@ OF_EVENTS: frozenset[Step] = frozenset({"published", "matched", "delivered", "dr
 
 RETAINED = "retained"
 RING_RECORDS = 10_000
+RING_CHARS = 8_000_000
 IDLE_S = 60.0
 """So long after the last question a ring on demand stops recording."""
 
@@ -153,6 +154,10 @@ def named(message: Message, event: Event) -> Message:
     )
 
 
+def _chars(record: TraceRecord) -> int:
+    return len(record.topic or "") + len(record.fence or "")
+
+
 class RingPage(NamedTuple):
     """Records, the number to ask for next, and how many between were overwritten before they were asked for."""
 
@@ -162,15 +167,20 @@ class RingPage(NamedTuple):
 
 
 class Ring:
-    """A sink that remembers the latest records, numbered from 0."""
+    """A sink that remembers the latest records, numbered from 0; fewer where clients fill them with long texts."""
 
     def __init__(self, records_max: int) -> None:
-        self._records: deque[TraceRecord] = deque(maxlen=records_max)
+        self._records: deque[TraceRecord] = deque()
+        self._records_max = records_max
         self._count = 0
+        self._chars = 0
 
     def __call__(self, record: TraceRecord) -> None:
         self._records.append(record)
         self._count += 1
+        self._chars += _chars(record)
+        while len(self._records) > self._records_max or self._chars > RING_CHARS:
+            self._chars -= _chars(self._records.popleft())
 
     def since(self, number: int, *, limit: int = 1_000) -> RingPage:
         """At most `limit` records from this number on; a number from the future means from the beginning."""
