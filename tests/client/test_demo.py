@@ -59,7 +59,10 @@ def test_an_aircraft_changes_to_the_nearest_broker_on_its_way() -> None:
 
 def test_a_client_that_did_not_hear_its_cancellation_ends_all_the_same() -> None:
     class Deaf(Vehicle):
+        stays = asyncio.Event()
+
         async def _stay(self, client: Client, city: City) -> None:
+            self.stays.set()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(60)
 
@@ -67,8 +70,7 @@ def test_a_client_that_did_not_hear_its_cancellation_ends_all_the_same() -> None
         async with LocalFederation(local_configs(THREE_REGIONS[:1], "single")) as running:
             city = City("paris", running.brokers["paris"].port, PARIS)
             living = asyncio.create_task(Deaf("deaf", city, PARIS, random.Random(1)).live())
-            while not running.brokers["paris"].view.client("deaf"):
-                await asyncio.sleep(0.01)
+            await asyncio.wait_for(Deaf.stays.wait(), 20)
             living.cancel()
             await asyncio.wait([living], timeout=20)
             return living.done()
