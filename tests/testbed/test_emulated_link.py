@@ -14,10 +14,12 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):
-        while data := await reader.read(65_536):
-            writer.write(data)
-    await close(writer)
+    try:
+        with suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+    finally:
+        writer.close()  # also when the test is over before the other side has said so
 
 
 async def close(writer: asyncio.StreamWriter) -> None:
