@@ -57,6 +57,7 @@ class ChaosLink:
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+        self._break()  # those that were just being joined
         await self._server.wait_closed()
 
     @property
@@ -83,12 +84,12 @@ class ChaosLink:
         if self._is_cut:
             writer.transport.abort()
             return
+        self._writers.add(writer)
         connection = asyncio.create_task(self._join(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
         try:
             far_reader, far_writer = await asyncio.open_connection(HOST, self._target_port)
         except OSError:
