@@ -47,7 +47,7 @@ class _Given(NamedTuple):
     found: Iterator[Message | None]
     subscription: Subscription | None = None
     fence: Fence | None = None
-    topics: dict[str, None] = {}  # noqa: RUF012
+    topics: dict[str, None] | None = None
 
 
 class Retention:
@@ -211,7 +211,7 @@ class Retention:
         about = self._about
         topics = {topic: None for topic in self._fences.holding(after) if not _holds(about[topic].fence, before)}
         waiting = self._waiting.get(connection, {}).get(_ENTERED)
-        if waiting is not None:
+        if waiting is not None and waiting.topics is not None:
             waiting.topics.update(topics)
         elif topics:
             self._wait(client, connection, _ENTERED, _Given(self._of_topics(topics), topics=topics))
