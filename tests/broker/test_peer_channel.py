@@ -1,6 +1,7 @@
 """One connection between two brokers: names are proved, hostile bytes end it."""
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 
@@ -80,6 +81,18 @@ async def test_two_brokers_with_the_same_key_understand_each_other() -> None:
     await until(lambda: b.frames[2:] == [Ack(1, 5)])
     a.channel.close("done")
     await until(lambda: bool(b.reasons))
+    server.close()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="the system has no choice of congestion controls")
+async def test_a_link_within_one_machine_keeps_no_pace() -> None:
+    a, b = Side(), Side()
+    server = await connected(a, b)
+    for side in (a, b):
+        assert side.channel is not None
+        wire = side.channel._transport.get_extra_info("socket")
+        assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") == b"reno"
+        side.channel.close("done")
     server.close()
 
 

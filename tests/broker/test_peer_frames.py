@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geomq.broker.peer_frames import BUFFER_BYTES, SPACE_BYTES_MIN, FrameBuffer
+from geomq.broker.peer_frames import BUFFER_BYTES, FIRST_BYTES_MAX, SPACE_BYTES_MIN, FrameBuffer
 from geomq.errors import ProtocolError
+from geomq.routing.plan import BATCH_BYTES_MAX
 
 
 def feed(buffer: FrameBuffer, data: bytes) -> list[bytes]:
@@ -67,6 +68,20 @@ def test_before_names_are_proved_a_connection_costs_little_memory_and_a_long_fra
     buffer = FrameBuffer(1024)
     assert len(buffer.space()) == SPACE_BYTES_MIN
     buffer.bytes_max = 1 << 24
-    assert len(buffer.space()) == BUFFER_BYTES
+    assert len(buffer.space()) == FIRST_BYTES_MAX
     assert feed(buffer, framed([b"x" * (3 * BUFFER_BYTES)])) == [b"x" * (3 * BUFFER_BYTES)]
-    assert len(buffer.space()) == BUFFER_BYTES
+    assert len(buffer.space()) == FIRST_BYTES_MAX
+    assert len(buffer._buffer) == BUFFER_BYTES
+
+
+def test_what_was_read_of_a_batch_stays_where_it_is() -> None:
+    buffer, stream = FrameBuffer(1 << 24), framed([b"x" * BATCH_BYTES_MAX] * 5)
+    reads = 0
+    while stream:
+        start, holds = buffer._start, buffer._start != buffer._end
+        taken = min(len(buffer.space()), len(stream))
+        assert not holds or buffer._start == start
+        buffer.space()[:taken] = stream[:taken]
+        list(buffer.cut(taken))
+        stream, reads = stream[taken:], reads + 1
+    assert reads == 10

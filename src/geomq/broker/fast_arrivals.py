@@ -21,17 +21,17 @@ MATCHES_MAX = 500_000
 """Matches by which ways are remembered, of all of them together."""
 
 Packets = bytes | memoryview
-Routes = dict[bytes, Route | None]
-Arriving = tuple[BrokerId, Edition | None, tuple[Match, ...] | None]
+Matches = tuple[Match, ...] | None
+Routes = dict[bytes, tuple[Matches, Route | None]]
 
 
 class FastArrivals:
-    """Remembers, for each peer and what it matched, the ways of topics; None where there is no such way."""
+    """Remembers, for each peer, the ways of topics and what the peer had matched; None where there is no such way."""
 
     def __init__(self, core: Core, fast: FastPath) -> None:
         self._core = core
         self._fast = fast
-        self._routes: dict[Arriving, Routes] = {}
+        self._routes: dict[tuple[BrokerId, Edition | None], Routes] = {}
         self._count = 0
         self._matches = 0
         self._generation = 0
@@ -45,33 +45,30 @@ class FastArrivals:
             self._generation = self._fast.generation
             self._routes.clear()
             self._count = self._matches = 0
-        followed, origin = self._fast.is_followed(), (said.peer, batch.epoch)
-        outbox, data = self._core.outbox, _handy(batch)
+        followed, outbox, data = self._fast.is_followed(), self._core.outbox, _handy(batch)
         outbox.arriving = True
         try:
             for entry, start, end in spread(batch, len(data)):
-                taken, pos = (0, start) if followed else self._arrive(origin, entry, data, start, end, said.edition)
+                taken, pos = (0, start) if followed else self._arrive(said, batch.epoch, entry, data, start, end)
                 if taken != entry.events or pos != end:
                     for message in singly(said.peer, batch, entry, bytes(data[start:end]), skip=taken):
                         handle(PeerSaid(said.peer, message, said.edition))
         finally:
             outbox.arrived()
 
-    def _arrive(
-        self, origin: Origin, entry: Batched, data: Packets, pos: int, end: int, edition: Edition | None
-    ) -> tuple[int, int]:
+    def _arrive(self, said: PeerSaid, epoch: int, entry: Batched, data: Packets, pos: int, end: int) -> tuple[int, int]:
         """How many events of the entry have gone their way, and where the first of the others stands.
 
         Events that follow each other and go to the same receivers go as one piece.
         """
         _, _, sequence, events, new, matches, _ = entry
+        peer, taken = said.peer, 0
+        origin = (peer, epoch)
         if not self._core.node.strategy.seen.is_newer(origin, sequence):
             return 0, pos
-        arriving, taken = (origin[0], edition, matches), 0
-        routes = self._routes.get(arriving)
+        routes = self._routes.get((peer, said.edition))
         if routes is None:
-            routes = self._routes[arriving] = {}
-            self._matches += len(matches or ())
+            routes = self._routes[peer, said.edition] = {}
         piece: Route | None = None
         piece_from = piece_first = 0
         while end - pos > 4 and data[pos] == 0x30 and taken < events:
@@ -84,7 +81,11 @@ class FastArrivals:
             if stop > end or topic_end + new > stop or (new and data[topic_end]):
                 break
             key = bytes(data[body:topic_end]) if isinstance(data, memoryview) else data[body:topic_end]
-            route = routes[key] if key in routes else self._learn(arriving, key, routes)
+            known = routes.get(key)
+            if known is not None and known[0] == matches:
+                route = known[1]
+            else:
+                route = self._learn(said, key, matches, routes)
             if route is None:
                 break
             if piece is None or piece.way is not route.way:
@@ -110,17 +111,18 @@ class FastArrivals:
         if receivers is not None:
             self._fast.gather(receivers, bytes(data), end - first)
 
-    def _learn(self, arriving: Arriving, key: bytes, routes: Routes) -> Route | None:
-        peer, edition, said = arriving
+    def _learn(self, said: PeerSaid, key: bytes, matches: Matches, routes: Routes) -> Route | None:
         if len(key) > REMEMBERED_CHARS_MAX:
             return None
         try:
             topic = self._core.names[key[2:]]
         except TopicError:
             return None
-        matches = self._core.node.plan_arrival(topic, peer, said, edition)
-        route = routes[key] = None if matches is None else self._fast.route(topic, matches)
+        here = self._core.node.plan_arrival(topic, said.peer, matches, said.edition)
+        route = None if here is None else self._fast.route(topic, here)
+        routes[key] = (matches, route)
         self._count += 1
+        self._matches += len(matches or ())
         return route
 
 

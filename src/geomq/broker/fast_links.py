@@ -3,6 +3,8 @@
 They were never in the routing node, so they are given ids here, and who of the own clients got them is noted.
 """
 
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from geomq.broker.connection import Connection
@@ -27,9 +29,11 @@ def far_of(peers: tuple[ToPeer, ...], own: frozenset[ClientId]) -> Far:
     return Far(peers, own, sum(len(client) + len(topic_filter) for client, topic_filter in matches))
 
 
-Gathered = tuple[ClientId, Location | None, Far, int, int, bool, bytes]
-"""Events of one client: who and where it is, who hears of them, the first id, how many, whether they are of MQTT 5, and
-their packets."""
+Gathered = tuple[frozenset[ClientId], ClientId, Location | None, tuple[ToPeer, ...], int, bool, bytes]
+"""Events of one client: the own clients that get them, who and where it is, the peers that hear of them, how many they
+are, whether they are of MQTT 5, and their packets."""
+
+_OWN, _COUNT = itemgetter(0), itemgetter(4)
 
 
 class FastLinks:
@@ -47,9 +51,9 @@ class FastLinks:
         assert client is not None
         if not self.waiting:
             self._core.outbox.schedule()
-        first = self._core.node.take_ids(count, far.own)
-        self.waiting.append((client.id, client.location, far, first, count, connection.version == V5, data))
-        self._bytes += len(data) + far.weight
+        peers, own, weight = far
+        self.waiting.append((own, client.id, client.location, peers, count, connection.version == V5, data))
+        self._bytes += len(data) + weight
         if self._bytes >= BATCH_BYTES_MAX:
             self.send()
 
@@ -60,13 +64,17 @@ class FastLinks:
         if core.links is None:
             return
         heaps: dict[BrokerId, tuple[list[Batched], list[bytes]]] = {}
-        for client, place, far, first, count, is_v5, data in waiting:
-            for peer, matches in far.peers:
-                if peer not in heaps:
-                    heaps[peer] = ([], [])
-                entries, packets = heaps[peer]
-                entries.append(Batched(client, place, first, count, is_v5, matches, len(data)))
-                packets.append(data)
+        for own, alike in groupby(waiting, _OWN):
+            run = list(alike)
+            first = core.node.take_ids(sum(map(_COUNT, run)), own)
+            for _, client, place, peers, count, is_v5, data in run:
+                for peer, matches in peers:
+                    heap = heaps.get(peer)
+                    if heap is None:
+                        heap = heaps[peer] = ([], [])
+                    heap[0].append(Batched(client, place, first, count, is_v5, matches, len(data)))
+                    heap[1].append(data)
+                first += count
         at_ms = int(core.wall_s() * 1000)
         for peer, (entries, packets) in heaps.items():
             batch = EventBatch(core.node.epoch, at_ms, tuple(entries), tuple(packets))

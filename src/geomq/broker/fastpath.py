@@ -7,6 +7,8 @@ write a tick. In a federation the routing core is asked for its plan of a topic,
 Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 from geomq.broker.clients import Client
@@ -391,12 +393,18 @@ def end_of_run(data: bytes | memoryview, start: int, head_end: int, stop: int, e
     head, size, length = data[start:head_end], stop - start, head_end - start
     if end - stop > ONE_BY_ONE_MAX * size:
         count = (end - stop) // size
-        heads = np.ndarray((count, length), np.uint8, data, stop, (size, 1))
+        heads = np.ndarray((count,), _piece(length), data, stop, (size,))
         if heads.tobytes() == bytes(head) * count:
             return stop + count * size
     while end - stop >= size and data[stop : stop + length] == head:
         stop += size
     return stop
+
+
+@lru_cache(4096)
+def _piece(length: int) -> np.dtype[np.void]:
+    """So many bytes, as numpy names them."""
+    return np.dtype((np.void, length))
 
 
 def as_v5(data: bytes, body: int, topic_end: int) -> bytes:

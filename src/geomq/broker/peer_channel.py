@@ -10,12 +10,15 @@ import hashlib
 import hmac
 import logging
 import secrets
+import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol, cast
 
 import msgspec
 
+from geomq.broker.config import is_loopback
 from geomq.broker.peer_frames import FrameBuffer
 from geomq.errors import ProtocolError
 from geomq.routing.edition_messages import unwrapped
@@ -102,6 +105,7 @@ class PeerChannel(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.call_later(GREETING_S_MAX, self.close, "no greeting in time")
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        _let_run(self._transport)
         self._write(msgspec.msgpack.encode(self._mine))
         self._listener.made(self)
 
@@ -221,3 +225,11 @@ class PeerChannel(asyncio.BufferedProtocol):
 
     def _framed(self, data: memoryview) -> None:
         self._listener.heard(self, decode_frame(data))
+
+
+def _let_run(transport: asyncio.Transport) -> None:
+    """Within one machine there is no congestion: the pace that some ways to control it keep would only cost time."""
+    address = transport.get_extra_info("peername")
+    if hasattr(socket, "TCP_CONGESTION") and isinstance(address, tuple) and is_loopback(address[0]):
+        with suppress(OSError):
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")

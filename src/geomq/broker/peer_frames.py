@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from geomq.errors import ProtocolError
 
 BUFFER_BYTES = 1 << 20
-"""What one read may bring. A longer frame gets a buffer of its own."""
+"""Space for frames. A longer one gets a buffer of its own."""
+FIRST_BYTES_MAX = 1 << 17
+"""What a read may bring that begins between two frames, so that there is room for the rest of a frame behind it."""
 SPACE_BYTES_MIN = 1 << 14
 LONG_BYTES_MIN = 1 << 16
 """A read that brings the rest of such a frame brings nothing else, so that nothing has to be moved after it."""
@@ -33,7 +35,8 @@ class FrameBuffer:
             usual = BUFFER_BYTES if self.bytes_max > SPACE_BYTES_MIN else SPACE_BYTES_MIN
             if len(buffer) != usual:
                 self._buffer = memoryview(bytearray(usual))
-        elif len(buffer) - end < max(self._wanted - (end - start), SPACE_BYTES_MIN):
+            return self._buffer[:FIRST_BYTES_MAX]
+        if len(buffer) - end < max(self._wanted - (end - start), SPACE_BYTES_MIN):
             if len(buffer) < self._wanted + SPACE_BYTES_MIN:
                 self._buffer = memoryview(bytearray(self._wanted + SPACE_BYTES_MIN))
             self._buffer[: end - start] = buffer[start:end]
