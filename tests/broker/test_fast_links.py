@@ -249,3 +249,28 @@ async def test_a_change_of_strategy_under_load_neither_loses_nor_doubles(monkeyp
             assert sum(one.batched for one in sent) > 0
         finally:
             close_all([*publishers, *subscribers])
+
+
+async def test_what_waits_for_a_slow_reader_stays_as_it_was_sent() -> None:
+    """Long frames are written without being copied, while the next ones come."""
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        publishers, subscribers = await everybody(brokers)
+        try:
+            await settled(publishers, subscribers)
+            slow = subscribers[0]
+            slow._transport.pause_reading()
+            due = [[(TOPICS[0], b"%d %d " % (burst, n) * 1_500) for n in range(20)] for burst in range(60)]
+            for events in due:
+                publishers[-1].publish_at_once(events)
+                await asyncio.sleep(0.005)
+            last = due[-1][-1][1]
+            await until(lambda: all(last in one.got for one in subscribers if one is not slow))
+            before = len(slow.order)
+            slow._transport.resume_reading()
+            await until(lambda: len(slow.order) > before + 100)
+            await asyncio.sleep(0.5)
+            sent = [payload for events in due for _, payload in events]
+            places = [sent.index(payload) for payload in slow.order if not payload.startswith(b"probe")]
+            assert places == sorted(set(places))
+        finally:
+            close_all([*publishers, *subscribers])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geomq.broker.peer_frames import BUFFER_BYTES, FIRST_BYTES_MAX, SPACE_BYTES_MIN, FrameBuffer
+from geomq.broker.peer_frames import BUFFER_BYTES, FIRST_BYTES, LONG_BYTES_MIN, FrameBuffer
 from geomq.errors import ProtocolError
 from geomq.routing.plan import BATCH_BYTES_MAX
 
@@ -29,7 +29,12 @@ def framed(frames: list[bytes]) -> bytes:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    sizes=st.lists(st.sampled_from((0, 1, 3, 300, SPACE_BYTES_MIN, 70_000, BUFFER_BYTES + 5)), max_size=6),
+    sizes=st.lists(
+        st.sampled_from(
+            (0, 1, 3, 300, FIRST_BYTES, LONG_BYTES_MIN - 1, LONG_BYTES_MIN, BUFFER_BYTES - 5, BUFFER_BYTES + 5)
+        ),
+        max_size=6,
+    ),
     cuts=st.lists(st.integers(0, 1 << 22), max_size=12),
 )
 def test_frames_survive_any_split(sizes: list[int], cuts: list[int]) -> None:
@@ -64,24 +69,32 @@ def test_the_bound_may_be_raised_between_two_frames_of_one_read() -> None:
     assert got == [b"1234", b"longer than four"]
 
 
-def test_before_names_are_proved_a_connection_costs_little_memory_and_a_long_frame_only_while_it_comes() -> None:
+def test_before_names_are_proved_a_connection_costs_little_memory() -> None:
     buffer = FrameBuffer(1024)
-    assert len(buffer.space()) == SPACE_BYTES_MIN
+    assert feed(buffer, framed([b"x" * 1000] * 40)) == [b"x" * 1000] * 40
+    assert len(buffer._buffer) == FIRST_BYTES
     buffer.bytes_max = 1 << 24
-    assert len(buffer.space()) == FIRST_BYTES_MAX
-    assert feed(buffer, framed([b"x" * (3 * BUFFER_BYTES)])) == [b"x" * (3 * BUFFER_BYTES)]
-    assert len(buffer.space()) == FIRST_BYTES_MAX
-    assert len(buffer._buffer) == BUFFER_BYTES
+    assert len(buffer.space()) == BUFFER_BYTES
 
 
-def test_what_was_read_of_a_batch_stays_where_it_is() -> None:
-    buffer, stream = FrameBuffer(1 << 24), framed([b"x" * BATCH_BYTES_MAX] * 5)
-    reads = 0
+def test_a_long_frame_is_there_as_long_as_anything_of_it_is_held() -> None:
+    buffer, stream = FrameBuffer(1 << 24), b"".join(framed([bytes([n]) * LONG_BYTES_MIN]) for n in range(20))
+    held = []
     while stream:
-        start, holds = buffer._start, buffer._start != buffer._end
-        taken = min(len(buffer.space()), len(stream))
-        assert not holds or buffer._start == start
-        buffer.space()[:taken] = stream[:taken]
-        list(buffer.cut(taken))
-        stream, reads = stream[taken:], reads + 1
-    assert reads == 10
+        space = buffer.space()
+        taken = min(len(space), len(stream))
+        space[:taken] = stream[:taken]
+        held += [frame[7:20] for frame in buffer.cut(taken)]
+        stream = stream[taken:]
+    assert held == [bytes([n]) * 13 for n in range(20)]
+
+
+def test_little_is_moved_of_long_frames_that_follow_each_other() -> None:
+    buffer, stream = FrameBuffer(1 << 24), framed([b"x" * BATCH_BYTES_MAX] * 5)
+    reads = []
+    while stream:
+        reads.append(min(len(buffer.space()), len(stream)))
+        buffer.space()[: reads[-1]] = stream[: reads[-1]]
+        list(buffer.cut(reads[-1]))
+        stream = stream[reads[-1] :]
+    assert reads[2:] == [FIRST_BYTES, BATCH_BYTES_MAX + 4 - FIRST_BYTES] * 4

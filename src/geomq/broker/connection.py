@@ -104,7 +104,7 @@ class Connection:
         self._stopped = False
         self.size_max = core.config.limits.pre_auth_bytes_max
         self._transport: Transport | None = None
-        self.write: Callable[[bytes], object] = _nowhere
+        self.write: Callable[[bytes | memoryview], object] = _nowhere
         self.listener = listener
         self.client: Client | None = None
         self.exchange: Exchange | None = None
@@ -382,6 +382,11 @@ class Connection:
     def send_packet(self, packet: Packet) -> None:
         self.send(encode(packet, self.version))
 
+    def write_part(self, data: memoryview) -> None:
+        """Write a part of something larger; a copy of it, where others wait already, so that the rest goes free."""
+        waits = self._transport is not None and self._transport.get_write_buffer_size() > 0
+        self.write(bytes(data) if waits else data)
+
     def write_out(self) -> None:
         """Hand over what has gathered."""
         out, self.out = self.out, []
@@ -441,7 +446,7 @@ class Connection:
             self._shut(None)
 
 
-def _nowhere(_data: bytes) -> None:
+def _nowhere(_data: bytes | memoryview) -> None:
     """Where bytes for a closed connection go."""
 
 

@@ -4,18 +4,22 @@ The bytes of an event are checked as far as they are not the same as those of an
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from geomq.broker.core import Core
 from geomq.broker.fastpath import ROUTES_MAX, FastPath, Route, as_old, as_v5, end_of_run
+from geomq.broker.peer_frames import LONG_BYTES_MIN
 from geomq.errors import TopicError
 from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
 from geomq.routing.events import PeerSaid
 from geomq.routing.model import BrokerId, Edition, Match
 from geomq.routing.plan import Batched, EventBatch, singly, spread
-from geomq.routing.seen import Origin
+from geomq.routing.seen import Origin, SeenEvents
 
 VIEWED_BYTES_MIN = 256
-"""Packets that are longer, on average, are copied only after they were looked at."""
+"""Packets that are longer, on average, are looked at where they are."""
+LENT_BYTES_MIN = 1 << 13
+"""So many bytes of one long frame are not copied to be written."""
 
 MATCHES_MAX = 500_000
 """Matches by which ways are remembered, of all of them together."""
@@ -23,6 +27,17 @@ MATCHES_MAX = 500_000
 Packets = bytes | memoryview
 Matches = tuple[Match, ...] | None
 Routes = dict[bytes, tuple[Matches, Route | None]]
+
+
+class Arriving(NamedTuple):
+    """Whose events they are, which ways from there are known, and what was seen already."""
+
+    said: PeerSaid
+    origin: Origin
+    routes: Routes
+    seen: SeenEvents
+    is_long: bool
+    """Whether they are in a long frame, which is there as long as anything of it is held."""
 
 
 class FastArrivals:
@@ -46,29 +61,30 @@ class FastArrivals:
             self._routes.clear()
             self._count = self._matches = 0
         followed, outbox, data = self._fast.is_followed(), self._core.outbox, _handy(batch)
+        routes = self._routes.setdefault((said.peer, said.edition), {})
+        arriving = Arriving(
+            said, (said.peer, batch.epoch), routes, self._core.node.strategy.seen, len(data) >= LONG_BYTES_MIN
+        )
         outbox.arriving = True
         try:
             for entry, start, end in spread(batch, len(data)):
-                taken, pos = (0, start) if followed else self._arrive(said, batch.epoch, entry, data, start, end)
+                taken, pos = (0, start) if followed else self._arrive(arriving, entry, data, start, end)
                 if taken != entry.events or pos != end:
                     for message in singly(said.peer, batch, entry, bytes(data[start:end]), skip=taken):
                         handle(PeerSaid(said.peer, message, said.edition))
         finally:
             outbox.arrived()
 
-    def _arrive(self, said: PeerSaid, epoch: int, entry: Batched, data: Packets, pos: int, end: int) -> tuple[int, int]:
+    def _arrive(self, arriving: Arriving, entry: Batched, data: Packets, pos: int, end: int) -> tuple[int, int]:
         """How many events of the entry have gone their way, and where the first of the others stands.
 
         Events that follow each other and go to the same receivers go as one piece.
         """
         _, _, sequence, events, new, matches, _ = entry
-        peer, taken = said.peer, 0
-        origin = (peer, epoch)
-        if not self._core.node.strategy.seen.is_newer(origin, sequence):
+        said, origin, routes, seen, _ = arriving
+        if not seen.is_newer(origin, sequence):
             return 0, pos
-        routes = self._routes.get((peer, said.edition))
-        if routes is None:
-            routes = self._routes[peer, said.edition] = {}
+        taken = 0
         piece: Route | None = None
         piece_from = piece_first = 0
         while end - pos > 4 and data[pos] == 0x30 and taken < events:
@@ -90,7 +106,7 @@ class FastArrivals:
                 break
             if piece is None or piece.way is not route.way:
                 if piece is not None:
-                    self._pass_on(piece, data[piece_from:pos], origin, entry, piece_first, taken)
+                    self._pass_on(piece, data[piece_from:pos], arriving, entry, piece_first, taken)
                 piece, piece_from, piece_first = route, pos, taken
             size, others = stop - pos, route.old if new else route.v5
             if others is not None:
@@ -101,15 +117,16 @@ class FastArrivals:
             taken += (stop - pos) // size
             pos = stop
         if piece is not None:
-            self._pass_on(piece, data[piece_from:pos], origin, entry, piece_first, taken)
+            self._pass_on(piece, data[piece_from:pos], arriving, entry, piece_first, taken)
         return taken, pos
 
-    def _pass_on(self, route: Route, data: Packets, origin: Origin, entry: Batched, first: int, end: int) -> None:
+    def _pass_on(self, route: Route, data: Packets, arriving: Arriving, entry: Batched, first: int, end: int) -> None:
         """Note these events of the entry and send them to the clients of their version."""
-        self._core.node.strategy.seen.run(origin, entry.sequence + first, end - first, route.clients)
+        arriving.seen.run(arriving.origin, entry.sequence + first, end - first, route.clients)
         receivers = route.v5 if entry.is_v5 else route.old
         if receivers is not None:
-            self._fast.gather(receivers, bytes(data), end - first)
+            is_lent = len(data) >= LENT_BYTES_MIN and arriving.is_long
+            self._fast.gather(receivers, data if is_lent else bytes(data), end - first)
 
     def _learn(self, said: PeerSaid, key: bytes, matches: Matches, routes: Routes) -> Route | None:
         if len(key) > REMEMBERED_CHARS_MAX:

@@ -33,6 +33,10 @@ PROMPT_MAX = 32
 """How many arrivals at most are written at once before a whole tick is looked at again."""
 
 
+Chunk = bytes | memoryview
+"""A view is of something larger."""
+
+
 class Receivers:
     """Connections of one version that get the same events, and what has gathered for them in this tick."""
 
@@ -40,7 +44,7 @@ class Receivers:
 
     def __init__(self, connections: tuple[Connection, ...]) -> None:
         self.connections = connections
-        self.chunks: list[bytes] = []
+        self.chunks: list[Chunk] = []
         self.count = 0
 
 
@@ -196,7 +200,7 @@ class FastPath:
         rights = client.rights
         return rights.all_allowed or (not rights.fenced and rights.may_write(route.topic))
 
-    def gather(self, receivers: Receivers, data: bytes, count: int) -> None:
+    def gather(self, receivers: Receivers, data: Chunk, count: int) -> None:
         if not receivers.count:
             if not self._dirty:
                 self._core.outbox.schedule()
@@ -221,11 +225,14 @@ class FastPath:
         for connections, data, count in self._gathered():
             connection = connections[0]
             if len(connections) == 1 and not connection.paused and not connection.out:
-                connection.write(data)
+                if isinstance(data, bytes):
+                    connection.write(data)
+                else:
+                    connection.write_part(data)
                 delivered += count
                 sent += len(data)
             else:
-                self._write(connections, data, count)
+                self._write(connections, bytes(data), count)
         self._counts.events_delivered += delivered
         self._counts.bytes_sent += sent
 
@@ -236,7 +243,8 @@ class FastPath:
         if not self._dirty:
             return
         counts = self._counts
-        for connections, data, count in self._gathered():
+        for connections, chunk, count in self._gathered():
+            data = bytes(chunk)
             for connection in connections:
                 if connection.paused:
                     counts.events_dropped += count
@@ -244,7 +252,7 @@ class FastPath:
                     connection.send(data)
                     counts.events_delivered += count
 
-    def _gathered(self) -> list[tuple[tuple[Connection, ...], bytes, int]]:
+    def _gathered(self) -> list[tuple[tuple[Connection, ...], Chunk, int]]:
         dirty, self._dirty, self._overlapping = self._dirty, [], False
         self._count_taken()
         found = []

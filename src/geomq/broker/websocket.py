@@ -163,7 +163,7 @@ def _unmask(payload: bytes, mask: bytes) -> bytes:
     return (int.from_bytes(payload, "big") ^ int.from_bytes(key, "big")).to_bytes(length, "big")
 
 
-def frame(opcode: int, payload: bytes) -> bytes:
+def frame(opcode: int, payload: bytes | memoryview) -> bytes:
     """A whole, unmasked frame, as servers send them."""
     length = len(payload)
     if length < 126:
@@ -257,8 +257,12 @@ class WebSocketConnection:
 
     # Towards the MQTT connection.
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self._transport.write(frame(_BINARY, data))
+
+    def get_write_buffer_size(self) -> int:
+        size: int = self._transport.get_write_buffer_size()
+        return size
 
     def close(self) -> None:
         self._transport.close()

@@ -38,8 +38,8 @@ class Plan(NamedTuple):
 
 
 Pieces = tuple[bytes | memoryview, ...]
-"""Bytes that belong together; over a link they travel as one. What came over one is a view that holds only while
-the message is handled."""
+"""Bytes that belong together; over a link they travel as one. What came over one may be a view that holds only
+while the message is handled."""
 
 
 class Batched(NamedTuple):
