@@ -186,6 +186,26 @@ def test_a_place_that_is_none_is_refused(place: list[float]) -> None:
         decode_frame(msgspec.msgpack.encode([1, 0, 0, [number, "c", place]]))
 
 
+@pytest.mark.parametrize(
+    "circle",
+    [
+        [91.0, 0.0, 5.0],
+        [0.0, 0.0, -1.0],
+        [0.0, 0.0, float("nan")],
+        [float("nan"), 0.0, 5.0],
+        [0.0, 0.0, 1e12],
+        [0.0, 0.0],
+        [0.0, 0.0, 5.0, 5.0],
+        ["0", "0", "5"],
+    ],
+)
+def test_a_circle_that_is_none_is_refused(circle: list[object]) -> None:
+    number = MESSAGES.index(PutSubscription)
+    assert decode_frame(msgspec.msgpack.encode([1, 0, 0, [number, "c", "t", [0.0, 0.0, 5.0], None]]))
+    with pytest.raises(ProtocolError):
+        decode_frame(msgspec.msgpack.encode([1, 0, 0, [number, "c", "t", circle, None]]))
+
+
 def test_a_fence_of_a_broker_that_allows_larger_ones_survives_the_wire() -> None:
     """One that did not would end the link, and end it again whenever it is repeated."""
     arc = [Location(number / 1000.0, (number / 1000.0) ** 2) for number in range(5_000)]

@@ -5,7 +5,7 @@ already handed to own clients; and the subscriptions, members, locations and cov
 What is kept is the message itself in its wire form, and restoring is hearing it again.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
@@ -19,6 +19,7 @@ from geomq.routing.editions import Kept
 from geomq.routing.events import PeerSaid
 from geomq.routing.link import Data
 from geomq.routing.messages import (
+    OF_EVENTS,
     CoverageChanged,
     DropClient,
     DropSubscription,
@@ -72,7 +73,7 @@ class PeerStore:
         self._strategy = strategy
         self._next_key = 0
         self._outboxes: dict[BrokerId, deque[tuple[int, bytes]]] = {}
-        self._seen: dict[bytes, tuple[ClientId, ...]] = {}
+        self._seen: OrderedDict[bytes, tuple[ClientId, ...]] = OrderedDict()
         self._seen_clients = 0
         self._served: deque[bytes] = deque()
         self._replicas: dict[str, dict[bytes, None]] = {}
@@ -120,7 +121,7 @@ class PeerStore:
 
     def acknowledged(self, peer: BrokerId, number: int) -> None:
         """The peer has taken in everything before the link's `number`."""
-        waiting = self._outboxes.get(peer, deque())
+        waiting = self._outboxes.get(peer)
         while waiting and waiting[0][0] < number:
             self._erase(OUTBOX + peer, waiting.popleft()[1])
 
@@ -141,13 +142,12 @@ class PeerStore:
         for action in actions:
             if isinstance(action, DeliverToClients) and action.event.qos:
                 key = msgspec.msgpack.encode(action.event.id)
-                before = self._seen.get(key, ())
-                clients = tuple(dict.fromkeys((*before, *(match.client for match in action.matches))))
+                clients = tuple(dict.fromkeys([*self._seen.get(key, ()), *[match.client for match in action.matches]]))
                 self._remember_seen(key, clients)
                 self._write(SEEN, key, msgspec.msgpack.encode(clients))
                 while len(self._seen) > SEEN_MAX or (self._seen_clients > SEEN_CLIENTS_MAX and len(self._seen) > 1):
-                    oldest = next(iter(self._seen))
-                    self._seen_clients -= len(self._seen.pop(oldest))
+                    oldest, gone = self._seen.popitem(last=False)
+                    self._seen_clients -= len(gone)
                     self._erase(SEEN, oldest)
 
     def _remember_seen(self, key: bytes, clients: tuple[ClientId, ...]) -> None:
@@ -166,6 +166,8 @@ class PeerStore:
 
     def note_heard(self, peer: BrokerId, message: Message, edition: Edition | None = None) -> None:
         """Keep what a peer said about its clients as long as it holds."""
+        if isinstance(message, OF_EVENTS):
+            return
         kind = self._kind(MEMBERS if isinstance(message, OF_MEMBERS) else self._tag(edition or CONFIGURED), peer)
         match message:
             case PutSubscription(client=client, topic_filter=topic_filter, location=location):

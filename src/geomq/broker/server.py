@@ -42,7 +42,7 @@ from geomq.errors import ConfigError, GeomqError
 from geomq.mqtt.reasons import ReasonCode
 from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.federated_node import FederatedNode
-from geomq.routing.messages import Message
+from geomq.routing.messages import OF_EVENTS, Message
 from geomq.routing.model import BrokerId
 from geomq.routing.outline import outline_of
 from geomq.routing.plan import EventBatch
@@ -208,26 +208,33 @@ class Broker:
 
     def _linked(self, event: RoutingEvent) -> None:
         """Something happened on a link."""
-        if isinstance(event, PeerSaid) and isinstance(event.message, EventBatch):
-            self.desk.arrivals.arrive(event, event.message, self._linked)
+        said = event if isinstance(event, PeerSaid) else None
+        if said is not None and isinstance(said.message, EventBatch):
+            self.desk.arrivals.arrive(said, said.message, self._linked)
             return
-        for neighbour in (self._retained, self._roaming):
-            if neighbour is not None and isinstance(event, PeerSaid) and neighbour.heard(event.peer, event.message):
-                if self.core.tracer is not None:
-                    self.core.tracer.heard(event.peer, event.message)
-                return
-            if neighbour is not None and isinstance(event, PeerUp):
-                neighbour.peer_up(event.peer)
-        if self._roaming is not None and isinstance(event, PeerDown):
-            self._roaming.peer_down(event.peer)
+        if not (said is not None and isinstance(said.message, OF_EVENTS)) and self._neighbours_heard(event):
+            return
         actions = self.core.node.handle(event, now=self.core.now_ms())
-        if self._kept is not None and isinstance(event, PeerSaid):
-            self._kept.note_heard(event.peer, event.message, event.edition)
+        if self._kept is not None and said is not None:
+            self._kept.note_heard(said.peer, said.message, said.edition)
             self._kept.note_delivered(actions)
         if self.core.tracer is not None:
             self.core.tracer.handled(event, actions)
         self.core.carry_out(actions)
-        self._watch_node()
+        self._watch_node_soon()
+
+    def _neighbours_heard(self, event: RoutingEvent) -> bool:
+        """Tell those beside the node; whether it was for them alone."""
+        for neighbour in (self._retained, self._roaming):
+            if neighbour is not None and isinstance(event, PeerSaid) and neighbour.heard(event.peer, event.message):
+                if self.core.tracer is not None:
+                    self.core.tracer.heard(event.peer, event.message)
+                return True
+            if neighbour is not None and isinstance(event, PeerUp):
+                neighbour.peer_up(event.peer)
+        if self._roaming is not None and isinstance(event, PeerDown):
+            self._roaming.peer_down(event.peer)
+        return False
 
     def _lost(self, peer: BrokerId, message: Message, reason: str) -> None:
         if self.core.tracer is not None:

@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 from geomq.geo import Box, Fence, Location
 from geomq.routing.federation import Federation
 from geomq.routing.messages import (
+    OF_EVENTS,
     CoverageChanged,
     CoverageConfirmed,
     DeliverEvent,
@@ -194,6 +195,9 @@ class CoverageStrategy(RendezvousStrategy):
             self.send(host, DropGuest(client))
 
     def said(self, peer: BrokerId, message: Message, *, now: float) -> None:
+        if isinstance(message, OF_EVENTS):
+            super().said(peer, message, now=now)
+            return
         match message:
             case CoverageChanged(version=version, cells=cells):
                 self._peer_cells[peer] = cells

@@ -30,6 +30,7 @@ from geomq.routing.editioned_node import EditionedNode
 from geomq.routing.editions import ChangeAsked, DescriptionLearned, KeepEditions, Kept, part_of, routing_key
 from geomq.routing.events import PeerDown, PeerSaid, PeerUp
 from geomq.routing.federation import Federation
+from geomq.routing.messages import OF_EVENTS
 from geomq.routing.model import CONFIGURED, BrokerId, Edition
 from geomq.routing.strategy import Dice, Strategy
 
@@ -154,7 +155,7 @@ class FederatedNode(EditionedNode):
     def _peer_said(self, happened: PeerSaid, now: float) -> None:
         peer = happened.peer
         match happened.message:
-            case _ if happened.edition is not None:
+            case message if happened.edition is not None or isinstance(message, OF_EVENTS):
                 self._pass_on(happened, now)
             case OfferDescription(edition=edition):
                 self._offers[peer] = edition

@@ -282,6 +282,8 @@ class Link:
     def _pump(self) -> list[Frame]:
         """What the window lets go on the wire now."""
         end = self._first + min(self._window, len(self._outbox))
+        if end <= self._next:
+            return []
         numbers = range(self._next, end)
-        self._next = max(self._next, end)
+        self._next = end
         return [Data(self._epoch, number, self._outbox[number - self._first]) for number in numbers]

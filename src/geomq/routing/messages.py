@@ -42,6 +42,10 @@ class DeliverEvent(Message, frozen=True):
     matches: tuple[Match, ...]
 
 
+OF_EVENTS = (ForwardEvent, DeliverEvent)
+"""What brokers say most: nobody but the strategy has to hear it."""
+
+
 class PutSubscription(Message, frozen=True):
     """A subscription of one of the sender's clients, new or changed, with the client's location."""
 

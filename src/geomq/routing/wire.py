@@ -1,8 +1,8 @@
 """Frames between brokers as bytes: msgpack arrays, each message with a number of its own.
 
-For every message a wire form is derived from its annotations: the same fields, fences as text. Decoding checks
-types, ranges and geometry; what fails any check is a ProtocolError, never another exception. How long a frame may be
-is the driver's affair. Unknown message numbers are refused: peers agree on `PROTOCOL_VERSION` first.
+For every message a wire form is derived from its annotations: the same fields, circles as numbers, other fences as
+text. Decoding checks types, ranges and geometry; what fails any check is a ProtocolError, never another exception. How
+long a frame may be is the driver's affair. Unknown message numbers are refused: peers agree on `PROTOCOL_VERSION` first.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +15,7 @@ from geomq.errors import GeomqError, ProtocolError
 from geomq.geo import (
     WRITTEN_LIMITS,
     Circle,
+    Fence,
     Location,
     MultiPolygon,
     Polygon,
@@ -40,7 +41,7 @@ from geomq.routing.link import Ack, Data, Frame, Hello
 from geomq.routing.messages import Message
 from geomq.routing.model import Edition, Event
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 MESSAGES: tuple[type[Message], ...] = (
     messages.ForwardEvent,
@@ -157,7 +158,7 @@ def _is_location(hint: Any) -> bool:
 
 def _wire_type(hint: Any) -> Any:
     if _is_fence(hint):
-        return str | None
+        return str | tuple[float, float, float] | None
     if hint is Event:
         return _EVENT.wire
     if hint == plan.Pieces:
@@ -167,7 +168,7 @@ def _wire_type(hint: Any) -> Any:
 
 def _packer(hint: Any) -> Convert | None:
     if _is_fence(hint):
-        return lambda fence: None if fence is None else fence_text(fence)
+        return _fence_to_wire
     if hint is Event:
         return lambda event: _EVENT.to_wire(event)
     if hint == plan.Pieces:
@@ -177,7 +178,7 @@ def _packer(hint: Any) -> Convert | None:
 
 def _unpacker(hint: Any) -> Convert | None:
     if _is_fence(hint):
-        return lambda text: None if text is None else parse_fence(text, WRITTEN_LIMITS)
+        return _fence_from_wire
     if _is_location(hint):
         return lambda place: None if place is None else make_location(*place)
     if hint is Event:
@@ -185,6 +186,19 @@ def _unpacker(hint: Any) -> Convert | None:
     if hint == plan.Pieces:
         return lambda data: (data,)
     return None
+
+
+def _fence_to_wire(fence: Fence | None) -> str | tuple[float, float, float] | None:
+    """A circle as three numbers, which are quicker to read than text."""
+    if isinstance(fence, Circle):
+        return (*fence.center, fence.radius_m)
+    return None if fence is None else fence_text(fence)
+
+
+def _fence_from_wire(said: str | tuple[float, float, float] | None) -> Fence | None:
+    if isinstance(said, tuple):
+        return Circle(Location(*said[:2]), said[2])
+    return None if said is None else parse_fence(said, WRITTEN_LIMITS)
 
 
 _EVENT = _Form(Event, tag=None)
@@ -254,13 +268,13 @@ _decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireAck | Aside)
 
 def encode_frame(frame: Frame | Aside) -> bytes:
     """The bytes of a frame."""
+    if isinstance(frame, Data):
+        message, edition = unwrapped(frame.message)
+        wire = _FORMS[type(message)].to_wire(message)
+        return _encoder.encode(
+            WireData(frame.epoch, frame.number, wire if edition is None else WireOfEdition(edition, wire))
+        )
     match frame:
-        case Data(epoch=epoch, number=number, message=OfEdition(edition=edition, message=message)):
-            return _encoder.encode(
-                WireData(epoch, number, WireOfEdition(edition, _FORMS[type(message)].to_wire(message)))
-            )
-        case Data(epoch=epoch, number=number, message=message):
-            return _encoder.encode(WireData(epoch, number, _FORMS[type(message)].to_wire(message)))
         case Ack(epoch=epoch, next_number=next_number):
             return _encoder.encode(WireAck(epoch, next_number))
         case Hello():
@@ -289,11 +303,14 @@ def decode_frame(data: bytes | memoryview) -> Frame | Aside:
     """The frame that the bytes stand for, or ProtocolError."""
     try:
         wire = _decoder.decode(data)
+        if isinstance(wire, WireData):
+            said = wire.message
+            if isinstance(said, WireOfEdition):
+                message: Message = OfEdition(said.edition, _PLAIN[type(said.message)].from_wire(said.message))
+            else:
+                message = _PLAIN[type(said)].from_wire(said)
+            return Data(wire.epoch, wire.number, message)
         match wire:
-            case WireData(epoch=epoch, number=number, message=WireOfEdition(edition=edition, message=message)):
-                return Data(epoch, number, OfEdition(edition, _PLAIN[type(message)].from_wire(message)))
-            case WireData(epoch=epoch, number=number, message=message):
-                return Data(epoch, number, _PLAIN[type(message)].from_wire(message))
             case WireAck(epoch=epoch, next_number=next_number):
                 return Ack(epoch, next_number)
             case Ping() | Pong() | AskToJoin() | Described() | NotJoined():
