@@ -39,18 +39,23 @@ def qos1(stage: Stage, _only: str | None = None) -> Iterator[Row]:
         yield Row("qos1", load, "us CPU per delivery", figures)
 
 
-def make_pairs(swarm: Swarm, pairs: int, *, each: int, version: int, kept: bool) -> Acking:
-    """Publishers and as many subscribers, one topic a pair, `each` publishes of a publisher on their way."""
+def make_pairs(
+    swarm: Swarm, pairs: int, *, each: int, version: int, kept: bool, others: Swarm | None = None, name: str = "acked"
+) -> Acking:
+    """Publishers, of the same broker or of that of `others`, and as many subscribers, one topic a pair.
+
+    `each` publishes of a publisher are on their way.
+    """
     properties = FOREVER if kept and version == V5 else Properties()
     clean = not kept or version == V5
     subscribers = swarm.join(
-        [connect(f"kept-{kept}-s{i}", version=version, clean=clean, properties=properties) for i in range(pairs)]
+        [connect(f"{name}-{kept}-s{i}", version=version, clean=clean, properties=properties) for i in range(pairs)]
     )
-    swarm.ask(subscribers, [subscribe(f"bench/acked/{i:03}", qos=1, version=version) for i in range(pairs)], 0x90)
-    publishers = swarm.join([connect(f"kept-{kept}-p{i}", version=version) for i in range(pairs)])
+    swarm.ask(subscribers, [subscribe(f"bench/{name}/{i:03}", qos=1, version=version) for i in range(pairs)], 0x90)
+    publishers = (others or swarm).join([connect(f"{name}-{kept}-p{i}", version=version) for i in range(pairs)])
     packets = [
         [
-            publish(f"bench/acked/{i:03}", b"x" * PAYLOAD, qos=1, packet_id=number, version=version)
+            publish(f"bench/{name}/{i:03}", b"x" * PAYLOAD, qos=1, packet_id=number, version=version)
             for number in range(1, each + 1)
         ]
         for i in range(pairs)

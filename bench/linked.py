@@ -11,12 +11,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
+from bench.acked import PAIRS, PAYLOAD, make_pairs
+from bench.acking import Acking
 from bench.brokers import GeoMQ, free_port
 from bench.loads import MIXED, PAYLOADS, SHAPES, Flow, Shape, Way
 from bench.measure import BenchError, cpu_s
 from bench.results import Row, Target
 from bench.stage import Stage, interleaved
-from bench.swarm import Swarm, connect, publish, subscribe
+from bench.swarm import V311, Swarm, connect, publish, subscribe
 
 STRATEGIES = ("disgb_subscriptions", "adaptive", "disgb_events", "flood_events", "dht")
 TIMES_LOCAL_MAX = 2.0
@@ -29,6 +31,7 @@ LOADS = (
     (replace(MIXED, name="1-to-1 mixed, 1000", batch=1000), PAYLOADS[0], Way.BATCHED),
     (ONE, PAYLOADS[0], Way.BATCHED),
     (ONE, PAYLOADS[0], Way.UNBATCHED),
+    (replace(FEW_EACH, name="100-to-100 fenced, 10 each", fenced=True), PAYLOADS[0], Way.BATCHED),
     (ONE, PAYLOADS[0], Way.ONE_AT_A_TIME),
 )
 
@@ -53,7 +56,10 @@ def link(stage: Stage, _only: str | None = None) -> Iterator[Row]:
             for shape, payload, way in LOADS:
                 load = f"{strategy}, {shape.name} {way.value} {payload} B"
                 stage.say(f"link {load}")
-                yield _row(stage, brokers, shape, payload, load, way)
+                yield _row(stage, brokers, load, partial(_flows, brokers, shape, payload, way), shape.publishers > 1)
+            load = f"{strategy}, 100-to-100 QoS 1, 10 in flight {PAYLOAD} B"
+            stage.say(f"link {load}")
+            yield _row(stage, brokers, load, partial(_pairs, brokers), True)
 
 
 class Pair:
@@ -107,22 +113,42 @@ def _await_link(here: GeoMQ, there: GeoMQ) -> None:
     raise BenchError("the two brokers never linked")
 
 
-def _row(stage: Stage, brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int, load: str, way: Way) -> Row:
-    here, there = brokers
+def _flows(brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int, way: Way, stack: ExitStack) -> tuple[Flow, Flow]:
+    """The same load at one broker and across the link."""
+    (here, there), (near, far) = brokers, _PLACES.values() if shape.fenced else ("", "")
+    local = Flow(here.port, shape, payload, way=way, place=near)
+    stack.callback(local.close)
+    time.sleep(0.2)
+    elsewhere = replace(shape, name=f"far {shape.name}")  # or what is local would cross as well
+    crossing = Flow(there.port, elsewhere, payload, way=way, published_at=here.port, place=far)
+    stack.callback(crossing.close)
+    return local, crossing
+
+
+def _pairs(brokers: tuple[GeoMQ, GeoMQ], stack: ExitStack) -> tuple[Acking, Acking]:
+    near, far = (stack.enter_context(Swarm(broker.port)) for broker in brokers)
+    local = make_pairs(near, PAIRS, each=10, version=V311, kept=False, name="near")
+    crossing = make_pairs(far, PAIRS, each=10, version=V311, kept=False, others=near, name="away")
+    time.sleep(0.5)
+    return local, crossing
+
+
+def _row(
+    stage: Stage,
+    brokers: tuple[GeoMQ, GeoMQ],
+    load: str,
+    make: Callable[[ExitStack], tuple[Flow, Flow] | tuple[Acking, Acking]],
+    is_target: bool,
+) -> Row:
     with ExitStack() as stack:
-        local = Flow(here.port, shape, payload, way=way)
-        stack.callback(local.close)
-        time.sleep(0.2)
-        elsewhere = replace(shape, name=f"far {shape.name}")  # or what is local would cross as well
-        crossing = Flow(there.port, elsewhere, payload, way=way, published_at=here.port)
-        stack.callback(crossing.close)
+        local, crossing = make(stack)
         runs: dict[str, Callable[[], float]] = {
             "local": partial(_cpu_us_each, brokers, partial(local.run, stage.seconds)),
             "over a link": partial(_cpu_us_each, brokers, partial(crossing.run, stage.seconds)),
         }
         figures = interleaved(runs, stage.repeats)
     times = figures["over a link"].median / figures["local"].median
-    if shape.publishers > 1:
+    if is_target:
         target = Target("times the local cost", TIMES_LOCAL_MAX, at_least=False).judge(times)
         return Row("link", load, "us CPU per delivery", figures, (target,))
     return Row("link", load, "us CPU per delivery", figures, notes={"times the local cost": times})

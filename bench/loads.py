@@ -17,8 +17,11 @@ from itertools import cycle
 from bench.measure import BenchError
 from bench.results import Row, Target, Verdict, cheaper
 from bench.stage import Stage, cpu_us_each, interleaved
-from bench.swarm import Swarm, clock, connect, publish, subscribe
+from bench.swarm import V5, V311, Swarm, clock, connect, publish, subscribe
 from geomq.mqtt.decoder import body_bounds
+from geomq.mqtt.encode import encode
+from geomq.mqtt.packets import Publish
+from geomq.mqtt.properties import Properties
 
 PAYLOADS = (20, 1000)
 AT_LEAST_AMQTT = 10.0
@@ -46,6 +49,7 @@ class Shape:
     senders: int
     batch: int
     mixed: bool = False
+    fenced: bool = False
 
     def topic(self, publisher: int) -> str:
         return f"bench/{self.name}/{publisher}"
@@ -61,8 +65,15 @@ class Shape:
     def fan_out(self) -> int:
         return self.subscribers if self.publishers == 1 else 1
 
-    def batch_of(self, publisher: int, payload: int, count: int) -> list[bytes]:
+    @property
+    def version(self) -> int:
+        return V5 if self.fenced else V311
+
+    def batch_of(self, publisher: int, payload: int, count: int, place: str) -> list[bytes]:
         """What a publisher sends at once; mixed, one topic and length never follows itself."""
+        if self.fenced:
+            fence = Properties(user_properties=(("geo-fence", f"geo:{place};u=2000"),))
+            return [encode(Publish(self.topic(publisher), b"x" * payload, properties=fence), V5)] * count
         if self.mixed:
             return [publish(self.topic(i % 10), b"x" * (payload - 4 + i % 7)) for i in range(count)]
         return [_padded(self, publisher, payload)] * count
@@ -79,21 +90,35 @@ MIXED = Shape("1-to-1 mixed", 1, 1, 1, 100, mixed=True)
 
 
 class Flow:
-    """One load on one broker, or published at another: rounds of writes, and how many bytes each brings."""
+    """One load on one broker, or published at another: rounds of writes, and how many bytes each brings.
+
+    Fenced, the subscribers are at `place`, and there the events matter.
+    """
 
     def __init__(
-        self, port: int, shape: Shape, payload: int, *, way: Way = Way.BATCHED, published_at: int | None = None
+        self,
+        port: int,
+        shape: Shape,
+        payload: int,
+        *,
+        way: Way = Way.BATCHED,
+        published_at: int | None = None,
+        place: str = "",
     ) -> None:
         self._swarm = swarm = Swarm(port)
         self._others = others = swarm if published_at is None else Swarm(published_at)
         name = f"{shape.name}-{payload}-{way.value}"
         alone = way is Way.ONE_AT_A_TIME
         batch, senders = (1, shape.publishers) if alone else (shape.batch, shape.senders)
-        subscribers = swarm.join([connect(f"{name}-s{i}") for i in range(shape.subscribers)])
-        swarm.ask(subscribers, [subscribe(shape.topic_filter(i)) for i in range(shape.subscribers)], 0x90)
-        publishers = others.join([connect(f"{name}-p{i}") for i in range(shape.publishers)])
+        version, located = shape.version, Properties(user_properties=(("geo-location", place),) if place else ())
+        subscribers = swarm.join(
+            [connect(f"{name}-s{i}", version=version, properties=located) for i in range(shape.subscribers)]
+        )
+        filters = [subscribe(shape.topic_filter(i), version=version) for i in range(shape.subscribers)]
+        swarm.ask(subscribers, filters, 0x90)
+        publishers = others.join([connect(f"{name}-p{i}", version=version) for i in range(shape.publishers)])
         swarm.watch(subscribers)
-        batches = [shape.batch_of(i, payload, batch) for i in range(shape.publishers)]
+        batches = [shape.batch_of(i, payload, batch, place) for i in range(shape.publishers)]
         pieces = [[b"".join(mine)] for mine in batches] if way is Way.BATCHED else batches
         writes = [[(each.sendall, piece) for piece in mine] for each, mine in zip(publishers, pieces, strict=True)]
         groups = [writes[start : start + senders] for start in range(0, len(writes), senders)]

@@ -2,7 +2,8 @@
 
 For every message a wire form is derived from its annotations: the same fields, circles as numbers, other fences as
 text. Decoding checks types, ranges and geometry; what fails any check is a ProtocolError, never another exception. How
-long a frame may be is the driver's affair. Unknown message numbers are refused: peers agree on `PROTOCOL_VERSION` first.
+long a frame may be is the driver's affair. Unknown message numbers are refused: peers agree on `PROTOCOL_VERSION`
+first.
 """
 
 from collections.abc import Callable, Sequence
