@@ -14,7 +14,7 @@ from geomq.routing.link import Ack, Data, Frame
 from geomq.routing.messages import ForwardEvent, Message, SyncBegin
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
 from geomq.routing.plan import Batched, EventBatch
-from geomq.routing.wire import Aside, Ping
+from geomq.routing.wire import Aside, Described, Ping
 
 pytestmark = pytest.mark.anyio
 KEY = b"a shared key of enough bytes"
@@ -158,6 +158,20 @@ async def test_what_is_too_long_does_not_keep_the_rest_from_coming(
     await until(lambda: len(b.frames) == 2 or bool(b.reasons))
     assert b.frames[1:] == [Data(1, 1, SyncBegin())]
     assert isinstance(b.frames[0], Data)
+    assert "too long for a link" in caplog.text
+    a.channel.close("done")
+    await until(lambda: bool(b.reasons))
+    server.close()
+
+
+async def test_what_is_too_long_and_has_no_number_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+    a, b = Side(), Side()
+    server = await connected(a, b)
+    assert a.channel is not None
+    a.channel.send(Described(b"x" * 2_000))
+    a.channel.send(Ping(7))
+    await until(lambda: bool(b.frames))
+    assert b.frames == [Ping(7)]
     assert "too long for a link" in caplog.text
     a.channel.close("done")
     await until(lambda: bool(b.reasons))

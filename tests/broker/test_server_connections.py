@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -51,6 +52,15 @@ async def test_pings_are_answered_and_silence_ends_the_connection(broker: Broker
         c.send(Pingreq())
         await c.expect(Pingresp)
         assert (await c.expect(Disconnect, 5.0)).reason == ReasonCode.KEEP_ALIVE_TIMEOUT
+
+
+async def test_the_system_looks_after_clients_that_asked_for_no_keep_alive(broker: Broker) -> None:
+    async with await client(broker, "c", keep_alive=0):
+        held = broker.core.clients["c"].connection
+        assert held is not None
+        assert held._transport is not None
+        wire = held._transport.get_extra_info("socket")
+        assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
 @pytest.mark.parametrize(

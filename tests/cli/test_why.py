@@ -116,6 +116,12 @@ def test_the_way_of_an_event_is_readable(traces: Path) -> None:
     assert "\nasleep: waiting: it matched 'road/+' at frankfurt; the client was offline" in text
 
 
+def test_names_cannot_steer_the_terminal(traces: Path) -> None:
+    (row,) = ask("--topic", "road/#", str(traces))
+    text = run("--event", row["event_id"], "--client", "\x1b[2J\r\u202e", str(traces)).output
+    assert "\n\\x1b[2J\\r\\u202e: unknown client" in text
+
+
 def test_a_broker_whose_trace_is_missing_is_named(traces: Path) -> None:
     (row,) = ask("--topic", "road/#", str(traces))
     only = [str(path) for path in traces.glob("trace.paris.*")]

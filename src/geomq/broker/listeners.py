@@ -1,6 +1,7 @@
 """Listening sockets: TCP, TLS, WebSocket and WebSocket over TLS, as many as configured."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 
@@ -10,6 +11,8 @@ from geomq.broker.websocket import WebSocketConnection
 from geomq.errors import ConfigError
 
 BACKLOG = 4_096
+IDLE_S = 600
+"""A connection that was silent for so long is probed by the system."""
 
 ConnectionMaker = Callable[[Listener], Connection]
 
@@ -42,6 +45,14 @@ def _protocol_maker(listener: Listener, make: ConnectionMaker) -> Callable[[], a
     return lambda: as_protocol(make(listener))
 
 
+def _look_after(bound: socket.socket) -> None:
+    """Let the system find out about clients that are gone without a word, also those that asked for no keep-alive; what
+    is accepted has the same options."""
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
+
+
 class Listeners:
     """All open sockets of a broker."""
 
@@ -65,8 +76,9 @@ class Listeners:
         except OSError as error:
             raise ConfigError(f"cannot listen on {listener.host}:{listener.bind_port}: {_first_line(error)}") from None
         self._servers.append(server)
-        for socket in server.sockets:
-            host, port = socket.getsockname()[:2]
+        for bound in server.sockets:
+            _look_after(bound)
+            host, port = bound.getsockname()[:2]
             self.addresses.append((listener.kind, str(host), int(port)))
 
     def stop(self) -> None:

@@ -23,7 +23,7 @@ class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.123Z info message key=value key="two words"`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        parts = [_time(record), record.levelname.lower(), _clean(record.getMessage())]
+        parts = [_time(record), record.levelname.lower(), printable(record.getMessage())]
         parts += [f"{key}={_text_value(value)}" for key, value in _fields(record).items()]
         if record.exc_info:
             parts.append(f"trace={_text_value(self.formatException(record.exc_info))}")
@@ -76,8 +76,8 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
 
 
-def _clean(text: str) -> str:
-    """The text without anything that is not printable."""
+def printable(text: str) -> str:
+    """The text with what is not printable, such as the escape codes of terminals, spelt out."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -148,14 +148,15 @@ class PeerChannel(asyncio.BufferedProtocol):
             data = encode_frame(frame)
             if len(data) > self._frame_bytes_max:
                 data = self._instead(frame, len(data))
-            self._write(data)
+            if data:
+                self._write(data)
 
     def _instead(self, frame: Frame | Aside, size: int) -> bytes:
-        """What the peer gets in place of a frame that it would refuse, time and again, together with the connection."""
-        assert isinstance(frame, Data)
-        what = type(unwrapped(frame.message)[0]).__name__
+        """What the peer gets in place of a frame that it would refuse, time and again, together with the connection:
+        a number without a message, or nothing if the frame has none."""
+        what = type(unwrapped(frame.message)[0] if isinstance(frame, Data) else frame).__name__
         log.error("a message is too long for a link", extra={"peer": self.peer, "message_type": what, "bytes": size})
-        return encode_frame(Data(frame.epoch, frame.number, NOTHING))
+        return encode_frame(Data(frame.epoch, frame.number, NOTHING)) if isinstance(frame, Data) else b""
 
     def close(self, reason: str) -> None:
         """End the connection; `reason` is what the log says."""

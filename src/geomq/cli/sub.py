@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from geomq.broker.logs import printable
 from geomq.cli.mqtt_options import FENCE_HELP, Reach, fence_argument, make_client, reach_options, run_client
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def _print(client: "Client", count: int | None, *, verbose: bool, as_json:
         if as_json:
             out.write(json.dumps(as_dict(message), ensure_ascii=False).encode() + b"\n")
         else:
-            out.write(message.topic.encode() + b" " if verbose else b"")
+            out.write(printable(message.topic).encode() + b" " if verbose else b"")
             out.write(message.payload + b"\n")
         out.flush()
         seen += 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from geomq.broker.logs import printable
 from geomq.errors import UsageError
 from geomq.routing.model import EventId
 from geomq.routing.trace import record_fields
@@ -114,12 +115,17 @@ def _list(
         _print_row(row)
 
 
+def _say(text: str) -> None:
+    """A line in which names that clients chose cannot steer the terminal."""
+    click.echo(printable(text))
+
+
 def _print_row(row: dict[str, Any]) -> None:
     name = row.get("event_id", f"refused: {row.get('reason')}")
     reached = f" reached {len(row['reached'])}" if "reached" in row else ""
-    click.echo(f"{_time(row['t_ms'])}  {name}  {row.get('client', '-')} on {row.get('topic')}{reached}")
+    _say(f"{_time(row['t_ms'])}  {name}  {row.get('client', '-')} on {row.get('topic')}{reached}")
     for client, answer in row.get("clients", {}).items():
-        click.echo(f"    {client}: {answer['verdict']}: {answer['reason']}")
+        _say(f"    {client}: {answer['verdict']}: {answer['reason']}")
 
 
 def _print_case(case: "Case", answers: "dict[str, Answer]") -> None:
@@ -127,25 +133,25 @@ def _print_case(case: "Case", answers: "dict[str, Answer]") -> None:
 
     event, start_ms = case.published, (case.published or case.steps[0]).t_ms
     if event is None:
-        click.echo(f"event {case.event_id}; the trace does not hold its publication")
+        _say(f"event {case.event_id}; the trace does not hold its publication")
     else:
         place = "" if event.lat is None else f" at {event.lat:g},{event.lon:g}"
         fence = "" if event.fence is None else f", to the fence {event.fence}"
-        click.echo(f"event {case.event_id} on {event.topic}, QoS {event.qos}, {event.size} bytes{fence}")
-        click.echo(f"published by {event.client}{place} at {event.broker}, {_time(start_ms)}")
+        _say(f"event {case.event_id} on {event.topic}, QoS {event.qos}, {event.size} bytes{fence}")
+        _say(f"published by {event.client}{place} at {event.broker}, {_time(start_ms)}")
     width = max(len(record.broker) for record in case.steps)
     for record in case.steps:
-        click.echo(f"{record.t_ms - start_ms:>+12.1f} ms  {record.broker:<{width}}  {step_text(record)}")
+        _say(f"{record.t_ms - start_ms:>+12.1f} ms  {record.broker:<{width}}  {step_text(record)}")
     reached = case.reached
-    click.echo(
+    _say(
         f"reached {len(reached)} client{'' if len(reached) == 1 else 's'}: {_several(reached)}"
         if reached
         else "reached nobody"
     )
     if case.unread:
-        click.echo(f"no trace was given of {_several(case.unread)}")
+        _say(f"no trace was given of {_several(case.unread)}")
     for client, answer in answers.items():
-        click.echo(f"{client}: {answer.verdict}: {answer.text}")
+        _say(f"{client}: {answer.verdict}: {answer.text}")
 
 
 def _as_data(case: "Case", answers: "dict[str, Answer]") -> dict[str, Any]:
