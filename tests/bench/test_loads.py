@@ -1,5 +1,6 @@
 """Small loads against a real GeoMQ: everything sent is accounted for."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,9 +70,15 @@ def test_a_missing_delivery_is_not_taken_for_a_fast_one(broker: Broker, monkeypa
 
 def test_what_crosses_a_link_is_counted_at_the_other_end() -> None:
     with Pair(None, None, "disgb_subscriptions") as (here, there):
-        flow = Flow(there.port, SHAPES[0], 20, published_at=here.port)
-        assert flow.run(0.05) % SHAPES[0].batch == 0
-        flow.close()
+        fenced = Shape("fenced", 2, 2, 2, 5, fenced=True)
+        for shape, place in ((SHAPES[0], ""), (fenced, "39.96,-83.0")):
+            flow = Flow(there.port, shape, 20, published_at=here.port, place=place)
+            assert flow.run(0.05) % flow.deliveries == 0
+            flow.close()
+        with Swarm(here.port) as near, Swarm(there.port) as far:
+            acking = make_pairs(far, 2, each=3, version=V311, kept=False, others=near, name="away")
+            time.sleep(0.5)
+            assert acking.run(0.05) >= 6
 
 
 def test_the_trace_of_a_load_is_written(tmp_path: Path) -> None:
