@@ -45,7 +45,7 @@ class Committer:
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], object]] = []
-        self.collect: Callable[[], object] = lambda: None
+        self.collectors: list[Callable[[], object]] = []
 
     def when_safe(self, callback: Callable[[], object]) -> None:
         self.waiting.append(callback)
@@ -123,7 +123,7 @@ def test_what_is_held_after_a_write_began_waits_for_the_next() -> None:
     committer = Committer()
     outbox, loop, line = _outbox(committer)
     outbox.hold(line, b"1")
-    committer.collect()
+    committer.collectors[0]()
     written, committer.waiting = committer.waiting, []
     outbox.hold(line, b"2")
     loop.tick()

@@ -177,6 +177,7 @@ async def test_events_that_reached_many_are_remembered_for_less_long(
     for number in range(5):
         for part in (crowd[:2], crowd[1:]):
             first.kept.note_delivered([DeliverToClients(event(number), part)])
+        await first._committer.safe()
     await first.end()
     second, restored = Run(tmp_path), node()
     second.kept.restore(restored, second.notes, now=0)

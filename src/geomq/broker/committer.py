@@ -28,8 +28,8 @@ class Committer:
     ) -> None:
         self.syncs = 0
         self.failed: StoreError | None = None
-        self.collect: Callable[[], None] = lambda: None
-        """Hands over what is not in the store yet; called before every write, so that a write leaves out nothing
+        self.collectors: list[Callable[[], None]] = []
+        """They hand over what is not in the store yet; called before every write, so that a write leaves out nothing
         that happened before it."""
         self._store = store
         self._on_failure = on_failure
@@ -82,7 +82,8 @@ class Committer:
         self._scheduled = False
         if self.failed is not None:
             return
-        self.collect()
+        for collect in self.collectors:
+            collect()
         if self._store.dirty:
             try:
                 self._store.write()

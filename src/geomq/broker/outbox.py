@@ -36,7 +36,7 @@ class Outbox:
         self._store = store
         self._committer = committer
         if committer is not None:
-            committer.collect = self._collect
+            committer.collectors.append(self._collect)
         self._dirty: list[Connection] = []
         self._held: Held = []
         self._scheduled = False

@@ -5,7 +5,7 @@ already handed to own clients; and the subscriptions, members, locations and cov
 What is kept is the message itself in its wire form, and restoring is hearing it again.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
@@ -49,9 +49,9 @@ OUTBOX, SEEN, SERVED, REPLICA = "outbox/", "seen", "served", "replica/"
 MEMBERS, FEDERATION = "members", "federation"
 OF_MEMBERS = (PutMember, DropMember, ChangeMember, MembersBegin, MembersEnd)
 _SERVED_KEY = msgspec.msgpack.Decoder(tuple[str, int, int, str, str])
-_SEEN_KEY = msgspec.msgpack.Decoder(tuple[str, int, int])
 _KEPT = msgspec.msgpack.Decoder(Kept)
-_CLIENTS = msgspec.msgpack.Decoder(tuple[str, ...])
+Delivered = list[tuple[EventId, list[ClientId]]]
+_DELIVERED = msgspec.msgpack.Decoder(Delivered)
 
 Notes = Mapping[str, Mapping[bytes, bytes]]
 
@@ -73,12 +73,16 @@ class PeerStore:
         self._strategy = strategy
         self._next_key = 0
         self._outboxes: dict[BrokerId, deque[tuple[int, bytes]]] = {}
-        self._seen: OrderedDict[bytes, tuple[ClientId, ...]] = OrderedDict()
-        self._seen_clients = 0
+        self._delivered: Delivered = []
+        """What is not on disk yet of this tick's events."""
+        self._seen: deque[tuple[bytes, int, int]] = deque()
+        """Of each tick whose events are noted: the key, how many they are, and how many clients they name."""
+        self._seen_events = self._seen_clients = 0
         self._served: deque[bytes] = deque()
         self._replicas: dict[str, dict[bytes, None]] = {}
         """By kind of note, which names the edition and the peer, the keys under which something is kept."""
         self._unmentioned: dict[str, dict[bytes, None]] = {}
+        committer.collectors.append(self._write_delivered)
 
     def when_safe(self, callback: Callable[[], None]) -> None:
         """Call back when everything done so far is on disk."""
@@ -114,8 +118,7 @@ class PeerStore:
 
     def keep(self, peer: BrokerId, number: int, message: Message) -> None:
         """A message has to survive until the peer acknowledges the link's `number`."""
-        key = self._next_key.to_bytes(8, "big")
-        self._next_key += 1
+        key = self._take_key()
         self._outboxes.setdefault(peer, deque()).append((number, key))
         self._write(OUTBOX + peer, key, encode_frame(Data(0, 0, message)))
 
@@ -141,18 +144,38 @@ class PeerStore:
         """Remember who got which event that a peer spoke of, be it an own one that a rendezvous elsewhere matched."""
         for action in actions:
             if isinstance(action, DeliverToClients) and action.event.qos:
-                key = msgspec.msgpack.encode(action.event.id)
-                clients = tuple(dict.fromkeys([*self._seen.get(key, ()), *[match.client for match in action.matches]]))
-                self._remember_seen(key, clients)
-                self._write(SEEN, key, msgspec.msgpack.encode(clients))
-                while len(self._seen) > SEEN_MAX or (self._seen_clients > SEEN_CLIENTS_MAX and len(self._seen) > 1):
-                    oldest, gone = self._seen.popitem(last=False)
-                    self._seen_clients -= len(gone)
-                    self._erase(SEEN, oldest)
+                if not self._delivered:
+                    self._committer.wrote()
+                self._delivered.append((action.event.id, [match.client for match in action.matches]))
 
-    def _remember_seen(self, key: bytes, clients: tuple[ClientId, ...]) -> None:
-        self._seen_clients += len(clients) - len(self._seen.get(key, ()))
-        self._seen[key] = clients
+    def _write_delivered(self) -> None:
+        """One note for all events of a tick; the oldest notes go."""
+        if not self._delivered:
+            return
+        delivered, self._delivered = self._delivered, []
+        key = self._take_key()
+        self._store.put_note(SEEN, key, msgspec.msgpack.encode(delivered))
+        self._count_seen(key, delivered)
+        while len(self._seen) > 1:
+            oldest, events, clients = self._seen[0]
+            if self._seen_events - events < SEEN_MAX and self._seen_clients <= SEEN_CLIENTS_MAX:
+                break
+            self._seen.popleft()
+            self._seen_events -= events
+            self._seen_clients -= clients
+            self._store.delete_note(SEEN, oldest)
+
+    def _count_seen(self, key: bytes, delivered: Delivered) -> None:
+        clients = sum(len(clients) for _, clients in delivered)
+        self._seen.append((key, len(delivered), clients))
+        self._seen_events += len(delivered)
+        self._seen_clients += clients
+
+    def _take_key(self) -> bytes:
+        """One that is greater than all before."""
+        key = self._next_key.to_bytes(8, "big")
+        self._next_key += 1
+        return key
 
     def _note_served(self, message: ServeShared) -> None:
         """Remember that an event of another broker has been dealt with for a share group."""
@@ -244,11 +267,16 @@ class PeerStore:
 
     def restore(self, node: Node, notes: Notes, *, now: float) -> None:
         """Let the node hear again what it knew; what it asks for is not done, the links will repeat everything."""
-        for key, value in notes.get(SEEN, {}).items():
-            event_id, clients = _seen_of(key, value)
-            if event_id is not None:
-                self._remember_seen(key, clients)
-                node.strategy.seen.unseen(event_id, tuple(Match(client, "") for client in clients))
+        for key, value in sorted(notes.get(SEEN, {}).items()):
+            try:
+                delivered = _DELIVERED.decode(value)
+            except msgspec.MsgspecError:
+                self._erase(SEEN, key)  # of a version that is gone
+                continue
+            self._next_key = max(self._next_key, int.from_bytes(key, "big") + 1)
+            self._count_seen(key, delivered)
+            for event_id, clients in delivered:
+                node.strategy.seen.unseen(event_id, tuple([Match(client, "") for client in clients]))
         for key in notes.get(SERVED, {}):
             self._served.append(key)
             node.shared.is_first(*_served_of(key))
@@ -289,12 +317,3 @@ def _message_of(value: bytes) -> Message | None:
 def _served_of(key: bytes) -> tuple[EventId, Group]:
     origin, epoch, sequence, share, topic_filter = _SERVED_KEY.decode(key)
     return EventId(BrokerId(origin), epoch, sequence), Group(share, topic_filter)
-
-
-def _seen_of(key: bytes, value: bytes) -> tuple[EventId | None, tuple[ClientId, ...]]:
-    try:
-        origin, epoch, sequence = _SEEN_KEY.decode(key)
-        clients = tuple(ClientId(client) for client in _CLIENTS.decode(value))
-    except msgspec.MsgspecError:
-        return None, ()
-    return EventId(BrokerId(origin), epoch, sequence), clients
