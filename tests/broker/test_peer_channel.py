@@ -3,12 +3,15 @@
 import asyncio
 import socket
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from tests.broker.federated import until
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
+from geomq.broker.peer_frames import LONG_BYTES_MIN
 from geomq.routing.edition_messages import OfEdition
 from geomq.routing.link import Ack, Data, Frame
 from geomq.routing.messages import ForwardEvent, Message, SyncBegin
@@ -204,28 +207,50 @@ def certificates(folder: Path, *names: str) -> dict[str, tuple[Path, Path]]:
     return made
 
 
-@pytest.mark.parametrize(("claimed", "accepted"), [("a", True), ("c", False)], ids=["own name", "another's name"])
-async def test_a_certificate_proves_only_its_own_name(tmp_path: Path, claimed: str, accepted: bool) -> None:
-    made = certificates(tmp_path, "a", "b")
-    listen = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca.pem"))
+@asynccontextmanager
+async def encrypted(folder: Path, here: Side, there: Side, *, claimed: str = "a") -> AsyncIterator[PeerChannel]:
+    """A dials b; each has a certificate of its own name."""
+    made = certificates(folder, "a", "b")
+    listen = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / "ca.pem"))
     listen.verify_mode = ssl.CERT_REQUIRED
     listen.load_cert_chain(*made["b"])
-    dial = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    dial = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     dial.check_hostname = False
     dial.load_cert_chain(*made["a"])
     loop = asyncio.get_running_loop()
-    here, there = Side(), Side()
     server = await loop.create_server(
-        lambda: PeerChannel(Credentials("b", None), there, expected=None, frame_bytes_max=1000),
+        lambda: PeerChannel(Credentials("b", None), there, expected=None, frame_bytes_max=1 << 20),
         "127.0.0.1",
         0,
         ssl=listen,
     )
     port = server.sockets[0].getsockname()[1]
-    channel = PeerChannel(Credentials(claimed, None), here, expected="b", frame_bytes_max=1000)
+    channel = PeerChannel(Credentials(claimed, None), here, expected="b", frame_bytes_max=1 << 20)
     await loop.create_connection(lambda: channel, "127.0.0.1", port, ssl=dial, server_hostname="b")
-    await until(lambda: bool(there.peers or there.reasons))
-    assert bool(there.peers) is accepted
+    await until(lambda: bool((here.peers and there.peers) or there.reasons))
+    yield channel
     channel.close("done")
     await until(lambda: bool(there.reasons))
     server.close()
+
+
+@pytest.mark.parametrize(("claimed", "accepted"), [("a", True), ("c", False)], ids=["own name", "another's name"])
+async def test_a_certificate_proves_only_its_own_name(tmp_path: Path, claimed: str, accepted: bool) -> None:
+    there = Side()
+    async with encrypted(tmp_path, Side(), there, claimed=claimed):
+        assert bool(there.peers) is accepted
+
+
+async def test_long_frames_come_whole_through_encryption(tmp_path: Path) -> None:
+    there = Side()
+    async with encrypted(tmp_path, Side(), there) as channel:
+        sizes = (300_000, 10, 70_000, 900_000, 300_000)
+        for number, size in enumerate(sizes):
+            batch = EventBatch(1, 2, (), (bytes([number]) * size,))
+            channel.send(Data(1, number, batch))
+        await until(lambda: len(there.frames) == len(sizes))
+        for number, (frame, size) in enumerate(zip(there.frames, sizes, strict=True)):
+            assert isinstance(frame, Data)
+            assert isinstance(frame.message, EventBatch)
+            if size >= LONG_BYTES_MIN:
+                assert b"".join(frame.message.packets) == bytes([number]) * size
