@@ -14,6 +14,8 @@ from geomq.broker.store import open_store
 from geomq.geo import Circle, Location
 from geomq.routing.actions import DeliverToClients, SendToPeer
 from geomq.routing.events import ClientPublished, PeerSaid
+from geomq.routing.groups import BroadcastGroups
+from geomq.routing.groups_messages import CloudPublished, DropInterest, Join, Leave, PutInterest
 from geomq.routing.messages import (
     DeliverEvent,
     DropClient,
@@ -183,6 +185,26 @@ async def test_events_that_reached_many_are_remembered_for_less_long(
     second.kept.restore(restored, second.notes, now=0)
     assert [number for number in range(5) if event(number).id in restored.strategy.seen] == [3, 4]
     assert restored.strategy.seen.unseen(event(4).id, crowd) == ()
+    await second.end()
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["a member", "one that just left"])
+async def test_a_leader_serves_those_of_before_a_crash(tmp_path: Path, left: bool) -> None:
+    """What waited for it at the cloud may be for them alone."""
+    said: list[Message] = [Join(1, ("old",)), Join(2, ("x", "y")), PutInterest(2, "t"), DropInterest(2, "y")]
+    first = Run(tmp_path)
+    for message in [*said, *([Leave(2)] if left else [])]:
+        first.kept.note_heard(BER, message)
+    await first.end()
+    second = Run(tmp_path)
+    restored = Node(me=AMS, federation=federation_of(), strategy="broadcast_groups", rng=random.Random(1))
+    second.kept.restore(restored, second.notes, now=0)
+    strategy = restored.strategy
+    assert isinstance(strategy, BroadcastGroups)
+    assert strategy.interest.filters(BER) == (() if left else ("x", "t"))
+    came = Event(EventId(BrokerId("par"), 1, 1), "t", ClientId("p"), HERE, None, b"x", 1)
+    actions = restored.handle(PeerSaid(strategy.cloud, CloudPublished(came)), now=1)
+    assert SendToPeer(BER, ForwardEvent(came)) in actions
     await second.end()
 
 

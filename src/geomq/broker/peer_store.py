@@ -17,6 +17,7 @@ from geomq.routing.actions import Action, DeliverToClients
 from geomq.routing.coverage import DropGuest, PutGuest
 from geomq.routing.editions import Kept
 from geomq.routing.events import PeerSaid
+from geomq.routing.groups_messages import DropInterest, Join, Leave, PutInterest
 from geomq.routing.link import Data
 from geomq.routing.messages import (
     OF_EVENTS,
@@ -52,6 +53,10 @@ _SERVED_KEY = msgspec.msgpack.Decoder(tuple[str, int, int, str, str])
 _KEPT = msgspec.msgpack.Decoder(Kept)
 Delivered = list[tuple[EventId, list[ClientId]]]
 _DELIVERED = msgspec.msgpack.Decoder(Delivered)
+
+SEATED = b"j"
+"""Under this, what a member of this broker's group said since it joined, its leaving at the end: one that led when it
+crashed has to send on what comes from the cloud for those who sat, or had just sat, in its group."""
 
 Notes = Mapping[str, Mapping[bytes, bytes]]
 
@@ -218,6 +223,13 @@ class PeerStore:
                 self._put(kind, _key(b"n", client), message)
             case ServeShared(event=event) if event.qos:
                 self._note_served(message)
+            case Join():
+                self._drop_all(kind, SEATED)
+                self._put(kind, SEATED, message)
+            case PutInterest() | DropInterest() if SEATED in self._replicas.get(kind, {}):
+                self._put(kind, _key(SEATED + b"i", message.topic_filter), message)
+            case Leave() if SEATED in self._replicas.get(kind, {}):
+                self._put(kind, SEATED + b"l", message)
             case SyncBegin() | MembersBegin():
                 self._unmentioned[kind] = dict(self._replicas.get(kind, {}))
             case SyncEnd() | MembersEnd():

@@ -96,6 +96,9 @@ class GroupInterest:
         """What the cloud holds for this broker once quiet."""
         return tuple(self._holders)
 
+    def filters(self, holder: BrokerId) -> tuple[str, ...]:
+        return tuple(self._filters.get(holder, ()))
+
     def held_by(self, holder: BrokerId) -> int:
         return len(self._filters.get(holder, ()))
 

@@ -11,6 +11,7 @@ subscriptions.
 """
 
 from collections.abc import Sequence
+from typing import Self
 
 import msgspec
 
@@ -387,6 +388,13 @@ class GroupMembership(RendezvousStrategy):
                 self.remove_member(broker)
                 self.departed.pop(broker, None)
                 self._lose(broker, now=now)
+
+    def inherit(self, before: Self) -> None:
+        """Who sat here before a crash is served until it says that it sits elsewhere."""
+        super().inherit(before)
+        for peer, member in before.members.items():
+            self.interest.replace(peer, before.interest.filters(peer))
+            self.members[peer] = Member(member.term, self.version, member.heard, self.interest.mark())
 
     def state_size(self) -> int:
         return super().state_size() + len(self.interest) + len(self._own)
