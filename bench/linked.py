@@ -3,6 +3,8 @@
 The CPU of both brokers is counted, per delivered message. The local delivery is made by a broker of the same
 federation, under the same strategy. Each broker has a core; the second shares its with the load generator. The link is
 a batch's business: 100 publishers share it, as clients of a broker do; a single one is measured, too, without a target.
+
+Both are measured in turn, and the ratio is the median of the ratios of each turn.
 """
 
 import time
@@ -10,14 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from statistics import median
 
 from bench.acked import PAIRS, PAYLOAD, make_pairs
 from bench.acking import Acking
 from bench.brokers import GeoMQ, free_port
 from bench.loads import MIXED, PAYLOADS, SHAPES, Flow, Shape, Way
-from bench.measure import BenchError, cpu_s
+from bench.measure import BenchError, Figure, cpu_s
 from bench.results import Row, Target
-from bench.stage import Stage, interleaved
+from bench.stage import Stage
 from bench.swarm import V311, Swarm, connect, publish, subscribe
 
 STRATEGIES = ("disgb_subscriptions", "adaptive", "disgb_events", "flood_events", "dht")
@@ -141,13 +144,13 @@ def _row(
     is_target: bool,
 ) -> Row:
     with ExitStack() as stack:
-        local, crossing = make(stack)
-        runs: dict[str, Callable[[], float]] = {
-            "local": partial(_cpu_us_each, brokers, partial(local.run, stage.seconds)),
-            "over a link": partial(_cpu_us_each, brokers, partial(crossing.run, stage.seconds)),
-        }
-        figures = interleaved(runs, stage.repeats)
-    times = figures["over a link"].median / figures["local"].median
+        flows = make(stack)
+        pairs = [
+            [_cpu_us_each(brokers, partial(flow.run, stage.seconds / 2)) for flow in flows]
+            for _ in range(2 * stage.repeats)
+        ]
+    figures = {"local": Figure.of([local for local, _ in pairs]), "over a link": Figure.of([far for _, far in pairs])}
+    times = median(far / local for local, far in pairs)
     if is_target:
         target = Target("times the local cost", TIMES_LOCAL_MAX, at_least=False).judge(times)
         return Row("link", load, "us CPU per delivery", figures, (target,))
