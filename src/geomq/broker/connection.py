@@ -4,7 +4,6 @@ Parsing happens where the data arrives. PUBLISH takes the shortest way; everythi
 The connection knows MQTT's rules about packet order and keep-alive; what packets mean is decided elsewhere.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from enum import Enum
@@ -448,8 +447,3 @@ class Connection:
 
 def _nowhere(_data: bytes | memoryview) -> None:
     """Where bytes for a closed connection go."""
-
-
-def as_protocol(connection: Connection) -> asyncio.Protocol:
-    """The connection as asyncio wants to see it; it has all of a protocol's methods."""
-    return connection  # type: ignore[return-value]

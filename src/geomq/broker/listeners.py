@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 
 from geomq.broker.config import Listener
-from geomq.broker.connection import Connection, as_protocol
+from geomq.broker.connection import Connection
 from geomq.broker.websocket import WebSocketConnection
 from geomq.errors import ConfigError
 
@@ -42,7 +42,7 @@ def _first_line(error: OSError) -> str:
 def _protocol_maker(listener: Listener, make: ConnectionMaker) -> Callable[[], asyncio.Protocol]:
     if listener.websocket:
         return lambda: WebSocketConnection(make(listener), listener)  # type: ignore[return-value]
-    return lambda: as_protocol(make(listener))
+    return lambda: make(listener)  # type: ignore[return-value]  # it has all of a protocol's methods
 
 
 def _look_after(bound: socket.socket) -> None:
