@@ -11,7 +11,9 @@ import numpy as np
 from geomq.errors import ProtocolError
 
 LONG_BYTES_MIN = 1 << 16
+"""A frame of so many bytes has a buffer of its own."""
 BUFFER_BYTES = 1 << 18
+"""What all others share."""
 FIRST_BYTES = 1 << 14
 """What a read may bring after a long frame, so that little of another one has to be moved to its own buffer. Also all
 that is spent on somebody who may send only a few bytes."""
@@ -30,6 +32,7 @@ class FrameBuffer:
         self._there = 0
         """How much of it is there."""
         self._was_long = False
+        """Whether the frame that began last was a long one."""
 
     def space(self) -> memoryview:
         """Where the next read is to go."""

@@ -1,8 +1,8 @@
 """What a broker keeps on disk of its dealings with others, so that a crash loses and doubles nothing.
 
 Three things: events and deliveries of QoS 1 and 2 that a peer has not acknowledged; which events of others were
-already handed to own clients; and the subscriptions, members, locations and coverage that peers have placed here.
-What is kept is the message itself in its wire form, and restoring is hearing it again.
+already handed to own clients; and the subscriptions, members, locations, coverage and seats that peers have placed
+here. Of the first and last the message itself is kept, in its wire form, and restoring is hearing it again.
 """
 
 from collections import deque
