@@ -1,10 +1,11 @@
 """What an event costs that crosses the link between two brokers, beside one delivered where it was published.
 
-The CPU of both brokers is counted, per delivered message. The local delivery is made by a broker of the same
-federation, under the same strategy. Each broker has a core; the second shares its with the load generator. The link is
-a batch's business: 100 publishers share it, as clients of a broker do; a single one is measured, too, without a target.
+The CPU of both brokers is counted, per delivered message. Each broker has a core; the second shares its with the load
+generator, which costs it time. So what is local is delivered by each of the two, under the same strategy, and the
+crossing is compared with their mean. The link is a batch's business: 100 publishers share it, as clients of a broker
+do; a single one is measured, too, without a target.
 
-Both are measured in turn, and the ratio is the median of the ratios of each turn.
+All are measured in turn, and the ratio is the median of the ratios of each turn.
 """
 
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from operator import truediv
 from statistics import median
 
 from bench.acked import PAIRS, PAYLOAD, make_pairs
@@ -116,41 +118,47 @@ def _await_link(here: GeoMQ, there: GeoMQ) -> None:
     raise BenchError("the two brokers never linked")
 
 
-def _flows(brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int, way: Way, stack: ExitStack) -> tuple[Flow, Flow]:
-    """The same load at one broker and across the link."""
+def _flows(brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int, way: Way, stack: ExitStack) -> list[Flow]:
+    """The same load at each broker and across the link, on topics of its own."""
     (here, there), (near, far) = brokers, _PLACES.values() if shape.fenced else ("", "")
-    local = Flow(here.port, shape, payload, way=way, place=near)
-    stack.callback(local.close)
-    time.sleep(0.2)
-    elsewhere = replace(shape, name=f"far {shape.name}")  # or what is local would cross as well
-    crossing = Flow(there.port, elsewhere, payload, way=way, published_at=here.port, place=far)
-    stack.callback(crossing.close)
-    return local, crossing
+    flows = []
+    for name, published, delivered, place in (
+        ("near", here, here, near),
+        ("far", there, there, far),
+        ("to", here, there, far),
+    ):
+        load = replace(shape, name=f"{name} {shape.name}")
+        flow = Flow(delivered.port, load, payload, way=way, published_at=published.port, place=place)
+        stack.callback(flow.close)
+        flows.append(flow)
+        time.sleep(0.2)
+    return flows
 
 
-def _pairs(brokers: tuple[GeoMQ, GeoMQ], stack: ExitStack) -> tuple[Acking, Acking]:
+def _pairs(brokers: tuple[GeoMQ, GeoMQ], stack: ExitStack) -> list[Acking]:
     near, far = (stack.enter_context(Swarm(broker.port)) for broker in brokers)
-    local = make_pairs(near, PAIRS, each=10, version=V311, kept=False, name="near")
-    crossing = make_pairs(far, PAIRS, each=10, version=V311, kept=False, others=near, name="away")
+    make = partial(make_pairs, pairs=PAIRS, each=10, version=V311, kept=False)
+    flows = [make(near, name="near"), make(far, name="far"), make(far, others=near, name="to")]
     time.sleep(0.5)
-    return local, crossing
+    return flows
 
 
 def _row(
     stage: Stage,
     brokers: tuple[GeoMQ, GeoMQ],
     load: str,
-    make: Callable[[ExitStack], tuple[Flow, Flow] | tuple[Acking, Acking]],
+    make: Callable[[ExitStack], list[Flow] | list[Acking]],
     is_target: bool,
 ) -> Row:
     with ExitStack() as stack:
         flows = make(stack)
-        pairs = [
+        turns = [
             [_cpu_us_each(brokers, partial(flow.run, stage.seconds / 2)) for flow in flows]
             for _ in range(2 * stage.repeats)
         ]
-    figures = {"local": Figure.of([local for local, _ in pairs]), "over a link": Figure.of([far for _, far in pairs])}
-    times = median(far / local for local, far in pairs)
+    local, crossing = [(here + there) / 2 for here, there, _ in turns], [crossing for *_, crossing in turns]
+    figures = {"local": Figure.of(local), "over a link": Figure.of(crossing)}
+    times = median(map(truediv, crossing, local))
     if is_target:
         target = Target("times the local cost", TIMES_LOCAL_MAX, at_least=False).judge(times)
         return Row("link", load, "us CPU per delivery", figures, (target,))

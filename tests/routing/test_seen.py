@@ -61,8 +61,8 @@ ORIGIN = (BrokerId("b"), 0)
 
 def test_events_of_a_run_are_known_one_by_one() -> None:
     seen, had = SeenEvents(), frozenset({ClientId("a")})
-    assert seen.run(ORIGIN, 5, 3, had)
-    assert seen.run(ORIGIN, 8, 2, had)
+    assert seen.history(ORIGIN).run(5, 3, had)
+    assert seen.history(ORIGIN).run(8, 2, had)
     assert [identity(n) in seen for n in (4, 5, 7, 9, 10)] == [False, True, True, True, False]
     assert not seen.first(identity(6))
     assert seen.unseen(identity(7), matches("a", "b")) == matches("b")
@@ -74,25 +74,25 @@ def test_events_of_a_run_are_known_one_by_one() -> None:
 
 def test_a_run_that_may_overlap_what_was_seen_is_not_taken() -> None:
     seen, nobody = SeenEvents(), frozenset[ClientId]()
-    assert seen.is_newer(ORIGIN, 0)
+    assert seen.history(ORIGIN).highest < 0
     seen.first(identity(5))
-    assert not seen.is_newer(ORIGIN, 5)
-    assert not seen.run(ORIGIN, 5, 2, nobody)
-    assert not seen.run(ORIGIN, 3, 9, nobody)
-    assert seen.run(ORIGIN, 6, 2, nobody)
-    assert not seen.run(ORIGIN, 7, 1, nobody)
-    assert seen.run((BrokerId("b"), 1), 1, 1, nobody)
-    assert seen.run((BrokerId("c"), 0), 1, 1, nobody)
+    assert seen.history(ORIGIN).highest == 5
+    assert not seen.history(ORIGIN).run(5, 2, nobody)
+    assert not seen.history(ORIGIN).run(3, 9, nobody)
+    assert seen.history(ORIGIN).run(6, 2, nobody)
+    assert not seen.history(ORIGIN).run(7, 1, nobody)
+    assert seen.history((BrokerId("b"), 1)).run(1, 1, nobody)
+    assert seen.history((BrokerId("c"), 0)).run(1, 1, nobody)
 
 
 def test_the_memory_of_runs_is_bounded() -> None:
     seen = SeenEvents(events_max=10)
     for number in range(2 * RUNS_MAX):
-        assert seen.run(ORIGIN, 2 * number, 1, frozenset({ClientId(str(number % 7))}))
+        assert seen.history(ORIGIN).run(2 * number, 1, frozenset({ClientId(str(number % 7))}))
     assert identity(0) not in seen
     assert identity(4 * RUNS_MAX - 2) in seen
     for number in range(2 * ORIGINS_MAX):
-        seen.run((BrokerId(str(number)), 0), 1, 1, frozenset())
+        seen.history((BrokerId(str(number)), 0)).run(1, 1, frozenset())
     assert EventId(BrokerId("0"), 0, 1) not in seen
     assert len(seen.had_by(frozenset({ClientId("1")}))) <= 10
 
@@ -151,7 +151,7 @@ def test_it_remembers_what_a_plain_table_would(steps: list[tuple[str, int, set[i
 def test_what_a_client_had_in_long_runs_is_found_without_counting_all_of_it() -> None:
     seen, crowds = SeenEvents(events_max=1_000), [frozenset({ClientId("a"), ClientId(str(each))}) for each in range(2)]
     for number in range(RUNS_MAX):
-        seen.run((BrokerId("b"), 0), number * 10**9, 10**9, crowds[number % 2])
+        seen.history((BrokerId("b"), 0)).run(number * 10**9, 10**9, crowds[number % 2])
     seen.unseen(identity(RUNS_MAX * 10**9), matches("a"))
     had = seen.had_by(frozenset({ClientId("a")}))
     assert had == [identity(RUNS_MAX * 10**9 - 999 + number) for number in range(1_000)]

@@ -14,7 +14,7 @@ from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
 from geomq.routing.events import PeerSaid
 from geomq.routing.model import BrokerId, Edition, Match
 from geomq.routing.plan import Batched, EventBatch, singly, spread
-from geomq.routing.seen import Origin, SeenEvents
+from geomq.routing.seen import History
 
 VIEWED_BYTES_MIN = 256
 """Packets that are longer, on average, are looked at where they are."""
@@ -33,9 +33,8 @@ class Arriving(NamedTuple):
     """Whose events they are, which ways from there are known, and what was seen already."""
 
     said: PeerSaid
-    origin: Origin
     routes: Routes
-    seen: SeenEvents
+    history: History
     is_long: bool
     """Whether they are in a long frame, which is there as long as anything of it is held."""
 
@@ -62,9 +61,8 @@ class FastArrivals:
             self._count = self._matches = 0
         followed, outbox, data = self._fast.is_followed(), self._core.outbox, _handy(batch)
         routes = self._routes.setdefault((said.peer, said.edition), {})
-        arriving = Arriving(
-            said, (said.peer, batch.epoch), routes, self._core.node.strategy.seen, len(data) >= LONG_BYTES_MIN
-        )
+        history = self._core.node.strategy.seen.history((said.peer, batch.epoch))
+        arriving = Arriving(said, routes, history, len(data) >= LONG_BYTES_MIN)
         outbox.arriving = True
         try:
             for entry, start, end in spread(batch, len(data)):
@@ -80,9 +78,9 @@ class FastArrivals:
 
         Events that follow each other and go to the same receivers go as one piece.
         """
-        _, _, sequence, events, new, matches, _ = entry
-        said, origin, routes, seen, _ = arriving
-        if not seen.is_newer(origin, sequence):
+        sequence, events, new, matches = entry.sequence, entry.events, entry.is_v5, entry.matches
+        said, routes, history, _ = arriving
+        if sequence <= history.highest:
             return 0, pos
         taken = 0
         piece: Route | None = None
@@ -122,7 +120,7 @@ class FastArrivals:
 
     def _pass_on(self, route: Route, data: Packets, arriving: Arriving, entry: Batched, first: int, end: int) -> None:
         """Note these events of the entry and send them to the clients of their version."""
-        arriving.seen.run(arriving.origin, entry.sequence + first, end - first, route.clients)
+        arriving.history.run(entry.sequence + first, end - first, route.clients)
         receivers = route.v5 if entry.is_v5 else route.old
         if receivers is not None:
             is_lent = len(data) >= LENT_BYTES_MIN and arriving.is_long

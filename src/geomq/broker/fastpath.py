@@ -398,12 +398,13 @@ class FastPath:
 
 def end_of_run(data: bytes | memoryview, start: int, head_end: int, stop: int, end: int) -> int:
     """Where the last of the packets ends that follow, up to `end`, with the same length and topic."""
-    head, size, length = data[start:head_end], stop - start, head_end - start
-    if end - stop > ONE_BY_ONE_MAX * size:
-        count = (end - stop) // size
-        heads = np.ndarray((count,), _piece(length), data, stop, (size,))
-        if heads.tobytes() == bytes(head) * count:
-            return stop + count * size
+    size, length = stop - start, head_end - start
+    count = (end - start) // size
+    if count > ONE_BY_ONE_MAX:
+        heads = np.ndarray((count,), _piece(length), data, start, (size,)).tobytes()
+        if heads == heads[:length] * count:
+            return start + count * size
+    head = data[start:head_end]
     while end - stop >= size and data[stop : stop + length] == head:
         stop += size
     return stop

@@ -155,7 +155,7 @@ class Node:
         the node."""
         first = self._sequence + 1
         self._sequence += count
-        self.strategy.seen.run((self.me, self.epoch), first, count, own)
+        self.strategy.seen.history((self.me, self.epoch)).run(first, count, own)
         return first
 
     def next_deadline(self) -> float | None:

@@ -8,6 +8,8 @@ cover takes the ordinary way, event by event.
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
+import msgspec
+
 from geomq.errors import GeometryError, ProtocolError
 from geomq.geo import Location, make_location
 from geomq.mqtt.decode import decode_publish
@@ -19,7 +21,7 @@ from geomq.mqtt.types import V5, V311
 from geomq.routing.messages import DeliverEvent, ForwardEvent, Kind, Message
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 
-BATCH_BYTES_MAX = 1 << 19
+BATCH_BYTES_MAX = 1 << 20
 """A driver sends a batch of this size at once, however early in a tick."""
 
 
@@ -42,7 +44,7 @@ Pieces = tuple[bytes | memoryview, ...]
 while the message is handled."""
 
 
-class Batched(NamedTuple):
+class Batched(msgspec.Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True):
     """`events` plain events of one publisher that follow each other, in `size` bytes of PUBLISH packets of one version.
 
     Their ids are those of the sender from `sequence` on. With `matches` they are to be delivered, else to be matched.

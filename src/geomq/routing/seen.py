@@ -1,6 +1,7 @@
 """Which events came already. An event that comes twice, by whatever way, is delivered once."""
 
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 
 from geomq.routing.model import BrokerId, ClientId, EventId, Match
 
@@ -13,6 +14,48 @@ CLIENTS_MAX = 1_000_000
 Clients = frozenset[ClientId]
 NOBODY: Clients = frozenset()
 Origin = tuple[BrokerId, int]
+
+
+class History:
+    """What was seen of one origin: the `highest` number, noted in whatever way, and the last runs."""
+
+    __slots__ = ("_runs", "highest")
+
+    def __init__(self) -> None:
+        self.highest = -1
+        self._runs: deque[tuple[int, int, Clients]] | None = None
+
+    def run(self, first: int, count: int, clients: Clients) -> bool:
+        """Note that these clients get `count` events from the `first` on. False, and nothing is noted, if any of them
+        may have been seen before."""
+        if first <= self.highest:
+            return False
+        self.highest = last = first + count - 1
+        runs = self._runs
+        if runs is None:
+            self._runs = deque(((first, last, clients),), maxlen=RUNS_MAX)
+        elif runs[-1][2] is clients and runs[-1][1] + 1 == first:
+            runs[-1] = (runs[-1][0], last, clients)
+        else:
+            runs.append((first, last, clients))
+        return True
+
+    def clients_of(self, sequence: int) -> Clients | None:
+        """Who had an event of a run; None if it is in none."""
+        for first, last, clients in reversed(self._runs or ()):
+            if first <= sequence <= last:
+                return clients
+            if last < sequence:
+                return None
+        return None
+
+    def latest_had_by(self, clients: Clients, count: int) -> Iterator[range]:
+        """The latest of the events of runs that any of these clients had, the last run first."""
+        for first, last, who in reversed(self._runs or ()):
+            if count and not clients.isdisjoint(who):
+                had = range(max(first, last - count + 1), last + 1)
+                count -= len(had)
+                yield had
 
 
 class SeenEvents:
@@ -31,12 +74,13 @@ class SeenEvents:
         self._clients = 0
         """How many clients all these sets have."""
         self._latest: tuple[tuple[Match, ...], Clients] = ((), NOBODY)
-        self._runs: dict[Origin, deque[tuple[int, int, frozenset[ClientId]]]] = {}
-        self._highest: OrderedDict[Origin, int] = OrderedDict()
-        """The latest event of each origin, in whatever way it was noted."""
+        self._histories: OrderedDict[Origin, History] = OrderedDict()
 
     def __contains__(self, event_id: EventId) -> bool:
-        return event_id in self._seen or self._run_of(event_id) is not None
+        if event_id in self._seen:
+            return True
+        history = self._histories.get(event_id[:2])
+        return history is not None and history.clients_of(event_id.sequence) is not None
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -48,35 +92,20 @@ class SeenEvents:
         self._note(event_id)
         return True
 
-    def is_newer(self, origin: Origin, sequence: int) -> bool:
-        """Whether neither this event of an origin nor a later one was seen."""
-        return sequence > self._highest.get(origin, -1)
-
-    def run(self, origin: Origin, first: int, count: int, clients: frozenset[ClientId]) -> bool:
-        """Note that these clients get `count` events of an origin from the `first` on. False, and nothing is noted, if
-        any of them may have been seen before."""
-        last, highest = first + count - 1, self._highest.get(origin)
-        if highest is None:
-            self._rise(origin, last)
-        elif first <= highest:
-            return False
-        else:
-            self._highest[origin] = last
-        runs = self._runs.get(origin)
-        if runs is None:
-            runs = self._runs[origin] = deque(maxlen=RUNS_MAX)
-        elif runs[-1][2] is clients and runs[-1][1] + 1 == first:
-            runs[-1] = (runs[-1][0], last, clients)
-            return True
-        runs.append((first, last, clients))
-        return True
+    def history(self, origin: Origin) -> History:
+        """What was seen of an origin; not to be held for long."""
+        history = self._histories.get(origin)
+        if history is None:
+            if len(self._histories) >= ORIGINS_MAX:
+                self._histories.popitem(last=False)
+            history = self._histories[origin] = History()
+        return history
 
     def unseen(self, event_id: EventId, matches: tuple[Match, ...]) -> tuple[Match, ...]:
         """Of these matches, those whose client has not had the event yet; they count as delivered now."""
         clients = self._seen.get(event_id)
         if clients is None:
-            clients = (self._run_of(event_id) if self._runs else None) or NOBODY
-            self._note(event_id)
+            clients = self._note(event_id)
         if clients:
             matches = tuple([match for match in matches if match.client not in clients])
         self._hold(event_id, clients | self._clients_of(matches) if clients else self._clients_of(matches))
@@ -121,30 +150,19 @@ class SeenEvents:
         """The latest events any of these clients had, those of runs before the others."""
         had = [event_id for event_id, who in self._seen.items() if not clients.isdisjoint(who)][-self._events_max :]
         room, before = self._events_max - len(had), list[list[EventId]]()
-        for origin, runs in reversed(self._runs.items()):
-            for first, last, who in reversed(runs):
-                if room and not clients.isdisjoint(who):
-                    before.append([EventId(*origin, n) for n in range(max(first, last - room + 1), last + 1)])
-                    room -= len(before[-1])
+        for origin, history in reversed(self._histories.items()):
+            for run in history.latest_had_by(clients, room):
+                before.append([EventId(*origin, number) for number in run])
+                room -= len(run)
         return [event_id for run in reversed(before) for event_id in run] + had
 
-    def _note(self, event_id: EventId) -> None:
+    def _note(self, event_id: EventId) -> Clients:
+        """Hold the event; who had it already, in a run."""
         if len(self._seen) >= self._events_max:
             self._let_go(self._seen.popitem(last=False)[1])
         self._seen[event_id] = NOBODY
-        origin = event_id[:2]
-        if event_id.sequence > self._highest.get(origin, -1):
-            self._rise(origin, event_id.sequence)
-
-    def _rise(self, origin: Origin, sequence: int) -> None:
-        if origin not in self._highest and len(self._highest) >= ORIGINS_MAX:
-            self._runs.pop(self._highest.popitem(last=False)[0], None)
-        self._highest[origin] = sequence
-
-    def _run_of(self, event_id: EventId) -> frozenset[ClientId] | None:
-        for first, last, clients in reversed(self._runs.get(event_id[:2], ())):
-            if first <= event_id.sequence <= last:
-                return clients
-            if last < event_id.sequence:
-                return None
-        return None
+        history, sequence = self.history(event_id[:2]), event_id.sequence
+        if sequence > history.highest:
+            history.highest = sequence
+            return NOBODY
+        return history.clients_of(sequence) or NOBODY
