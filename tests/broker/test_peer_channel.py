@@ -13,11 +13,11 @@ from tests.broker.federated import until
 from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.broker.peer_frames import LONG_BYTES_MIN
 from geomq.routing.edition_messages import OfEdition
-from geomq.routing.link import Ack, Data, Frame
-from geomq.routing.messages import ForwardEvent, Message, SyncBegin
+from geomq.routing.link import Ack, Data, Frame, Run
+from geomq.routing.messages import ForwardEvent, Message, PutLocation, SyncBegin
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
 from geomq.routing.plan import Batched, EventBatch
-from geomq.routing.wire import Aside, Described, Ping
+from geomq.routing.wire import Aside, Described, Ping, encode_frame
 
 pytestmark = pytest.mark.anyio
 KEY = b"a shared key of enough bytes"
@@ -162,6 +162,21 @@ async def test_what_is_too_long_does_not_keep_the_rest_from_coming(
     assert b.frames[1:] == [Data(1, 1, SyncBegin())]
     assert isinstance(b.frames[0], Data)
     assert "too long for a link" in caplog.text
+    a.channel.close("done")
+    await until(lambda: bool(b.reasons))
+    server.close()
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+async def test_a_run_that_is_too_long_goes_message_by_message(encoded: bool) -> None:
+    a, b = Side(), Side()
+    server = await connected(a, b)
+    assert a.channel is not None
+    said = tuple(PutLocation(ClientId(f"{number}" * 150), None) for number in range(10))
+    run = Run(1, 5, said)
+    a.channel.send_all([encode_frame(run) if encoded else run])
+    await until(lambda: len(b.frames) == 10 or bool(b.reasons))
+    assert b.frames == [Data(1, number, message) for number, message in enumerate(said, 5)]
     a.channel.close("done")
     await until(lambda: bool(b.reasons))
     server.close()

@@ -1,21 +1,26 @@
 """What a broker keeps of its dealings with others comes back after a restart."""
 
+import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.broker.federated import until
 from tests.routing.worlds import federation_of
 
 from geomq.broker.committer import Committer
 from geomq.broker.peer_channel import Credentials
 from geomq.broker.peer_store import PeerStore
-from geomq.broker.peering import Peering, PeerLimits
+from geomq.broker.peering import PeerAddress, Peering, PeerLimits
 from geomq.broker.store import open_store
 from geomq.geo import Circle, Location
+from geomq.routing import link
 from geomq.routing.actions import DeliverToClients, SendToPeer
-from geomq.routing.events import ClientPublished, PeerSaid
+from geomq.routing.events import ClientPublished, PeerSaid, RoutingEvent
 from geomq.routing.groups import BroadcastGroups
 from geomq.routing.groups_messages import CloudPublished, DropInterest, Join, Leave, PutInterest
+from geomq.routing.link import Data
 from geomq.routing.messages import (
     DeliverEvent,
     DropClient,
@@ -33,6 +38,7 @@ from geomq.routing.rendezvous import RendezvousStrategy
 from geomq.routing.retained import PutRetained
 from geomq.routing.shared import ChangeMember, PutMember, ServeShared
 from geomq.routing.table import SubscriptionTable
+from geomq.routing.wire import decode_frame
 
 pytestmark = pytest.mark.anyio
 AMS, BER = BrokerId("ams"), BrokerId("ber")
@@ -69,7 +75,7 @@ def table_of(running: Node) -> SubscriptionTable:
 async def test_what_a_peer_did_not_acknowledge_is_sent_again(tmp_path: Path) -> None:
     first = Run(tmp_path)
     for number in range(5):
-        first.kept.keep(BER, number, ForwardEvent(event(number)))
+        first.kept.keep(BER, Data(1, number, ForwardEvent(event(number))))
     first.kept.acknowledged(BER, 2)
     await first.end()
     second = Run(tmp_path)
@@ -79,6 +85,33 @@ async def test_what_a_peer_did_not_acknowledge_is_sent_again(tmp_path: Path) -> 
     third = Run(tmp_path)
     assert third.kept.load_outbox(BER, third.notes) == []
     await third.end()
+
+
+async def test_what_was_kept_together_is_there_until_all_of_it_is_acknowledged_or_given_up(tmp_path: Path) -> None:
+    first = Run(tmp_path)
+    messages = tuple(ForwardEvent(event(number)) for number in range(6))
+    assert decode_frame(first.kept.keep(BER, link.Run(1, 10, messages[:3]))) == link.Run(1, 10, messages[:3])
+    first.kept.keep(BER, link.Run(1, 13, messages[3:]))
+    first.kept.acknowledged(BER, 12)
+    await first.end()
+    second = Run(tmp_path)
+    assert second.kept.load_outbox(BER, second.notes) == list(messages)
+    for number in (0, 1):
+        second.kept.given_up(BER, number)
+    await second.end()
+    third = Run(tmp_path)
+    assert third.kept.load_outbox(BER, third.notes) == list(messages)
+    third.kept.given_up(BER, 0)
+    third.kept.given_up(BER, 99)
+    third.kept.given_up(BER, 1)
+    third.kept.given_up(BER, 2)
+    third.kept.given_up(BER, 4)
+    await third.end()
+    last = Run(tmp_path)
+    assert last.kept.load_outbox(BER, last.notes) == list(messages[3:])
+    last.kept.acknowledged(BER, 3)
+    await last.end()
+    assert not Run(tmp_path).notes.get(f"outbox/{BER}")
 
 
 async def test_no_more_is_kept_for_a_peer_that_is_away_than_will_be_sent(tmp_path: Path) -> None:
@@ -224,3 +257,38 @@ async def test_another_strategys_replicas_are_forgotten(tmp_path: Path) -> None:
 
 def test_own_events_are_no_business_of_the_peer_store() -> None:
     assert node().handle(ClientPublished(ClientId("p"), "t"), now=0) == []
+
+
+async def test_a_promise_waits_for_the_disk_but_what_was_said_before_does_not(tmp_path: Path) -> None:
+    run, safe, heard = Run(tmp_path), list[Callable[[], None]](), list[RoutingEvent]()
+    run.kept.when_safe = safe.append  # type: ignore[method-assign, assignment]
+    there = Peering(me=BER, epoch=1, peers={AMS: None}, handle=heard.append, credentials=Credentials(BER, None))
+    await there.start("127.0.0.1", 0)
+    assert there.port is not None
+    here = Peering(
+        me=AMS,
+        epoch=1,
+        peers={BER: PeerAddress("127.0.0.1", there.port)},
+        handle=lambda _: None,
+        credentials=Credentials(AMS, None),
+        kept=run.kept,
+    )
+    await here.start(None, None)
+    await until(lambda: here.connected == (BER,) and there.connected == (AMS,))
+    messages = [ForwardEvent(event(number, qos)) for number, qos in enumerate((0, 0, 1, 0, 1))]
+    for message in messages:
+        here.send(BER, message)
+    await until(lambda: len(said(heard)) == 2)
+    await asyncio.sleep(0.1)
+    assert said(heard) == messages[:2]
+    for callback in safe:
+        callback()
+    await until(lambda: len(said(heard)) == 5)
+    assert said(heard) == messages
+    await here.stop()
+    await there.stop()
+    await run.end()
+
+
+def said(heard: list[RoutingEvent]) -> list[Message]:
+    return [each.message for each in heard if isinstance(each, PeerSaid)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from geomq.routing.edition_messages import wrapped
-from geomq.routing.link import Ack, Data, Frame, Hello, Link, LinkOutput
+from geomq.routing.link import RUN_BYTES_MAX, Ack, Data, Frame, Hello, Link, LinkOutput, Run, runs
 from geomq.routing.messages import ForwardEvent, Message, PutLocation, SyncBegin
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
 from geomq.routing.plan import NOTHING, Batched, EventBatch
@@ -19,10 +19,12 @@ def event(number: int) -> ForwardEvent:
 
 
 class Wire:
-    """Two ends and the frames between them, under a seeded disturbance."""
+    """Two ends and the frames between them, under a seeded disturbance. With `together`, what is sent goes when the
+    wire is looked at next, in few frames."""
 
-    def __init__(self, seed: int, *, loss: float, repeat: float, shuffle: float) -> None:
+    def __init__(self, seed: int, *, loss: float, repeat: float, shuffle: float, together: bool = False) -> None:
         self.random = random.Random(seed)
+        self.together = together
         self.loss, self.repeat, self.shuffle = loss, repeat, shuffle
         self.epochs = {"a": 0, "b": 0}
         self.ends = {"a": Link(epoch=0), "b": Link(epoch=0)}
@@ -35,7 +37,11 @@ class Wire:
         self.received[end] += output.messages
         self.ups[end] += output.came_up
         other = "b" if end == "a" else "a"
-        for frame in output.frames:
+        frames = list(output.frames)
+        if self.together:
+            data = [frame for frame in frames if isinstance(frame, Data)]
+            frames = [*(frame for frame in frames if not isinstance(frame, Data)), *runs(data)]
+        for frame in frames:
             if self.random.random() >= self.loss:
                 copies = 2 if self.random.random() < self.repeat else 1
                 self.under_way[other] += [frame] * copies
@@ -56,11 +62,13 @@ class Wire:
         self.connect()
 
     def send(self, end: str, message: Message) -> None:
-        self.take(end, self.ends[end].send(message, now=self.now))
+        link = self.ends[end]
+        self.take(end, link.take(message) if self.together else link.send(message, now=self.now))
 
     def settle(self, rounds: int = 400) -> None:
         for _ in range(rounds):
             for end, link in self.ends.items():
+                self.take(end, LinkOutput(link.pump(now=self.now), ()))
                 frames, self.under_way[end] = self.under_way[end], []
                 if self.random.random() < self.shuffle:
                     self.random.shuffle(frames)
@@ -78,11 +86,13 @@ class Wire:
     repeat=st.sampled_from([0.0, 0.3]),
     shuffle=st.sampled_from([0.0, 0.5]),
     cuts=st.lists(st.integers(0, 29), max_size=4),
+    together=st.booleans(),
+    looks=st.sets(st.integers(0, 29)),
 )
 def test_everything_arrives_once_and_in_order_over_a_bad_wire(
-    seed: int, loss: float, repeat: float, shuffle: float, cuts: list[int]
+    seed: int, loss: float, repeat: float, shuffle: float, cuts: list[int], together: bool, looks: set[int]
 ) -> None:
-    wire = Wire(seed, loss=loss, repeat=repeat, shuffle=shuffle)
+    wire = Wire(seed, loss=loss, repeat=repeat, shuffle=shuffle, together=together)
     wire.connect()
     for number in range(30):
         wire.send("a", event(number))
@@ -91,7 +101,8 @@ def test_everything_arrives_once_and_in_order_over_a_bad_wire(
             wire.cut()
         if number - 1 in cuts:
             wire.connect()
-        wire.settle(1)
+        if number in looks:
+            wire.settle(1)
     if wire.ends["a"].state == "down":
         wire.connect()
     wire.settle()
@@ -237,3 +248,42 @@ def test_senseless_frames_are_survived(frame: Frame) -> None:
     wire.send("a", event(1))
     wire.settle(20)
     assert wire.received["b"] == [event(1)]
+
+
+def test_messages_that_follow_each_other_share_a_frame() -> None:
+    batch = EventBatch(0, 5, (), ())
+    said = [event(0), event(1), SyncBegin(), SyncBegin(), batch, wrapped(batch, Edition(1, "a")), event(6), event(7)]
+    frames = [Data(3, number, message) for number, message in enumerate(said)]
+    first, second, last = (Run(3, start, tuple(said[start : start + 2])) for start in (0, 2, 6))
+    assert runs(frames) == [first, second, *frames[4:6], last]
+    assert runs([frames[0], frames[6]]) == [frames[0], frames[6]]
+    assert runs([]) == []
+
+
+def test_a_frame_of_several_messages_is_not_too_long() -> None:
+    long = replace(event(0), event=replace(event(0).event, payload=bytes(RUN_BYTES_MAX // 3)))
+    found = runs([Data(0, number, long) for number in range(7)])
+    assert [len(frame.messages) if isinstance(frame, Run) else 1 for frame in found] == [3, 3, 1]
+
+
+def test_of_a_run_only_what_is_new_is_taken_in() -> None:
+    link = Link(epoch=0)
+    link.connected(now=0.0)
+    link.receive(Hello(5, 10, None, 0, False), now=0.0)
+    assert link.receive(Run(5, 10, (event(0), event(1))), now=0.0) == LinkOutput([Ack(5, 12)], (event(0), event(1)))
+    assert link.receive(Run(5, 11, (event(1), event(2))), now=0.0) == LinkOutput([Ack(5, 13)], (event(2),))
+    assert link.receive(Run(5, 10, (event(0), event(1))), now=0.0) == LinkOutput([Ack(5, 13)], ())
+    assert link.receive(Run(5, 14, (event(4), event(5))), now=0.0) == LinkOutput([Ack(5, 13)], ())
+    assert link.receive(Run(4, 13, (event(3),)), now=0.0) == LinkOutput([], [])
+    assert link.receive(Run(5, -(10**9), (event(3),)), now=0.0) == LinkOutput([Ack(5, 13)], ())
+
+
+def test_what_was_taken_goes_when_it_is_pumped() -> None:
+    wire = Wire(1, loss=0, repeat=0, shuffle=0, together=True)
+    wire.connect()
+    wire.settle(3)
+    for number in range(3):
+        wire.send("a", event(number))
+    assert wire.under_way["b"] == []
+    wire.settle(1)
+    assert wire.received["b"] == [event(0), event(1), event(2)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from geomq.errors import ProtocolError
 from geomq.geo import Circle, Location, Polygon
 from geomq.routing.edition_messages import OfEdition, unwrapped, wrapped
-from geomq.routing.link import Ack, Data, Frame, Hello, is_promised
+from geomq.routing.link import Ack, Data, Frame, Hello, Run, is_promised
 from geomq.routing.mesh_messages import Announcement, LostRoute, Membership, Stamp
 from geomq.routing.messages import ForwardEvent, Message, PutLocation, PutSubscription
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId, Match
@@ -76,6 +76,21 @@ def test_a_message_of_an_edition_survives_the_wire_and_is_as_promised_as_what_it
     assert unwrapped(frame.message) == (inside, Edition(3, "paris"))
     assert is_promised(frame.message)
     assert not is_promised(OfEdition(Edition(3, "paris"), PutLocation(ClientId("c"), None)))
+
+
+def test_all_messages_of_a_run_survive_the_wire() -> None:
+    inside = [sample(kind) for kind in MESSAGES]
+    frame = Run(1, 2, (*inside, *(OfEdition(Edition(3, "paris"), message) for message in inside)))
+    assert decode_frame(encode_frame(frame)) == frame
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_run_is_a_frame_or_a_protocol_error(data: st.DataObject) -> None:
+    raw = bytearray(encode_frame(Run(1, 2, (ForwardEvent(EVENT), PutLocation(ClientId("c"), None)))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    assert_frame_or_refusal(bytes(raw[: data.draw(st.integers(0, len(raw)))]))
 
 
 def test_an_edition_inside_an_edition_is_refused() -> None:

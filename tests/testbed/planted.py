@@ -33,12 +33,12 @@ def acknowledge_before_writing() -> None:
 
 @bug
 def take_everything_twice() -> None:
-    from geomq.routing.link import Ack, Data, Link, LinkOutput
+    from geomq.routing.link import Ack, Link, LinkOutput
     from geomq.routing.seen import SeenEvents
 
-    def heard(self: Link, data: Data) -> LinkOutput:
-        self._heard_next = max(self._heard_next, data.number + 1)
-        return LinkOutput([Ack(data.epoch, self._heard_next)], [data.message])
+    def heard(self: Link, epoch: int, number: int, messages: Any) -> LinkOutput:
+        self._heard_next = max(self._heard_next, number + len(messages))
+        return LinkOutput([Ack(epoch, self._heard_next)], messages)
 
     Link._heard = heard  # type: ignore[method-assign]
     SeenEvents.first = lambda self, event_id: True  # type: ignore[method-assign]
@@ -48,8 +48,9 @@ def take_everything_twice() -> None:
 @bug
 def forget_what_waits_for_peers() -> None:
     from geomq.broker.peer_store import PeerStore
+    from geomq.routing.wire import encode_frame
 
-    PeerStore.keep = lambda self, peer, number, message: None  # type: ignore[method-assign]
+    PeerStore.keep = lambda self, peer, frame: encode_frame(frame)  # type: ignore[method-assign]
 
 
 @bug
@@ -59,7 +60,7 @@ def never_send_again() -> None:
     greeted = Link._greeted
 
     def forgetful(self: Link, hello: Hello, now: float) -> LinkOutput:
-        if hello.heard_epoch == self._epoch:
+        if hello.heard_epoch == self.epoch:
             while self._outbox:
                 self._forget_first()
         return greeted(self, hello, now)

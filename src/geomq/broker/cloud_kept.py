@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from geomq.broker.peer_store import Notes, PeerStore
 from geomq.broker.store import Store
+from geomq.routing.link import Data
 from geomq.routing.messages import ForwardEvent
 from geomq.routing.model import BrokerId, Event
 
@@ -62,7 +63,7 @@ class CloudKept(NothingKept):
         return {key.decode(errors="replace"): int.from_bytes(value, "big") for key, value in kept.items()}
 
     def keep_event(self, number: int, event: Event) -> None:
-        self._peers.keep(self._cloud, number, ForwardEvent(event))
+        self._peers.keep(self._cloud, Data(0, number, ForwardEvent(event)))
 
     def events_done(self, number: int) -> None:
         self._peers.acknowledged(self._cloud, number)

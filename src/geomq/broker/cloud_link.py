@@ -299,6 +299,10 @@ class CloudAndPeers:
         elif self._peers is not None:
             self._peers.send(peer, message)
 
+    def push(self) -> None:
+        if self._peers is not None:
+            self._peers.push()
+
 
 def start_cloud(
     core: Core,

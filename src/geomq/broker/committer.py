@@ -79,11 +79,13 @@ class Committer:
             self._futures.discard(future)
 
     def _end_tick(self) -> None:
-        self._scheduled = False
         if self.failed is not None:
             return
-        for collect in self.collectors:
-            collect()
+        try:
+            for collect in self.collectors:
+                collect()
+        finally:
+            self._scheduled = False
         if self._store.dirty:
             try:
                 self._store.write()

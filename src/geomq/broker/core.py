@@ -33,7 +33,11 @@ from geomq.routing.trace import STEPS, Step
 class Links(Protocol):
     """Where messages to other brokers go."""
 
-    def send(self, peer: BrokerId, message: PeerMessage) -> None: ...
+    def send(self, peer: BrokerId, message: PeerMessage) -> None:
+        """Send a message, at the end of this tick."""
+
+    def push(self) -> None:
+        """Do not wait for the end of the tick."""
 
 
 class Deliverer(Protocol):

@@ -79,3 +79,4 @@ class FastLinks:
         for peer, (entries, packets) in heaps.items():
             batch = EventBatch(core.node.epoch, at_ms, tuple(entries), tuple(packets))
             core.links.send(peer, wrapped(batch, self.edition))
+        core.links.push()

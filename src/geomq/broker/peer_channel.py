@@ -12,7 +12,7 @@ import logging
 import secrets
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
@@ -22,7 +22,7 @@ from geomq.broker.config import is_loopback
 from geomq.broker.peer_frames import FrameBuffer
 from geomq.errors import ProtocolError
 from geomq.routing.edition_messages import unwrapped
-from geomq.routing.link import Ack, Data, Frame
+from geomq.routing.link import Ack, Data, Frame, Run
 from geomq.routing.plan import NOTHING
 from geomq.routing.wire import PROTOCOL_VERSION, Aside, batch_parts, decode_frame, encode_frame
 
@@ -106,7 +106,7 @@ class PeerChannel(asyncio.BufferedProtocol):
         self._deadline = self._loop.call_later(GREETING_S_MAX, self.close, "no greeting in time")
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         _let_run(self._transport)
-        self._write(msgspec.msgpack.encode(self._mine))
+        self._say(self._mine)
         self._listener.made(self)
 
     def pause_writing(self) -> None:
@@ -128,11 +128,26 @@ class PeerChannel(asyncio.BufferedProtocol):
             self._ack_due.cancel()
         self._listener.closed(self, self._reason)
 
-    def send(self, frame: Frame | Aside) -> None:
-        """Queue a frame for this turn of the loop; a newer acknowledgement replaces an older one.
+    def send_all(self, frames: Sequence[Frame | bytes]) -> None:
+        """Write frames, some encoded already, now; but an acknowledgement that is alone waits for company."""
+        for frame in frames:
+            if not isinstance(frame, bytes):
+                self._queue(frame)
+            elif len(frame) <= self._frame_bytes_max:
+                self._write(len(frame), frame)
+            else:
+                self._queue(decode_frame(frame))
+        if self._outgoing:
+            self._flush()
 
-        A batch has gathered long enough and goes at once.
-        """
+    def send(self, frame: Frame | Aside) -> None:
+        """Write a frame at the end of this turn of the loop."""
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._queue(frame)
+
+    def _queue(self, frame: Frame | Aside) -> None:
+        """A newer acknowledgement replaces an older one."""
         if isinstance(frame, Ack):
             if self._ack is None and not self._outgoing:
                 self._ack_due = self._loop.call_later(ACK_S, self._flush)
@@ -142,14 +157,16 @@ class PeerChannel(asyncio.BufferedProtocol):
             if size > self._frame_bytes_max:
                 parts = [self._instead(frame, size)]
                 size = len(parts[0])
-            self._outgoing += (size.to_bytes(4, "big"), *parts)
-            self._flush()
+            self._write(size, *parts)
         else:
             data = encode_frame(frame)
-            if len(data) > self._frame_bytes_max:
-                data = self._instead(frame, len(data))
-            if data:
-                self._write(data)
+            if len(data) <= self._frame_bytes_max:
+                self._write(len(data), data)
+            elif isinstance(frame, Run):
+                for number, message in enumerate(frame.messages, frame.number):
+                    self._queue(Data(frame.epoch, number, message))
+            elif data := self._instead(frame, len(data)):
+                self._write(len(data), data)
 
     def _instead(self, frame: Frame | Aside, size: int) -> bytes:
         """What the peer gets in place of a frame that it would refuse, time and again, together with the connection:
@@ -163,10 +180,14 @@ class PeerChannel(asyncio.BufferedProtocol):
         self._reason = reason
         self._transport.abort()
 
-    def _write(self, data: bytes) -> None:
-        if not self._outgoing:
-            self._loop.call_soon(self._flush)
-        self._outgoing += (len(data).to_bytes(4, "big"), data)
+    def _write(self, size: int, *parts: bytes | memoryview) -> None:
+        """Queue a frame of `size` bytes."""
+        self._outgoing += (size.to_bytes(4, "big"), *parts)
+
+    def _say(self, opening: Greeting | Proof) -> None:
+        data = msgspec.msgpack.encode(opening)
+        self._loop.call_soon(self._flush)
+        self._write(len(data), data)
 
     def _flush(self) -> None:
         if self._ack_due is not None:
@@ -195,7 +216,7 @@ class PeerChannel(asyncio.BufferedProtocol):
             raise ProtocolError(f"expected broker {self.expected}, found {theirs.name[:80]!r}")
         self._check_certificate(theirs.name)
         self._theirs = theirs
-        self._write(msgspec.msgpack.encode(Proof(self._credentials.code(self._mine, theirs))))
+        self._say(Proof(self._credentials.code(self._mine, theirs)))
         self._hear = self._proved
 
     def _check_certificate(self, name: str) -> None:

@@ -18,7 +18,7 @@ from geomq.routing.coverage import DropGuest, PutGuest
 from geomq.routing.editions import Kept
 from geomq.routing.events import PeerSaid
 from geomq.routing.groups_messages import DropInterest, Join, Leave, PutInterest
-from geomq.routing.link import Data
+from geomq.routing.link import Data, Run
 from geomq.routing.messages import (
     OF_EVENTS,
     CoverageChanged,
@@ -69,6 +69,18 @@ def kept_editions(notes: Notes) -> Kept | None:
         return None
 
 
+class _Waiting:
+    """A note of messages that wait for a peer; `left` of them have not been given up."""
+
+    __slots__ = ("first", "key", "last", "left")
+
+    def __init__(self, key: bytes, number: int, count: int) -> None:
+        self.key = key
+        self.first = number
+        self.last = number + count - 1
+        self.left = count
+
+
 class PeerStore:
     """The part of the store that belongs to the links."""
 
@@ -77,7 +89,7 @@ class PeerStore:
         self._committer = committer
         self._strategy = strategy
         self._next_key = 0
-        self._outboxes: dict[BrokerId, deque[tuple[int, bytes]]] = {}
+        self._outboxes: dict[BrokerId, deque[_Waiting]] = {}
         self._delivered: Delivered = []
         """What is not on disk yet of this tick's events."""
         self._seen: deque[tuple[bytes, int, int]] = deque()
@@ -92,6 +104,10 @@ class PeerStore:
     def when_safe(self, callback: Callable[[], None]) -> None:
         """Call back when everything done so far is on disk."""
         self._committer.when_safe(callback)
+
+    def before_writing(self, collect: Callable[[], None]) -> None:
+        """Call `collect` before every write to the disk: what it wants to be called back for belongs to that write."""
+        self._committer.collectors.append(collect)
 
     def keep_editions(self, kept: Kept) -> None:
         """Remember the federation descriptions and how far this broker is."""
@@ -113,34 +129,38 @@ class PeerStore:
         waiting = self._outboxes.setdefault(peer, deque())
         for key, value in sorted(notes.get(OUTBOX + peer, {}).items()):
             self._next_key = max(self._next_key, int.from_bytes(key, "big") + 1)
-            message = _message_of(value)
-            if message is None:
-                self._erase(OUTBOX + peer, key)
+            found = _messages_of(value)
+            if found:
+                waiting.append(_Waiting(key, len(messages), len(found)))
+                messages += found
             else:
-                waiting.append((len(messages), key))
-                messages.append(message)
+                self._erase(OUTBOX + peer, key)
         return messages
 
-    def keep(self, peer: BrokerId, number: int, message: Message) -> None:
-        """A message has to survive until the peer acknowledges the link's `number`."""
-        key = self._take_key()
-        self._outboxes.setdefault(peer, deque()).append((number, key))
-        self._write(OUTBOX + peer, key, encode_frame(Data(0, 0, message)))
+    def keep(self, peer: BrokerId, frame: Data | Run) -> bytes:
+        """What the frame says has to survive until the peer acknowledges the numbers in it; the frame encoded."""
+        key, data = self._take_key(), encode_frame(frame)
+        count = len(frame.messages) if isinstance(frame, Run) else 1
+        self._outboxes.setdefault(peer, deque()).append(_Waiting(key, frame.number, count))
+        self._write(OUTBOX + peer, key, data)
+        return data
 
     def acknowledged(self, peer: BrokerId, number: int) -> None:
         """The peer has taken in everything before the link's `number`."""
         waiting = self._outboxes.get(peer)
-        while waiting and waiting[0][0] < number:
-            self._erase(OUTBOX + peer, waiting.popleft()[1])
+        while waiting and waiting[0].last < number:
+            self._erase(OUTBOX + peer, waiting.popleft().key)
 
     def given_up(self, peer: BrokerId, number: int) -> None:
         """The message of the link's `number` will never be sent."""
         waiting = self._outboxes.get(peer, deque())
-        for place, (each, key) in enumerate(waiting):
-            if each >= number:
-                if each == number:
+        for place, note in enumerate(waiting):
+            if note.last >= number:
+                if note.first <= number:
+                    note.left -= 1
+                if not note.left:
                     del waiting[place]
-                    self._erase(OUTBOX + peer, key)
+                    self._erase(OUTBOX + peer, note.key)
                 return
 
     # Events that own clients had.
@@ -246,8 +266,8 @@ class PeerStore:
 
     def forget_outbox(self, peer: BrokerId) -> None:
         """Nothing waits for a peer that left for good."""
-        for _, key in self._outboxes.pop(peer, ()):
-            self._erase(OUTBOX + peer, key)
+        for note in self._outboxes.pop(peer, ()):
+            self._erase(OUTBOX + peer, note.key)
 
     def _tag(self, edition: Edition) -> str:
         return self._strategy if edition == CONFIGURED else str(edition)
@@ -312,18 +332,19 @@ def _key(kind: bytes, *words: str) -> bytes:
 def _in_order(kept: Mapping[bytes, bytes]) -> Iterator[tuple[bytes, Message]]:
     """Coverage, guests, members and their moves, subscriptions, and only then the moves of those who have some."""
     for key in sorted(kept):
-        message = _message_of(kept[key])
-        if message is not None:
+        for message in _messages_of(kept[key]):
             yield key, message
 
 
-def _message_of(value: bytes) -> Message | None:
-    """The message behind a note; None if a version that is gone wrote it."""
+def _messages_of(value: bytes) -> tuple[Message, ...]:
+    """The messages behind a note; none if a version that is gone wrote it."""
     try:
         frame = decode_frame(value)
     except ProtocolError:
-        return None
-    return frame.message if isinstance(frame, Data) else None
+        return ()
+    if isinstance(frame, Run):
+        return frame.messages
+    return (frame.message,) if isinstance(frame, Data) else ()
 
 
 def _served_of(key: bytes) -> tuple[EventId, Group]:

@@ -10,15 +10,16 @@ import logging
 import random
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.broker.peer_store import OUTBOX, Notes, PeerStore
 from geomq.routing.edition_messages import EditionReached, unwrapped
 from geomq.routing.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
-from geomq.routing.link import Frame, Hello, Link, LinkOutput, is_promised
+from geomq.routing.link import TAKEN, Data, Frame, Hello, Link, LinkOutput, is_promised, runs
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
 from geomq.routing.wire import Aside, AskToJoin, Described, Ping, Pong
@@ -37,6 +38,9 @@ VISITORS_MAX = 64
 VISIT_S_MAX = 10.0
 UNPROVEN_MAX = 256
 """Connections that have not proved a name yet; beyond that the oldest of them makes room."""
+
+
+_NUMBER = attrgetter("number")
 
 
 class PeerAddress(NamedTuple):
@@ -75,6 +79,10 @@ class _Peer:
         self.channel: PeerChannel | None = None
         self.up = False
         self.met = False
+        self.waits = self.waits_for_disk = False
+        """Whether the link took something in this tick that is not pumped yet, and whether it has to be safe first."""
+        self.promised: list[Data] = []
+        """What of it is to be kept on disk."""
         self.held = 0
         self.heard_s = 0.0
         self.latency_ms: float | None = None
@@ -117,6 +125,9 @@ class Peering:
         self._visitors: dict[PeerChannel, asyncio.TimerHandle] = {}
         self._unproven: dict[PeerChannel, None] = {}
         self._closing = False
+        self._waiting: list[_Peer] = []
+        if kept is not None:
+            kept.before_writing(self.push)
 
     def _new_peer(self, name: BrokerId, address: PeerAddress | None) -> _Peer:
         link = Link(
@@ -193,32 +204,69 @@ class Peering:
             channel, gone.channel = gone.channel, None
             channel.close("no longer a peer")
             self._down(gone)
+        gone.waits, gone.promised = False, []
         if self._kept is not None:
             self._kept.forget_outbox(gone.name)
 
     def send(self, peer: BrokerId, message: Message) -> None:
-        """Send a message to a peer, now or when it is there; one to a stranger goes nowhere."""
+        """Send a message to a peer, at the end of this tick or when it is there; one to a stranger goes nowhere."""
         known = self._peers.get(peer)
         if known is None:
             return
-        output = known.link.send(message, now=self._now_ms())
+        promised = is_promised(message)
+        durable = self._kept is not None and (promised or isinstance(message, EditionReached))
+        if durable and known.waits and not known.waits_for_disk:
+            self._pump(known)
+        output = known.link.take(message)
+        if output is not TAKEN:
+            self._gave_up(known, message, output)
+            promised = promised and not any(lost is message for lost in output.lost)
+        if promised and self._kept is not None:
+            known.promised.append(Data(known.link.epoch, known.link.latest, message))
+        if not known.waits:
+            known.waits = True
+            self._waiting.append(known)
+            if len(self._waiting) == 1:
+                self._loop.call_soon(self.push)
+        known.waits_for_disk = known.waits_for_disk or durable
+
+    def _gave_up(self, peer: _Peer, message: Message, output: LinkOutput) -> None:
+        """The link had no room for the message, or for others with it."""
         for lost in output.lost:
-            self._lost(peer, lost, "link down" if lost is message else "link queue full")
-        if output.overrun and known.channel is not None:
-            known.channel.close("the peer takes in nothing")
-        promised = is_promised(message) and not any(lost is message for lost in output.lost)
+            self._lost(peer.name, lost, "link down" if lost is message else "link queue full")
+        if output.overrun and peer.channel is not None:
+            peer.channel.close("the peer takes in nothing")
+        if output.frames and peer.channel is not None:
+            self._emit(peer, peer.channel, output.frames, durable=False)
+        if peer.waits:
+            self._pump(peer)
         if self._kept is not None:
-            if promised:
-                self._kept.keep(peer, known.link.latest, message)
             for number in output.lost_numbers:
-                self._kept.given_up(peer, number)
+                self._kept.given_up(peer.name, number)
             if output.lost_numbers:
-                self._kept.acknowledged(peer, known.link.acknowledged)
-        if output.frames and known.channel is not None:
-            durable = self._kept is not None and (promised or isinstance(message, EditionReached))
-            self._emit(known, known.channel, output.frames, durable=durable)
-        if known.timer is None:
-            self._watch(known)
+                self._kept.acknowledged(peer.name, peer.link.acknowledged)
+
+    def push(self) -> None:
+        """Put on the wire what was sent in this tick."""
+        waiting, self._waiting = self._waiting, []
+        for peer in waiting:
+            if peer.waits:
+                self._pump(peer)
+
+    def _pump(self, peer: _Peer) -> None:
+        durable, peer.waits, peer.waits_for_disk = peer.waits_for_disk, False, False
+        pumped = peer.link.pump(now=self._now_ms())
+        frames: Sequence[Frame | bytes] = ()
+        if peer.promised and self._kept is not None:
+            promised, peer.promised = peer.promised, []
+            kept = [self._kept.keep(peer.name, frame) for frame in runs(promised)]
+            if list(map(_NUMBER, pumped)) == list(map(_NUMBER, promised)):
+                frames = kept
+        frames = frames or runs(pumped)
+        if frames and peer.channel is not None:
+            self._emit(peer, peer.channel, frames, durable=durable)
+        if peer.timer is None:
+            self._watch(peer)
 
     def _channel(self, expected: str | None) -> PeerChannel:
         return PeerChannel(self._credentials, self, expected=expected, frame_bytes_max=self._limits.frame_bytes_max)
@@ -301,6 +349,8 @@ class Peering:
             return
         peer.heard_s = self._loop.time()
         if isinstance(frame, Frame):
+            if peer.waits:
+                self._pump(peer)  # or the link might, and not wait for the disk
             self._carry_out(peer, peer.link.receive(frame, now=peer.heard_s * 1000.0))
         elif isinstance(frame, Ping):
             channel.send(Pong(frame.token))
@@ -343,27 +393,28 @@ class Peering:
         if self._kept is not None:
             self._kept.acknowledged(peer.name, peer.link.acknowledged)
         if output.frames and peer.channel is not None:
-            self._emit(peer, peer.channel, output.frames, durable=durable)
+            data = [frame for frame in output.frames if isinstance(frame, Data)]
+            others = [frame for frame in output.frames if not isinstance(frame, Data)]
+            durable = durable or any(is_promised(frame.message) for frame in data)
+            self._emit(peer, peer.channel, [*others, *runs(data)], durable=durable)
         if output.came_up:
             log.info("peer there", extra={"peer": peer.name})
             peer.up = peer.met = True
             self._handle(PeerUp(peer.name))
         self._watch(peer)
 
-    def _emit(self, peer: _Peer, channel: PeerChannel, frames: list[Frame], *, durable: bool) -> None:
+    def _emit(self, peer: _Peer, channel: PeerChannel, frames: Sequence[Frame | bytes], *, durable: bool) -> None:
         """Write frames now, or once the disk has what they speak of; never out of order."""
         if self._kept is None or not (durable or peer.held):
-            for frame in frames:
-                channel.send(frame)
+            channel.send_all(frames)
             return
         peer.held += 1
         self._kept.when_safe(partial(self._release, peer, channel, frames))
 
-    def _release(self, peer: _Peer, channel: PeerChannel, frames: list[Frame]) -> None:
+    def _release(self, peer: _Peer, channel: PeerChannel, frames: Sequence[Frame | bytes]) -> None:
         peer.held -= 1
         if peer.channel is channel:
-            for frame in frames:
-                channel.send(frame)
+            channel.send_all(frames)
 
     # The clock.
 
@@ -378,6 +429,8 @@ class Peering:
 
     def _due(self, peer: _Peer) -> None:
         peer.timer = None
+        if peer.waits:
+            self._pump(peer)
         self._carry_out(peer, peer.link.on_deadline(now=self._now_ms()))
 
     def _probe_all(self) -> None:

@@ -11,7 +11,7 @@ what the peer must know. That may be far more at once than there may be events, 
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -28,6 +28,11 @@ OUTBOX_BYTES_MAX = 1 << 29
 """Payloads that wait for a peer, unless the driver says otherwise."""
 BACKLOG_MAX = 5_000_000
 """A peer that lets this many messages wait while its link is up is left, and told everything anew when it is back."""
+
+
+RUN_BYTES_MAX = 1 << 18
+"""When a frame of several messages is full, by their payloads and so much for each:"""
+MESSAGE_BYTES = 64
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -48,6 +53,14 @@ class Data(Frame, frozen=True):
     epoch: int
     number: int
     message: Message
+
+
+class Run(Frame, frozen=True):
+    """Messages that follow each other; the first has the number."""
+
+    epoch: int
+    number: int
+    messages: tuple[Message, ...]
 
 
 class Ack(Frame, frozen=True):
@@ -80,12 +93,15 @@ class LinkOutput(NamedTuple):
     """What to put on the wire, what to hand to the node, whether the peer has just come up, what is given up (and
     the numbers of what had one), and whether so much waits that the wire is to be cut."""
 
-    frames: list[Frame]
-    messages: list[Message]
+    frames: Sequence[Frame]
+    messages: Sequence[Message]
     came_up: bool = False
     lost: tuple[Message, ...] = ()
     lost_numbers: tuple[int, ...] = ()
     overrun: bool = False
+
+
+TAKEN = LinkOutput((), ())
 
 
 class Link:
@@ -104,7 +120,7 @@ class Link:
     ) -> None:
         self.state: Literal["down", "greeting", "up"] = "down"
         self.dropped = 0
-        self._epoch = epoch
+        self.epoch = epoch
         self._retry_ms = retry_ms
         self._outbox_max = outbox_max
         self._outbox_bytes_max = outbox_bytes_max
@@ -151,31 +167,40 @@ class Link:
 
     def send(self, message: Message, *, now: float) -> LinkOutput:
         """Take a message for the peer; what goes on the wire at once comes back."""
+        output = self.take(message)
+        return output._replace(frames=[*output.frames, *self.pump(now=now)])
+
+    def take(self, message: Message) -> LinkOutput:
+        """Take a message for the peer, to be pumped soon."""
         if self.state != "up" and not is_promised(message):
             return LinkOutput([], [], lost=(message,))
         if len(self._outbox) >= self._backlog_max and self.state == "up":
             self._cut_short()
-            return self.send(message, now=now)._replace(overrun=True)
+            return self.take(message)._replace(overrun=True)
+        if not _is_event(message):
+            if self.state != "up" and len(self._outbox) >= self._outbox_max and not message.durable:
+                return LinkOutput([], [], lost=(message,))
+            self._outbox.append(message)
+            return TAKEN
         numbers, lost = [], []
-        is_event = _is_event(message)
-        if is_event:
-            while self._events and self._is_full():
-                numbers.append(self._events[0])
-                lost += self._drop_oldest()
-            self._events.append(self.latest + 1)
-        elif self.state != "up" and len(self._outbox) >= self._outbox_max and not message.durable:
-            return LinkOutput([], [], lost=(message,))
+        while self._events and self._is_full():
+            numbers.append(self._events[0])
+            lost += self._drop_oldest()
+        self._events.append(self._first + len(self._outbox))
         self._outbox.append(message)
-        frames: list[Frame] = []
-        if self.state == "up":
-            frames = [self._hello(reply=True), *self._pump()] if numbers else self._pump()
-            if self._next > self.latest:
-                self._outbox[-1] = message.once_sent()
-            if self._retry_at is None:
-                self._retry_at = now + self._retry_ms
-        if is_event:
-            self._bytes += _size(self._outbox[-1])
+        self._bytes += _size(message)
+        if not numbers:
+            return TAKEN
+        frames: list[Frame] = [self._hello(reply=True)] if self.state == "up" else []
         return LinkOutput(frames, [], lost=tuple(lost), lost_numbers=tuple(numbers))
+
+    def pump(self, *, now: float) -> list[Data]:
+        """What may go on the wire now of what was taken."""
+        if self.state != "up":
+            return []
+        if self._retry_at is None and self._outbox:
+            self._retry_at = now + self._retry_ms
+        return self._pump()
 
     def _is_full(self) -> bool:
         return len(self._events) >= self._outbox_max or self._bytes >= self._outbox_bytes_max
@@ -193,10 +218,12 @@ class Link:
         match frame:
             case Hello():
                 return self._greeted(frame, now)
-            case Data():
-                return self._heard(frame)
+            case Data(epoch=epoch, number=number, message=message):
+                return self._heard(epoch, number, (message,))
+            case Run(epoch=epoch, number=number, messages=messages):
+                return self._heard(epoch, number, messages)
             case Ack(epoch=epoch, next_number=next_number):
-                if epoch == self._epoch:
+                if epoch == self.epoch:
                     self._acknowledged(next_number, now)
                     return LinkOutput(self._pump(), [])
         return LinkOutput([], [])
@@ -222,23 +249,23 @@ class Link:
             self._heard_epoch, self._heard_next = hello.epoch, hello.starts_at
         elif hello.starts_at > self._heard_next:
             self._heard_next = hello.starts_at  # the peer's bounded outbox dropped what lay between
-        if hello.heard_epoch == self._epoch:
+        if hello.heard_epoch == self.epoch:
             self._acknowledged(hello.heard_next, now)
         self.state = "up"
         self._retry_at = now + self._retry_ms if self._outbox else None
         frames: list[Frame] = [] if hello.reply else [self._hello(reply=True)]
         if came_up:
             self._next = self._first
-        return LinkOutput(frames + self._pump(), [], came_up)
+        return LinkOutput([*frames, *self._pump()], [], came_up)
 
-    def _heard(self, data: Data) -> LinkOutput:
-        if data.epoch != self._heard_epoch:
+    def _heard(self, epoch: int, number: int, messages: tuple[Message, ...]) -> LinkOutput:
+        """Take in what was not heard yet of messages that follow each other, unless some before them are missing."""
+        if epoch != self._heard_epoch:
             return LinkOutput([], [])  # not greeted yet, or from before the peer's restart
-        messages = []
-        if data.number == self._heard_next:
-            self._heard_next += 1
-            messages.append(data.message)
-        return LinkOutput([Ack(data.epoch, self._heard_next)], messages)
+        known = self._heard_next - number
+        new = messages[known:] if known >= 0 else ()
+        self._heard_next += len(new)
+        return LinkOutput([Ack(epoch, self._heard_next)], new)
 
     def _acknowledged(self, next_number: int, now: float) -> None:
         if next_number > self._first + len(self._outbox):
@@ -250,7 +277,7 @@ class Link:
             self._retry_at = None
 
     def _hello(self, *, reply: bool) -> Hello:
-        return Hello(self._epoch, self._first, self._heard_epoch, self._heard_next, reply)
+        return Hello(self.epoch, self._first, self._heard_epoch, self._heard_next, reply)
 
     def _drop_oldest(self) -> list[Message]:
         """Give up the oldest event; if others stand before it, something else takes its number."""
@@ -279,11 +306,46 @@ class Link:
         self._first += 1
         self._next = max(self._next, self._first)
 
-    def _pump(self) -> list[Frame]:
+    def _pump(self) -> list[Data]:
         """What the window lets go on the wire now."""
-        end = self._first + min(self._window, len(self._outbox))
-        if end <= self._next:
+        first, outbox = self._first, self._outbox
+        start, end = self._next - first, min(self._window, len(outbox))
+        if end <= start:
             return []
-        numbers = range(self._next, end)
-        self._next = end
-        return [Data(self._epoch, number, self._outbox[number - self._first]) for number in numbers]
+        self._next = first + end
+        frames = []
+        for place in range(start, end):
+            message = outbox[place]
+            frames.append(Data(self.epoch, first + place, message))
+            kept = message.once_sent()
+            if kept is not message:
+                self._bytes -= _size(message)
+                outbox[place] = kept
+        return frames
+
+
+def runs(frames: Iterable[Data]) -> list[Data | Run]:
+    """The same in fewer frames: messages that follow each other share one. But events, the oldest of which are dropped
+    when too many wait, go without others, and batches of them alone."""
+    found: list[Data | Run] = []
+    run: list[Data] = []
+    of_events, size = False, 0
+    for data in frames:
+        is_event = _is_event(data.message)
+        if run and (is_event != of_events or size >= RUN_BYTES_MAX or data.number != run[-1].number + 1):
+            found += _run(run)
+            run, size = [], 0
+        of_events = is_event
+        if is_event and isinstance(unwrapped(data.message)[0], EventBatch):
+            found += (*_run(run), data)
+            run, size = [], 0
+        else:
+            run.append(data)
+            size += MESSAGE_BYTES + _size(data.message)
+    return [*found, *_run(run)]
+
+
+def _run(run: list[Data]) -> Sequence[Data | Run]:
+    if len(run) < 2:
+        return run
+    return [Run(run[0].epoch, run[0].number, tuple([data.message for data in run]))]

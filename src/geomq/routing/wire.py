@@ -38,11 +38,11 @@ from geomq.routing import (
     travellers,
 )
 from geomq.routing.edition_messages import OfEdition, unwrapped
-from geomq.routing.link import Ack, Data, Frame, Hello
+from geomq.routing.link import Ack, Data, Frame, Hello, Run
 from geomq.routing.messages import Message
 from geomq.routing.model import Edition, Event
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 MESSAGES: tuple[type[Message], ...] = (
     messages.ForwardEvent,
@@ -229,6 +229,12 @@ class WireData(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
     message: _AnyMessage | WireOfEdition
 
 
+class WireRun(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=8):
+    epoch: int
+    number: int
+    messages: tuple[_AnyMessage | WireOfEdition, ...]
+
+
 class WireAck(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=2):
     epoch: int
     next_number: int
@@ -264,18 +270,16 @@ _BATCH = MESSAGES.index(plan.EventBatch)
 _encoder = msgspec.msgpack.Encoder()
 Aside = Ping | Pong | AskToJoin | Described | NotJoined
 """What is said beside the link protocol."""
-_decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireAck | Aside)
+_decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireRun | WireAck | Aside)
 
 
 def encode_frame(frame: Frame | Aside) -> bytes:
     """The bytes of a frame."""
     if isinstance(frame, Data):
-        message, edition = unwrapped(frame.message)
-        wire = _FORMS[type(message)].to_wire(message)
-        return _encoder.encode(
-            WireData(frame.epoch, frame.number, wire if edition is None else WireOfEdition(edition, wire))
-        )
+        return _encoder.encode(WireData(frame.epoch, frame.number, _to_wire(frame.message)))
     match frame:
+        case Run(epoch=epoch, number=number, messages=messages):
+            return _encoder.encode(WireRun(epoch, number, tuple(map(_to_wire, messages))))
         case Ack(epoch=epoch, next_number=next_number):
             return _encoder.encode(WireAck(epoch, next_number))
         case Hello():
@@ -283,6 +287,19 @@ def encode_frame(frame: Frame | Aside) -> bytes:
         case Ping() | Pong() | AskToJoin() | Described() | NotJoined():
             return _encoder.encode(frame)
     raise ProtocolError(f"a {type(frame).__name__} has no wire form")
+
+
+def _to_wire(said: Message) -> Any:
+    message, edition = unwrapped(said)
+    wire = _FORMS[type(message)].to_wire(message)
+    return wire if edition is None else WireOfEdition(edition, wire)
+
+
+def _from_wire(said: Any) -> Message:
+    if isinstance(said, WireOfEdition):
+        return OfEdition(said.edition, _PLAIN[type(said.message)].from_wire(said.message))
+    message: Message = _PLAIN[type(said)].from_wire(said)
+    return message
 
 
 def batch_parts(frame: Frame | Aside) -> list[bytes | memoryview] | None:
@@ -305,13 +322,10 @@ def decode_frame(data: bytes | memoryview) -> Frame | Aside:
     try:
         wire = _decoder.decode(data)
         if isinstance(wire, WireData):
-            said = wire.message
-            if isinstance(said, WireOfEdition):
-                message: Message = OfEdition(said.edition, _PLAIN[type(said.message)].from_wire(said.message))
-            else:
-                message = _PLAIN[type(said)].from_wire(said)
-            return Data(wire.epoch, wire.number, message)
+            return Data(wire.epoch, wire.number, _from_wire(wire.message))
         match wire:
+            case WireRun(epoch=epoch, number=number, messages=messages):
+                return Run(epoch, number, tuple(map(_from_wire, messages)))
             case WireAck(epoch=epoch, next_number=next_number):
                 return Ack(epoch, next_number)
             case Ping() | Pong() | AskToJoin() | Described() | NotJoined():

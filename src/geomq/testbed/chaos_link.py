@@ -38,7 +38,7 @@ class ChaosLink:
         self.mischief = HARMLESS
         self.done: dict[str, int] = {}
         """How often each kind of mischief was done."""
-        self.frames = 0
+        self.bytes = 0
         """Carried so far, in both directions."""
         self._target_port = target_port
         self._random = random.Random(seed)
@@ -120,7 +120,7 @@ class ChaosLink:
             held: bytes | None = None
             while True:
                 frame = await _frame(reader)
-                self.frames += 1
+                self.bytes += len(frame)
                 if self.mischief.delay_ms:
                     await asyncio.sleep(self._random.random() * self.mischief.delay_ms / 1000.0)
                 if self._strikes("cut"):

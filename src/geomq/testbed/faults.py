@@ -25,7 +25,7 @@ from geomq.geo import Location, location_text
 from geomq.mqtt.packets import Connect, Will
 from geomq.testbed.chaos_link import ChaosLink, Mischief
 from geomq.testbed.ledger import (
-    IDLE_FRAMES_PER_S_MAX,
+    IDLE_BYTES_PER_S_MAX,
     Entry,
     Healed,
     Quiet,
@@ -275,15 +275,15 @@ class FaultRun:
             if all(sender.finished for sender in senders) and not judge(self._entries).lost:
                 break
         await asyncio.sleep(QUIET_S)
-        self._entries.append(Quiet(await self._idle_frames_per_s()))
+        self._entries.append(Quiet(await self._idle_bytes_per_s()))
 
-    async def _idle_frames_per_s(self) -> float:
+    async def _idle_bytes_per_s(self) -> float:
         """On the busiest link, once all are idle, or when they had time enough for it."""
         per_s = 0.0
         for _ in range(QUIET_TRIES):
-            before = {ends: link.frames for ends, link in self._links.items()}
+            before = {ends: link.bytes for ends, link in self._links.items()}
             await asyncio.sleep(QUIET_S)
-            per_s = max(link.frames - before[ends] for ends, link in self._links.items()) / QUIET_S
-            if per_s <= IDLE_FRAMES_PER_S_MAX:
+            per_s = max(link.bytes - before[ends] for ends, link in self._links.items()) / QUIET_S
+            if per_s <= IDLE_BYTES_PER_S_MAX:
                 break
         return per_s

@@ -16,8 +16,8 @@ from geomq.geo import parse_fence, parse_location
 from geomq.mqtt.topics import topic_matches
 
 EXAMPLES_MAX = 5
-IDLE_FRAMES_PER_S_MAX = 50.0
-"""Pings, acknowledgements and announcements need far fewer; an event that goes round and round, far more."""
+IDLE_BYTES_PER_S_MAX = 20_000.0
+"""Pings, acknowledgements and announcements need far fewer; events that go round and round, far more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class Healed:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Nothing was published any more, but so many frames a second still went over the busiest link."""
+    """Nothing was published any more, but so many bytes a second still went over the busiest link."""
 
-    frames_per_s: float
+    bytes_per_s: float
 
 
 Entry = Subscribed | Acknowledged | Received | Healed | Quiet
@@ -148,8 +148,8 @@ def judge(entries: Iterable[Entry]) -> Verdict:
             first.setdefault((entry.event, entry.receiver), entry)
         elif isinstance(entry, Healed):
             healed_ms = entry.t_ms
-        elif entry.frames_per_s > IDLE_FRAMES_PER_S_MAX:
-            verdict.note("circling", f"{entry.frames_per_s:.0f} frames a second")
+        elif entry.bytes_per_s > IDLE_BYTES_PER_S_MAX:
+            verdict.note("circling", f"{entry.bytes_per_s:.0f} bytes a second")
     expected = _expected(promised, receivers)
     for pair, qos in expected.items():
         verdict.promised += 1
