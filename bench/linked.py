@@ -2,8 +2,10 @@
 
 The CPU of both brokers is counted, per delivered message. Each broker has a core; the second shares its with the load
 generator, which costs it time. So what is local is delivered by each of the two, under the same strategy, and the
-crossing is compared with their mean. The link is a batch's business: 100 publishers share it, as clients of a broker
-do; a single one is measured, too, without a target.
+crossing is compared with their mean; with the first alone where nothing is local at the second.
+
+The link is a batch's business: 100 publishers share it, as clients of a broker do; a single one is measured, too,
+without a target.
 
 All are measured in turn, and the ratio is the median of the ratios of each turn.
 """
@@ -14,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from operator import truediv
-from statistics import median
+from statistics import mean, median
 
 from bench.acked import PAIRS, PAYLOAD, make_pairs
 from bench.acking import Acking
@@ -26,6 +28,8 @@ from bench.stage import Stage
 from bench.swarm import V311, Swarm, connect, publish, subscribe
 
 STRATEGIES = ("disgb_subscriptions", "adaptive", "disgb_events", "flood_events", "dht")
+ONE_CENTRE = ("dht",)
+"""Here one of the two brokers matches all these events: what is said and heard at the other crosses the link twice."""
 TIMES_LOCAL_MAX = 2.0
 LINKED_S_MAX = 20.0
 ONE, MANY = SHAPES[0], SHAPES[3]
@@ -61,10 +65,11 @@ def link(stage: Stage, _only: str | None = None) -> Iterator[Row]:
             for shape, payload, way in LOADS:
                 load = f"{strategy}, {shape.name} {way.value} {payload} B"
                 stage.say(f"link {load}")
-                yield _row(stage, brokers, load, partial(_flows, brokers, shape, payload, way), shape.publishers > 1)
+                make = partial(_flows, brokers, shape, payload, way, strategy in ONE_CENTRE)
+                yield _row(stage, brokers, load, make, shape.publishers > 1)
             load = f"{strategy}, 100-to-100 QoS 1, 10 in flight {PAYLOAD} B"
             stage.say(f"link {load}")
-            yield _row(stage, brokers, load, partial(_pairs, brokers), True)
+            yield _row(stage, brokers, load, partial(_pairs, brokers, strategy in ONE_CENTRE), True)
 
 
 class Pair:
@@ -118,8 +123,10 @@ def _await_link(here: GeoMQ, there: GeoMQ) -> None:
     raise BenchError("the two brokers never linked")
 
 
-def _flows(brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int, way: Way, stack: ExitStack) -> list[Flow]:
-    """The same load at each broker and across the link, on topics of its own."""
+def _flows(
+    brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int, way: Way, first_only: bool, stack: ExitStack
+) -> list[Flow]:
+    """The same load at each broker, or the first only, and across the link, on topics of its own."""
     (here, there), (near, far) = brokers, _PLACES.values() if shape.fenced else ("", "")
     flows = []
     for name, published, delivered, place in (
@@ -127,6 +134,8 @@ def _flows(brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int, way: Way, s
         ("far", there, there, far),
         ("to", here, there, far),
     ):
+        if first_only and name == "far":
+            continue
         load = replace(shape, name=f"{name} {shape.name}")
         flow = Flow(delivered.port, load, payload, way=way, published_at=published.port, place=place)
         stack.callback(flow.close)
@@ -135,10 +144,14 @@ def _flows(brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int, way: Way, s
     return flows
 
 
-def _pairs(brokers: tuple[GeoMQ, GeoMQ], stack: ExitStack) -> list[Acking]:
+def _pairs(brokers: tuple[GeoMQ, GeoMQ], first_only: bool, stack: ExitStack) -> list[Acking]:
     near, far = (stack.enter_context(Swarm(broker.port)) for broker in brokers)
     make = partial(make_pairs, pairs=PAIRS, each=10, version=V311, kept=False)
-    flows = [make(near, name="near"), make(far, name="far"), make(far, others=near, name="to")]
+    flows = [
+        make(near, name="near"),
+        *(() if first_only else (make(far, name="far"),)),
+        make(far, others=near, name="to"),
+    ]
     time.sleep(0.5)
     return flows
 
@@ -156,7 +169,7 @@ def _row(
             [_cpu_us_each(brokers, partial(flow.run, stage.seconds / 2)) for flow in flows]
             for _ in range(2 * stage.repeats)
         ]
-    local, crossing = [(here + there) / 2 for here, there, _ in turns], [crossing for *_, crossing in turns]
+    local, crossing = [mean(locally) for *locally, _ in turns], [crossing for *_, crossing in turns]
     figures = {"local": Figure.of(local), "over a link": Figure.of(crossing)}
     times = median(map(truediv, crossing, local))
     if is_target:

@@ -63,6 +63,11 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
         asyncio.run(BrokerProcess(broken, tmp_path).start())
 
 
+def test_no_port_is_given_away_twice() -> None:
+    ports = [port for _ in range(50) for port in free_ports(3)]
+    assert len(set(ports)) == 150
+
+
 @pytest.mark.skipif(mosquitto_path() is None, reason="mosquitto is not installed")
 def test_mosquitto_starts_on_a_free_port_and_stops(tmp_path: Path) -> None:
     async def run() -> None:

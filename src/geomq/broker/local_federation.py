@@ -22,6 +22,7 @@ from geomq.routing.registry import strategy_class
 HOST = "127.0.0.1"
 CLOUD = "cloud"
 PORTS = range(10_000, 32_000)
+_given: set[int] = set()
 
 
 class Site(NamedTuple):
@@ -89,10 +90,21 @@ def local_configs(
 def free_ports(count: int) -> list[int]:
     """Ports on loopback that nobody listens on now.
 
-    They lie below those that systems hand out to connections, so that none is taken before a broker listens on it.
+    They lie below those that systems hand out to connections, and a process gives none away twice as long as it has
+    others, so that none is taken before a broker listens on it.
     """
+    found = _unused(count, [port for port in PORTS if port not in _given])
+    if len(found) < count:
+        _given.clear()
+        found = _unused(count, list(PORTS))
+    _given.update(found)
+    return found
+
+
+def _unused(count: int, ports: list[int]) -> list[int]:
     found: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
+    random.shuffle(ports)
+    for port in ports:
         if len(found) == count:
             break
         with socket.socket() as probe, contextlib.suppress(OSError):
