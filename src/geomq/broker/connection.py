@@ -381,7 +381,7 @@ class Connection:
     def send_packet(self, packet: Packet) -> None:
         self.send(encode(packet, self.version))
 
-    def write_part(self, data: memoryview) -> None:
+    def write_part(self, data: bytes | memoryview) -> None:
         """Write a part of something larger; a copy of it, where others wait already, so that the rest goes free."""
         waits = self._transport is not None and self._transport.get_write_buffer_size() > 0
         self.write(bytes(data) if waits else data)

@@ -122,9 +122,12 @@ class FastArrivals:
         """Note these events of the entry and send them to the clients of their version."""
         arriving.history.run(entry.sequence + first, end - first, route.clients)
         receivers = route.v5 if entry.is_v5 else route.old
-        if receivers is not None:
-            is_lent = len(data) >= LENT_BYTES_MIN and arriving.is_long
-            self._fast.gather(receivers, data if is_lent else bytes(data), end - first)
+        if receivers is None:
+            return
+        if arriving.is_long and len(data) >= LENT_BYTES_MIN:
+            self._fast.write_long(receivers, data, end - first)
+        else:
+            self._fast.gather(receivers, bytes(data), end - first)
 
     def _learn(self, said: PeerSaid, key: bytes, matches: Matches, routes: Routes) -> Route | None:
         if len(key) > REMEMBERED_CHARS_MAX:

@@ -210,6 +210,16 @@ class FastPath:
         receivers.count += count
         receivers.chunks.append(data)
 
+    def write_long(self, receivers: Receivers, data: Chunk, count: int) -> None:
+        """Write so much at once that there is no use in gathering more, unless something waits to go before it."""
+        connections, connection = receivers.connections, receivers.connections[0]
+        if len(connections) > 1 or receivers.count or self._overlapping or connection.paused or connection.out:
+            self.gather(receivers, data, count)
+        else:
+            connection.write_part(data)
+            self._counts.events_delivered += count
+            self._counts.bytes_sent += len(data)
+
     def write(self) -> None:
         """The tick ends: write what has gathered, to each connection once."""
         if self._links.waiting:
