@@ -274,3 +274,23 @@ async def test_what_waits_for_a_slow_reader_stays_as_it_was_sent() -> None:
             assert places == sorted(set(places))
         finally:
             close_all([*publishers, *subscribers])
+
+
+async def test_long_and_short_pieces_stay_in_order() -> None:
+    """Long ones are written at once, short ones at the end of the tick."""
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        publisher = await join(brokers["columbus"].port, "p", version=V311)
+        subscriber = await join(brokers["frankfurt"].port, "s", version=V311)
+        try:
+            await subscriber.subscribe("t/#")
+            await settled([publisher], [subscriber])
+            due = []
+            for burst in range(60):
+                events = [(TOPICS[n % 2], b"%d %d " % (burst, n) * (700 if burst % 2 else 1)) for n in range(20)]
+                publisher.publish_at_once(events)
+                due += [payload for _, payload in events]
+                await asyncio.sleep(0.005 * (burst % 7 == 0))
+            await until(lambda: due[-1] in subscriber.got)
+            assert [payload for payload in subscriber.order if not payload.startswith(b"probe")] == due
+        finally:
+            close_all([publisher, subscriber])
