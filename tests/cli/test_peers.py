@@ -109,8 +109,14 @@ async def test_bad_input_is_one_clear_line_and_changes_nothing(tmp_path: Path) -
 
 async def test_a_change_that_takes_long_says_whom_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geomq.cli.peers.SILENT_S", 0.0)
-    async with federation(with_admin(configs("disgb_events", brokers=2))) as brokers:
-        code, said = await peers(brokers["columbus"], "strategy", "dht")
+    configured = with_admin(configs("disgb_events", brokers=2))
+    async with federation(configured) as brokers:
+        await brokers["frankfurt"].stop()
+        command = asyncio.create_task(peers(brokers["columbus"], "strategy", "dht"))
+        await until(lambda: membership(brokers["columbus"]).status().change is not None)
+        await asyncio.sleep(0.5)
+        async with Broker(configured["frankfurt"]):
+            code, said = await command
         assert code == 0
         assert said.startswith("A change is under way")
         assert said.splitlines()[-1].startswith("Edition 1 is in force")
