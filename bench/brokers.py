@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from bench.measure import BenchError, pin
+from geomq.broker.local_federation import free_ports
 
 ROOT = Path(__file__).parent.parent
 AMQTT_VENV = Path(sys.prefix) / "amqtt"
@@ -83,7 +84,7 @@ class Broker(ABC):
 
     def __init__(self, core: int | None) -> None:
         self._core = core
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self.folder = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
         self._process: subprocess.Popen[bytes] | None = None
         self.start_s = 0.0
@@ -248,10 +249,3 @@ def install_amqtt() -> bool:
 def _first_line(command: list[str]) -> str:
     output = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return output.splitlines()[0] if output else "unknown version"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

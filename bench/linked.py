@@ -20,12 +20,13 @@ from statistics import mean, median
 
 from bench.acked import PAIRS, PAYLOAD, make_pairs
 from bench.acking import Acking
-from bench.brokers import GeoMQ, free_port
+from bench.brokers import GeoMQ
 from bench.loads import MIXED, PAYLOADS, SHAPES, Flow, Shape, Way
 from bench.measure import BenchError, Figure, cpu_s
 from bench.results import Row, Target
 from bench.stage import Stage
 from bench.swarm import V311, Swarm, connect, publish, subscribe
+from geomq.broker.local_federation import free_ports
 
 STRATEGIES = ("disgb_subscriptions", "adaptive", "disgb_events", "flood_events", "dht")
 ONE_CENTRE = ("dht",)
@@ -77,7 +78,7 @@ class Pair:
 
     def __init__(self, core: int | None, other_core: int | None, strategy: str) -> None:
         cores = {"paris": core, "columbus": other_core}
-        ports = {name: free_port() for name in _PLACES}
+        ports = dict(zip(_PLACES, free_ports(len(_PLACES)), strict=True))
         self._stack = ExitStack()
         self._made = []
         for me, other in (("paris", "columbus"), ("columbus", "paris")):

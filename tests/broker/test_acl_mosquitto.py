@@ -16,6 +16,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from geomq.broker.acl import load_acl
+from geomq.broker.local_federation import free_ports
 
 USERS = [f"u{number}" for number in range(10)]
 TOPICS = ["/".join(levels) for size in (1, 2, 3) for levels in product("ab", repeat=size)] + ["u1/a", "a/c2"]
@@ -39,9 +40,7 @@ def port(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[int]:
     binary = shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/sbin")
     if binary is None:
         pytest.skip("mosquitto is not installed: nothing to compare with")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free: int = probe.getsockname()[1]
+    (free,) = free_ports(1)
     (tmp_path / "acl").write_text(random_file(request.param))
     (tmp_path / "conf").write_text(
         f"listener {free} 127.0.0.1\nallow_anonymous true\nacl_file {tmp_path}/acl\nuser root\n"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from geomq.broker.local_federation import free_ports
 from geomq.cli.mqtt_options import fence_argument
 from geomq.errors import UsageError
 
@@ -24,9 +25,7 @@ def mosquitto_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     if binary is None:
         pytest.skip("mosquitto is not installed: pub and sub are not tested against it")
     folder: Path = tmp_path_factory.mktemp("mosquitto")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    (port,) = free_ports(1)
     (folder / "conf").write_text(f"user root\nallow_anonymous true\nlistener {port} 127.0.0.1\n")
     process = subprocess.Popen([binary, "-c", folder / "conf"], stderr=subprocess.DEVNULL)
     try:

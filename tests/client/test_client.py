@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from geomq.broker.local_federation import free_ports
 from geomq.client import Client, ClientError, Message, RefusedError, Will
 from geomq.errors import GeometryError, UsageError
 from geomq.geo import Circle, Location
@@ -27,13 +28,6 @@ class Mosquitto(NamedTuple):
     cafile: Path
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="session")
 def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
     binary = shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/sbin")
@@ -44,7 +38,7 @@ def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
     command = f"{openssl} req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
     command += f" -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout {folder}/key -out {folder}/cert"
     subprocess.run(command.split(), check=True, capture_output=True)
-    port, tls_port = free_port(), free_port()
+    port, tls_port = free_ports(2)
     (folder / "acl").write_text("topic readwrite plain/#\ntopic readwrite $geo/#\nuser alice\ntopic #\n")
     (folder / "conf").write_text(
         f"user root\nallow_anonymous true\nacl_file {folder}/acl\n"
@@ -238,9 +232,7 @@ def test_tls_checks_the_certificate(mosquitto: Mosquitto) -> None:
 
 def test_a_broker_that_is_not_there_is_one_clear_line() -> None:
     async def main() -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        (port,) = free_ports(1)
         with pytest.raises(ClientError, match=rf"^cannot connect to 127.0.0.1:{port}: .*Connection refused$"):
             async with Client("127.0.0.1", port):
                 pass

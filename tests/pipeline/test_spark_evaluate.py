@@ -13,6 +13,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from geomq.broker.local_federation import free_ports
 from geomq.errors import DataError
 from geomq.pipeline import evaluate as spark_evaluate
 from geomq.pipeline import session
@@ -80,9 +81,7 @@ def cluster(directory: Path) -> Iterator[str]:
     """A standalone master and two workers on loopback, from the pip package alone."""
     home = Path(pyspark.__file__).parent
     java_home = find_java_home(os.environ, cache_directory(os.environ))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     environment = os.environ | {"SPARK_HOME": str(home), "JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": "127.0.0.1"}
     environment |= {"SPARK_LOCAL_DIRS": str(directory / "local"), "SPARK_WORKER_DIR": str(directory / "work")}
     options = {

@@ -3,8 +3,8 @@
 Everything is kept in memory. Each broker has ports of its own, counted up from a first one, or any free ones.
 """
 
-import contextlib
-import random
+import itertools
+import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -22,7 +22,7 @@ from geomq.routing.registry import strategy_class
 HOST = "127.0.0.1"
 CLOUD = "cloud"
 PORTS = range(10_000, 32_000)
-_given: set[int] = set()
+_candidates = itertools.islice(itertools.cycle(PORTS), secrets.randbelow(len(PORTS)), None)
 
 
 class Site(NamedTuple):
@@ -90,27 +90,22 @@ def local_configs(
 def free_ports(count: int) -> list[int]:
     """Ports on loopback that nobody listens on now.
 
-    They lie below those that systems hand out to connections, and a process gives none away twice as long as it has
-    others, so that none is taken before a broker listens on it.
+    They lie below those that systems hand out to connections, and every process counts them up from a start of its
+    own, so that none is taken before a broker listens on it.
     """
-    found = _unused(count, [port for port in PORTS if port not in _given])
+    found = list(itertools.islice(filter(_is_free, itertools.islice(_candidates, len(PORTS))), count))
     if len(found) < count:
-        _given.clear()
-        found = _unused(count, list(PORTS))
-    _given.update(found)
+        raise ConfigError(f"{HOST} has no {count} free ports from {PORTS[0]} to {PORTS[-1]}")
     return found
 
 
-def _unused(count: int, ports: list[int]) -> list[int]:
-    found: list[int] = []
-    random.shuffle(ports)
-    for port in ports:
-        if len(found) == count:
-            break
-        with socket.socket() as probe, contextlib.suppress(OSError):
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
             probe.bind((HOST, port))
-            found.append(port)
-    return found
+        except OSError:
+            return False
+    return True
 
 
 class LocalFederation:

@@ -15,6 +15,7 @@ from typing import TypeVar
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from geomq.broker.local_federation import free_ports
 from geomq.errors import DataError
 from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import Suback, Subscribe, SubscribeRequest
@@ -75,17 +76,10 @@ CITIES = {"berlin": "52.5,13.4", "paris": "48.86,2.35", "madrid": "40.42,-3.7"}
 MOSQUITTO = "listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\nlog_type error\n"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def geomq_broker(folder: Path, *, port: int | None = None, name: str = "home") -> Iterator[int]:
     """A GeoMQ broker; its port."""
-    port = free_port() if port is None else port
+    port = free_ports(1)[0] if port is None else port
     folder.mkdir(exist_ok=True)
     config = folder / "geomq.toml"
     config.write_text(GEOMQ.format(folder=folder, port=port, name=name))
@@ -99,7 +93,7 @@ def geomq_federation(folder: Path) -> Iterator[dict[str, tuple[int, int]]]:
     folder.mkdir(exist_ok=True)
     (folder / "key").write_text("0123456789abcdef0123456789abcdef\n")
     (folder / "key").chmod(0o600)
-    ports = {name: (free_port(), free_port(), free_port()) for name in CITIES}
+    ports = {name: tuple(free_ports(3)) for name in CITIES}
     with ExitStack() as stack:
         for name, (port, admin, link) in ports.items():
             text = MEMBER.format(name=name, location=CITIES[name], folder=folder, port=port, admin=admin, link=link)
@@ -139,7 +133,7 @@ def mosquitto_broker(folder: Path) -> Iterator[int]:
     if binary is None:
         pytest.skip("mosquitto is not installed: the source is not tested against it")
     folder.mkdir(exist_ok=True)
-    port = free_port()
+    (port,) = free_ports(1)
     (folder / "conf").write_text(MOSQUITTO.format(port=port))
     with _process([binary, "-c", str(folder / "conf")], folder, port):
         yield port
