@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import pytest
@@ -96,6 +97,52 @@ async def test_what_comes_again_is_not_delivered_again() -> None:
         assert new.order == old.order == [b"1", b"2", b"3", b"4", b"5", b"6"]
 
 
+@pytest.mark.parametrize("is_v5", [False, True])
+async def test_entries_of_any_shape_that_follow_each_other_arrive_whole_and_in_order(is_v5: bool) -> None:
+    async with listening() as (broker, *clients):
+        client = clients[0] if is_v5 else clients[1]
+        close_all([other for other in clients if other is not client])
+        await until(lambda: len(broker.core.clients) == 1)
+        random, expected, sequence, handled = Random(4), list[bytes](), 100, Handled(broker)
+        version = V5 if is_v5 else V311
+        for number in range(300):
+            topics = random.choice((["t/1"], ["t/1"], ["t/2"], ["t/1", "t/2"], ["t/1", "x/1"]))
+            size, count = random.choice((5, 5, 5, 300)), random.choice((1, 2, 12, 12, 12))
+            said_on = [random.choice(topics) for _ in range(count)]
+            payloads = [(b"%d %d " % (number, each)).ljust(size, b".") for each in range(count)]
+            data = b"".join(encode(Publish(t, p), version) for t, p in zip(said_on, payloads, strict=True))
+            batch = batch_of(payloads, sequence=sequence, data=data, is_v5=is_v5)
+            broker.desk.arrivals.arrive(*said(batch), handled)
+            expected += [p for t, p in zip(said_on, payloads, strict=True) if t[0] == "t"]
+            sequence += count
+        await until(lambda: len(client.order) >= len(expected))
+        assert client.order == expected
+        assert handled.events == []
+
+
+async def test_an_entry_that_only_begins_like_the_one_before_is_looked_at_in_full() -> None:
+    async with listening() as (broker, new, old):
+        close_all([new])
+        await until(lambda: len(broker.core.clients) == 1)
+        one, handled = encode(Publish("t/1", b"x"), V311), Handled(broker)
+        broker.desk.arrivals.arrive(*said(batch_of([b"x"] * 20)), handled)
+        other = one * 10 + encode(Publish("u/1", b"y"), V311) + one * 9
+        broker.desk.arrivals.arrive(*said(batch_of([b""] * 20, sequence=120, data=other)), handled)
+        await until(lambda: old.got[b"x"] == 39)
+        bad = one * 10 + b"2" + one[1:] + one * 9
+        with pytest.raises(ProtocolError):
+            broker.desk.arrivals.arrive(*said(batch_of([b""] * 20, sequence=140, data=bad)), handled)
+        with pytest.raises(ProtocolError):
+            broker.desk.arrivals.arrive(*said(batch_of([b"x"] * 20, sequence=150, data=one * 20 + one[:5])), handled)
+        nobody = (Match(ClientId("nobody"), "t/#"),)
+        broker.desk.arrivals.arrive(*said(batch_of([b"x"] * 20, sequence=160, matches=nobody)), handled)
+        for _ in range(2):
+            broker.desk.arrivals.arrive(*said(batch_of([b"z"] * 20, sequence=180)), handled)
+        broker.desk.arrivals.arrive(*said(batch_of([b"end"], sequence=200)), handled)
+        await until(lambda: b"end" in old.got)
+        assert old.got == {b"x": 39 + 10 + 20, b"z": 20, b"end": 1}  # of the damaged ones, what was well before it
+
+
 async def test_what_has_no_short_way_goes_the_ordinary_one() -> None:
     async with listening() as (broker, new, _):
         handled = Handled(broker)
@@ -143,7 +190,7 @@ async def test_ways_are_remembered_for_so_many_matches_and_no_more(monkeypatch: 
             here = tuple(Match(ClientId(client.name), "t/#") for client in clients)
             batch = batch_of([b"%d" % number], sequence=100 + number, matches=(*nobody, *here))
             broker.desk.arrivals.arrive(*said(batch), broker._linked)
-            ways = [way for routes in broker.desk.arrivals._routes.values() for way in routes.values()]
+            ways = [way for ways in broker.desk.arrivals._ways.values() for way in ways.routes.values()]
             assert sum(len(matches or ()) for matches, _ in ways) < 20
         for client in clients:
             await until(lambda: len(client.got) == 8)  # noqa: B023

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from geomq.broker.core import Core
-from geomq.broker.fastpath import ROUTES_MAX, FastPath, Route, as_old, as_v5, end_of_run
+from geomq.broker.fastpath import ROUTES_MAX, FastPath, Route, as_old, as_v5, end_of_run, heads
 from geomq.broker.peer_frames import LONG_BYTES_MIN
 from geomq.errors import TopicError
 from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
 from geomq.routing.events import PeerSaid
-from geomq.routing.model import BrokerId, Edition, Match
+from geomq.routing.model import BrokerId, ClientId, Edition, Match
 from geomq.routing.plan import Batched, EventBatch, singly, spread
 from geomq.routing.seen import History
 
@@ -29,23 +29,43 @@ Matches = tuple[Match, ...] | None
 Routes = dict[bytes, tuple[Matches, Route | None]]
 
 
+class Twin(NamedTuple):
+    """The last entry of a publisher whose events had all one topic and one size, and where it went: the next is often
+    its twin."""
+
+    events: int
+    size: int
+    is_v5: bool
+    matches: Matches
+    head: bytes
+    route: Route
+
+
+class Ways(NamedTuple):
+    """Where events of a peer go: by topic, for what the peer had matched, None if there is no short way; and by
+    publisher."""
+
+    routes: Routes
+    twins: dict[ClientId, Twin]
+
+
 class Arriving(NamedTuple):
     """Whose events they are, which ways from there are known, and what was seen already."""
 
     said: PeerSaid
-    routes: Routes
+    ways: Ways
     history: History
     is_long: bool
     """Whether they are in a long frame, which is there as long as anything of it is held."""
 
 
 class FastArrivals:
-    """Remembers, for each peer, the ways of topics and what the peer had matched; None where there is no such way."""
+    """Remembers the ways of each peer's events."""
 
     def __init__(self, core: Core, fast: FastPath) -> None:
         self._core = core
         self._fast = fast
-        self._routes: dict[tuple[BrokerId, Edition | None], Routes] = {}
+        self._ways: dict[tuple[BrokerId, Edition | None], Ways] = {}
         self._count = 0
         self._matches = 0
         self._generation = 0
@@ -57,15 +77,17 @@ class FastArrivals:
         full = self._count >= ROUTES_MAX or self._matches >= MATCHES_MAX
         if full or self._generation != self._fast.generation:
             self._generation = self._fast.generation
-            self._routes.clear()
+            self._ways.clear()
             self._count = self._matches = 0
         followed, outbox, data = self._fast.is_followed(), self._core.outbox, _handy(batch)
-        routes = self._routes.setdefault((said.peer, said.edition), {})
+        ways = self._ways.setdefault((said.peer, said.edition), Ways({}, {}))
         history = self._core.node.strategy.seen.history((said.peer, batch.epoch))
-        arriving = Arriving(said, routes, history, len(data) >= LONG_BYTES_MIN)
+        arriving = Arriving(said, ways, history, len(data) >= LONG_BYTES_MIN)
         outbox.arriving = True
         try:
             for entry, start, end in spread(batch, len(data)):
+                if not followed and self._arrive_alike(arriving, entry, data, start, end):
+                    continue
                 taken, pos = (0, start) if followed else self._arrive(arriving, entry, data, start, end)
                 if taken != entry.events or pos != end:
                     for message in singly(said.peer, batch, entry, bytes(data[start:end]), skip=taken):
@@ -73,13 +95,29 @@ class FastArrivals:
         finally:
             outbox.arrived()
 
+    def _arrive_alike(self, arriving: Arriving, entry: Batched, data: Packets, start: int, end: int) -> bool:
+        """Whether the entry is a twin and has gone its way."""
+        twin, events = arriving.ways.twins.get(entry.publisher), entry.events
+        if (
+            twin is None
+            or events != twin.events
+            or entry.size != twin.size
+            or entry.is_v5 is not twin.is_v5
+            or entry.matches != twin.matches
+            or entry.sequence <= arriving.history.highest
+            or heads(data, start, len(twin.head), entry.size // events, events) != twin.head * events
+        ):
+            return False
+        self._pass_on(twin.route, data[start:end], arriving, entry, 0, events)
+        return True
+
     def _arrive(self, arriving: Arriving, entry: Batched, data: Packets, pos: int, end: int) -> tuple[int, int]:
         """How many events of the entry have gone their way, and where the first of the others stands.
 
         Events that follow each other and go to the same receivers go as one piece.
         """
         sequence, events, new, matches = entry.sequence, entry.events, entry.is_v5, entry.matches
-        said, routes, history, _ = arriving
+        said, (routes, twins), history, _ = arriving
         if sequence <= history.highest:
             return 0, pos
         taken = 0
@@ -112,7 +150,11 @@ class FastArrivals:
                 self._fast.gather(others, other, 1)
             elif stop + 1 < end and data[stop + 1] == data[pos + 1]:
                 stop = end_of_run(data, pos, topic_end + new, stop, end)
-            taken += (stop - pos) // size
+            count = (stop - pos) // size
+            if count == events and stop == end and others is None:
+                head = bytes(data[pos : topic_end + new])
+                self._remember(twins, entry.publisher, Twin(count, end - pos, new, routes[key][0], head, route))
+            taken += count
             pos = stop
         if piece is not None:
             self._pass_on(piece, data[piece_from:pos], arriving, entry, piece_first, taken)
@@ -128,6 +170,13 @@ class FastArrivals:
             self._fast.write_long(receivers, data, end - first)
         else:
             self._fast.gather(receivers, bytes(data), end - first)
+
+    def _remember(self, twins: dict[ClientId, Twin], publisher: ClientId, twin: Twin) -> None:
+        before = twins.get(publisher)
+        self._count += before is None
+        if before is None or before.matches is not twin.matches:
+            self._matches += len(twin.matches or ())
+        twins[publisher] = twin
 
     def _learn(self, said: PeerSaid, key: bytes, matches: Matches, routes: Routes) -> Route | None:
         if len(key) > REMEMBERED_CHARS_MAX:

@@ -183,7 +183,7 @@ class FastPath:
             self._links.gather(connection, far, data[far_from:pos], far_count)
         if pos != start:
             self._arrivals += 1
-            if not self._dirty:
+            if not self._dirty and not self._links.waiting:
                 self._count_taken()
         return pos
 
@@ -224,6 +224,7 @@ class FastPath:
         """The tick ends: write what has gathered, to each connection once."""
         if self._links.waiting:
             self._links.send()
+            self._count_taken()
         if not self._dirty:
             return
         self._streak = min(2 * self._streak + 1, PROMPT_MAX) if self._arrivals <= 1 else 0
@@ -250,6 +251,7 @@ class FastPath:
         """Hand what has gathered to peers and connections, to these to be written at the end of the tick."""
         if self._links.waiting:
             self._links.send()
+            self._count_taken()
         if not self._dirty:
             return
         counts = self._counts
@@ -411,13 +413,20 @@ def end_of_run(data: bytes | memoryview, start: int, head_end: int, stop: int, e
     size, length = stop - start, head_end - start
     count = (end - start) // size
     if count > ONE_BY_ONE_MAX:
-        heads = np.ndarray((count,), _piece(length), data, start, (size,)).tobytes()
-        if heads == heads[:length] * count:
+        all_heads = heads(data, start, length, size, count)
+        if all_heads == all_heads[:length] * count:
             return start + count * size
     head = data[start:head_end]
     while end - stop >= size and data[stop : stop + length] == head:
         stop += size
     return stop
+
+
+def heads(data: bytes | memoryview, start: int, length: int, size: int, count: int) -> bytes:
+    """The first bytes, `length` of them, of so many packets of one size."""
+    if count == 1:
+        return bytes(data[start : start + length])
+    return np.ndarray((count,), _piece(length), data, start, (size,)).tobytes()
 
 
 @lru_cache(4096)
