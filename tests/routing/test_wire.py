@@ -141,9 +141,11 @@ batches = st.builds(
 @given(batch=batches, edition=st.none() | st.builds(Edition, st.integers(0, 9), names))
 def test_a_batch_written_in_pieces_is_the_frame_it_would_be_in_one(batch: EventBatch, edition: Edition | None) -> None:
     frame = Data(3, 4, wrapped(batch, edition))
-    parts = batch_parts(frame)
-    assert parts is not None
-    assert list(parts[1:]) == list(batch.packets)
+    in_parts = batch_parts(frame)
+    assert in_parts is not None
+    size, parts = in_parts
+    assert size == len(b"".join(parts))
+    assert parts[1:] == list(batch.packets)
     for raw in (b"".join(parts), encode_frame(frame)):
         decoded = decode_frame(raw)
         assert isinstance(decoded, Data)
@@ -156,9 +158,7 @@ def test_a_batch_written_in_pieces_is_the_frame_it_would_be_in_one(batch: EventB
 @settings(max_examples=200, deadline=None)
 @given(batch=batches, data=st.data())
 def test_a_damaged_batch_is_a_frame_or_a_protocol_error(batch: EventBatch, data: st.DataObject) -> None:
-    parts = batch_parts(Data(1, 2, batch))
-    assert parts is not None
-    raw = bytearray(b"".join(parts))
+    raw = bytearray(encode_frame(Data(1, 2, batch)))
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     assert_frame_or_refusal(bytes(raw[: data.draw(st.integers(0, len(raw)))]))

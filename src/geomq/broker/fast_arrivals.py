@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from geomq.broker.core import Core
-from geomq.broker.fastpath import ROUTES_MAX, FastPath, Route, as_old, as_v5, end_of_run, heads
+from geomq.broker.fastpath import ROUTES_MAX, FastPath, Receivers, Route, as_old, as_v5, end_of_run, heads
 from geomq.broker.peer_frames import LONG_BYTES_MIN
 from geomq.errors import TopicError
 from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
@@ -38,7 +38,8 @@ class Twin(NamedTuple):
     is_v5: bool
     matches: Matches
     head: bytes
-    route: Route
+    clients: frozenset[ClientId]
+    receivers: Receivers | None
 
 
 class Ways(NamedTuple):
@@ -97,18 +98,25 @@ class FastArrivals:
 
     def _arrive_alike(self, arriving: Arriving, entry: Batched, data: Packets, start: int, end: int) -> bool:
         """Whether the entry is a twin and has gone its way."""
-        twin, events = arriving.ways.twins.get(entry.publisher), entry.events
+        _, (_, twins), history, is_long = arriving
+        twin = twins.get(entry.publisher)
+        if twin is None or entry.sequence <= history.highest:
+            return False
+        events, size, is_v5, matches, head, clients, receivers = twin
         if (
-            twin is None
-            or events != twin.events
-            or entry.size != twin.size
-            or entry.is_v5 is not twin.is_v5
-            or entry.matches != twin.matches
-            or entry.sequence <= arriving.history.highest
-            or heads(data, start, len(twin.head), entry.size // events, events) != twin.head * events
+            entry.events != events
+            or entry.size != size
+            or entry.is_v5 is not is_v5
+            or entry.matches != matches
+            or heads(data, start, len(head), size // events, events) != head * events
         ):
             return False
-        self._pass_on(twin.route, data[start:end], arriving, entry, 0, events)
+        history.run(entry.sequence, events, clients)
+        if receivers is not None:
+            if is_long and size >= LENT_BYTES_MIN:
+                self._fast.write_long(receivers, data[start:end], events)
+            else:
+                self._fast.gather(receivers, bytes(data[start:end]), events)
         return True
 
     def _arrive(self, arriving: Arriving, entry: Batched, data: Packets, pos: int, end: int) -> tuple[int, int]:
@@ -153,7 +161,11 @@ class FastArrivals:
             count = (stop - pos) // size
             if count == events and stop == end and others is None:
                 head = bytes(data[pos : topic_end + new])
-                self._remember(twins, entry.publisher, Twin(count, end - pos, new, routes[key][0], head, route))
+                self._remember(
+                    twins,
+                    entry.publisher,
+                    Twin(count, end - pos, new, routes[key][0], head, route.clients, route.v5 if new else route.old),
+                )
             taken += count
             pos = stop
         if piece is not None:

@@ -217,8 +217,9 @@ class FastPath:
             self.gather(receivers, data, count)
         else:
             connection.write_part(data)
-            self._counts.events_delivered += count
-            self._counts.bytes_sent += len(data)
+            counts = self._counts
+            counts.events_delivered += count
+            counts.bytes_sent += len(data)
 
     def write(self) -> None:
         """The tick ends: write what has gathered, to each connection once."""

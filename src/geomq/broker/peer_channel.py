@@ -152,8 +152,8 @@ class PeerChannel(asyncio.BufferedProtocol):
             if self._ack is None and not self._outgoing:
                 self._ack_due = self._loop.call_later(ACK_S, self._flush)
             self._ack = frame
-        elif (parts := batch_parts(frame)) is not None:
-            size = sum(map(len, parts))
+        elif (of_batch := batch_parts(frame)) is not None:
+            size, parts = of_batch
             if size > self._frame_bytes_max:
                 parts = [self._instead(frame, size)]
                 size = len(parts[0])

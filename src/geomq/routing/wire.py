@@ -302,8 +302,9 @@ def _from_wire(said: Any) -> Message:
     return message
 
 
-def batch_parts(frame: Frame | Aside) -> list[bytes | memoryview] | None:
-    """The bytes of a frame that carries a batch, in pieces, so that no packet is copied; None for other frames."""
+def batch_parts(frame: Frame | Aside) -> tuple[int, list[bytes | memoryview]] | None:
+    """How many bytes a frame has that carries a batch, and these in pieces, so that no packet is copied; None for other
+    frames."""
     if not isinstance(frame, Data):
         return None
     batch, edition = unwrapped(frame.message)
@@ -314,7 +315,7 @@ def batch_parts(frame: Frame | Aside) -> list[bytes | memoryview] | None:
         message = (_OF_EDITION, edition, message)
     head = _encoder.encode((_DATA, frame.epoch, frame.number, message))[:-2]  # but for the empty bytes at the end
     size = sum(map(len, batch.packets))
-    return [b"%b\xc6%b" % (head, size.to_bytes(4, "big")), *batch.packets]
+    return len(head) + 5 + size, [b"%b\xc6%b" % (head, size.to_bytes(4, "big")), *batch.packets]
 
 
 def decode_frame(data: bytes | memoryview) -> Frame | Aside:
