@@ -32,6 +32,9 @@ STRATEGIES = ("disgb_subscriptions", "adaptive", "disgb_events", "flood_events",
 ONE_CENTRE = ("dht",)
 """Here one of the two brokers matches all these events: what is said and heard at the other crosses the link twice."""
 TIMES_LOCAL_MAX = 2.0
+TURNS = 4
+"""Local and crossing loads are measured by turns, so many for each measurement of other loads, and shorter: what else
+the machine does is then the same for both."""
 LINKED_S_MAX = 20.0
 ONE, MANY = SHAPES[0], SHAPES[3]
 FEW_EACH = replace(MANY, name="100-to-100, 10 each", batch=10)
@@ -167,8 +170,8 @@ def _row(
     with ExitStack() as stack:
         flows = make(stack)
         turns = [
-            [_cpu_us_each(brokers, partial(flow.run, stage.seconds / 2)) for flow in flows]
-            for _ in range(2 * stage.repeats)
+            [_cpu_us_each(brokers, partial(flow.run, stage.seconds / TURNS)) for flow in flows]
+            for _ in range(TURNS * stage.repeats)
         ]
     local, crossing = [mean(locally) for *locally, _ in turns], [crossing for *_, crossing in turns]
     figures = {"local": Figure.of(local), "over a link": Figure.of(crossing)}
