@@ -88,7 +88,8 @@ class FaultRun:
             stack.push_async_callback(self._end_tasks)
             receivers, senders = self._clients()
             await self._admit(receivers)
-            self._begin(sender.run() for sender in senders)
+            await asyncio.sleep(1.0)
+            await self._admit(senders)
             self._begin([self._mortal(broker) for broker in self._brokers.values()])
             await self._disturb()
             await self._heal()
@@ -171,12 +172,11 @@ class FaultRun:
         receivers.append(Receiver(watcher, self._entries.append))
         return receivers, senders
 
-    async def _admit(self, receivers: Sequence[Receiver]) -> None:
-        self._begin(receiver.run() for receiver in receivers)
+    async def _admit(self, clients: Sequence[Receiver | Sender]) -> None:
+        self._begin(client.run() for client in clients)
         async with asyncio.timeout(START_S_MAX):
-            for receiver in receivers:
-                await receiver.ready.wait()
-        await asyncio.sleep(1.0)
+            for client in clients:
+                await client.ready.wait()
 
     async def _mortal(self, broker: BrokerProcess) -> None:
         """A client that keeps dying, with a last will it has no right to."""

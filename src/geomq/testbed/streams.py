@@ -51,6 +51,7 @@ class Sender:
 
     def __init__(self, role: Role, note: Note, *, per_s: float) -> None:
         self.role = role
+        self.ready = asyncio.Event()
         self.published = 0
         self._note = note
         self._gap_s = 1.0 / per_s
@@ -72,6 +73,7 @@ class Sender:
             with suppress(OSError, ProtocolError, TimeoutError):
                 probe, connack = await Probe.connect(self.role.port, self.role.connect())
                 async with probe:
+                    self.ready.set()
                     self._repeat(probe, session_present=connack.session_present)
                     await self._talk(probe)
             await asyncio.sleep(RETRY_S)
