@@ -134,13 +134,17 @@ async def test_an_entry_that_only_begins_like_the_one_before_is_looked_at_in_ful
             broker.desk.arrivals.arrive(*said(batch_of([b""] * 20, sequence=140, data=bad)), handled)
         with pytest.raises(ProtocolError):
             broker.desk.arrivals.arrive(*said(batch_of([b"x"] * 20, sequence=150, data=one * 20 + one[:5])), handled)
+        with pytest.raises(ProtocolError):
+            broker.desk.arrivals.arrive(*said(batch_of([b"x"] * 20, sequence=170, data=one * 20, is_v5=True)), handled)
+        with pytest.raises(ProtocolError):
+            broker.desk.arrivals.arrive(*said(batch_of([b"x"] * 30, sequence=190, data=one * 20)), handled)
         nobody = (Match(ClientId("nobody"), "t/#"),)
-        broker.desk.arrivals.arrive(*said(batch_of([b"x"] * 20, sequence=160, matches=nobody)), handled)
+        broker.desk.arrivals.arrive(*said(batch_of([b"x"] * 20, sequence=220, matches=nobody)), handled)
         for _ in range(2):
-            broker.desk.arrivals.arrive(*said(batch_of([b"z"] * 20, sequence=180)), handled)
-        broker.desk.arrivals.arrive(*said(batch_of([b"end"], sequence=200)), handled)
+            broker.desk.arrivals.arrive(*said(batch_of([b"z"] * 20, sequence=240)), handled)
+        broker.desk.arrivals.arrive(*said(batch_of([b"end"], sequence=260)), handled)
         await until(lambda: b"end" in old.got)
-        assert old.got == {b"x": 39 + 10 + 20, b"z": 20, b"end": 1}  # of the damaged ones, what was well before it
+        assert old.got == {b"x": 39 + 10 + 20 + 20, b"z": 20, b"end": 1}  # of the damaged ones, what was well before it
 
 
 async def test_what_has_no_short_way_goes_the_ordinary_one() -> None:

@@ -87,9 +87,11 @@ class FastArrivals:
         outbox.arriving = True
         try:
             for entry, start, end in spread(batch, len(data)):
-                if not followed and self._arrive_alike(arriving, entry, data, start, end):
-                    continue
-                taken, pos = (0, start) if followed else self._arrive(arriving, entry, data, start, end)
+                taken, pos = 0, start
+                if not followed:
+                    if self._arrive_alike(arriving, entry, data, start, end):
+                        continue
+                    taken, pos = self._arrive(arriving, entry, data, start, end)
                 if taken != entry.events or pos != end:
                     for message in singly(said.peer, batch, entry, bytes(data[start:end]), skip=taken):
                         handle(PeerSaid(said.peer, message, said.edition))
@@ -113,10 +115,7 @@ class FastArrivals:
             return False
         history.run(entry.sequence, events, clients)
         if receivers is not None:
-            if is_long and size >= LENT_BYTES_MIN:
-                self._fast.write_long(receivers, data[start:end], events)
-            else:
-                self._fast.gather(receivers, bytes(data[start:end]), events)
+            self._send(receivers, data[start:end], events, is_long)
         return True
 
     def _arrive(self, arriving: Arriving, entry: Batched, data: Packets, pos: int, end: int) -> tuple[int, int]:
@@ -176,12 +175,14 @@ class FastArrivals:
         """Note these events of the entry and send them to the clients of their version."""
         arriving.history.run(entry.sequence + first, end - first, route.clients)
         receivers = route.v5 if entry.is_v5 else route.old
-        if receivers is None:
-            return
-        if arriving.is_long and len(data) >= LENT_BYTES_MIN:
-            self._fast.write_long(receivers, data, end - first)
+        if receivers is not None:
+            self._send(receivers, data, end - first, arriving.is_long)
+
+    def _send(self, receivers: Receivers, data: Packets, count: int, is_long: bool) -> None:
+        if is_long and len(data) >= LENT_BYTES_MIN:
+            self._fast.write_long(receivers, data, count)
         else:
-            self._fast.gather(receivers, bytes(data), end - first)
+            self._fast.gather(receivers, bytes(data), count)
 
     def _remember(self, twins: dict[ClientId, Twin], publisher: ClientId, twin: Twin) -> None:
         before = twins.get(publisher)
