@@ -8,12 +8,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.broker.federated import configs, federation, until
 from tests.broker.mosquitto_cloud import Listening, groups, join, mosquitto, needs_mosquitto
 from tests.broker.test_federation_crash import processes
 from tests.broker.test_peering import CASES, SPOTS
 
+from geomq.broker.config import Auth
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
 from geomq.geo import Circle
@@ -93,6 +95,29 @@ async def test_one_member_gets_each_event_of_brokers_and_of_clients_of_the_cloud
         received = Counter(payload for member in members for payload in member.got)
         assert (len(received), received.total()) == (48, 48)
         assert all(len(member.got) > 4 for member in members), "everybody has a share"
+
+
+async def test_an_event_finds_the_one_member_of_all_brokers_that_may_read_it(tmp_path: Path) -> None:
+    rules = tmp_path / "acl"
+    rules.write_text("topic write t/#\npattern read t/%c\n")
+    configured = {
+        name: msgspec.structs.replace(config, auth=Auth(acl_file=str(rules)))
+        for name, config in configs("disgb_events", brokers=3).items()
+    }
+    async with federation(configured) as brokers, AsyncExitStack() as stack:
+        homes = list(brokers.values())
+        members = [await join(stack, homes[i % len(homes)].port, f"m{i}") for i in range(6)]
+        for member in members:
+            await member.client.subscribe("$share/crew/t/+", qos=1)
+        publishers = [await join(stack, home.port, f"p{i}") for i, home in enumerate(homes)]
+        await members_known(brokers, 6)
+        for number in range(36):
+            await publishers[number % 3].client.publish(f"t/m{number % 6}", str(number).encode(), qos=number % 2)
+            await publishers[number % 3].client.publish("t/nobody", b"secret", qos=1)
+        expected = [sorted(str(number).encode() for number in range(each, 36, 6)) for each in range(6)]
+        await until(lambda: sum(len(member.got) for member in members) >= 36)
+        await until(lambda: sum(broker.core.counts.deliveries_denied for broker in homes) == 36)
+        assert [sorted(member.got) for member in members] == expected
 
 
 async def test_an_away_member_is_not_served_while_one_elsewhere_is_there() -> None:

@@ -1,9 +1,9 @@
 """Of a share group that spans brokers one member gets each event, whatever the strategy."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.routing.stage import Stage, circle, moved, published, row_of_squares, subscribed
@@ -26,7 +26,6 @@ from geomq.routing.events import (
 )
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.shared import (
-    HOPS_MAX,
     ChangeMember,
     DropMember,
     MembersBegin,
@@ -186,28 +185,68 @@ def answer(stage: Stage, broker: str, said: ServeShared, *, by: BrokerId = B2) -
 
 def test_an_event_is_served_once_however_often_a_link_repeats_it() -> None:
     stage = crew()
-    first = answer(stage, "b1", ServeShared(event(), "crew", "t", 1))
-    again = answer(stage, "b1", ServeShared(event(), "crew", "t", 1))
-    assert first == [DeliverToOne(event(), "crew", "t", (ClientId("m1"),))]
+    first = answer(stage, "b1", ServeShared(event(), "crew", "t", ()))
+    again = answer(stage, "b1", ServeShared(event(), "crew", "t", ()))
+    assert first == [DeliverToOne(event(), "crew", "t", (ClientId("m1"),), (B1,))]
     assert again == [DropEvent(event().id, "duplicate")]
 
 
 def test_a_home_without_a_member_left_passes_the_event_on() -> None:
     stage = crew()
     stage.do("b1", ClientGone(ClientId("m1")))
-    found = answer(stage, "b1", ServeShared(event(), "crew", "t", 1))
-    assert found == [SendToPeer(B2, ServeShared(event(), "crew", "t", 2))]
+    found = answer(stage, "b1", ServeShared(event(), "crew", "t", ()))
+    assert found == [SendToPeer(B2, ServeShared(event(), "crew", "t", (B1,)))]
+
+
+def denied(*clients: str) -> Callable[[ClientId, str], bool]:
+    return lambda client, _topic: client not in clients
+
+
+def test_members_that_may_not_read_an_event_take_it_from_nobody() -> None:
+    stage = crew()
+    for broker in ("b1", "b2"):
+        stage.node(broker).ask_rights(denied("m1", "m2"))
+    for _ in range(6):
+        stage.do("b1", published("p", "t"))
+    assert stage.wire.receivers() == Counter({"m3": 6})
+
+
+def test_a_home_prefers_its_own_members_that_may_read() -> None:
+    stage = crew()
+    stage.do("b1", joined("n1"))
+    stage.node("b1").ask_rights(denied("m1"))
+    found = answer(stage, "b1", ServeShared(event(), "crew", "t", ()))
+    assert found == [DeliverToOne(event(), "crew", "t", (ClientId("n1"),), (B1,))]
+
+
+def test_no_broker_is_asked_twice_and_the_last_refuses_its_own() -> None:
+    stage = crew()
+    for broker in ("b1", "b2", "b3"):
+        stage.node(broker).ask_rights(denied("m1", "m2", "m3"))
+    first = answer(stage, "b1", ServeShared(event(), "crew", "t", (B2,)))
+    last = answer(stage, "b3", ServeShared(event(), "crew", "t", (B2, B1)))
+    assert first == [SendToPeer(B3, ServeShared(event(), "crew", "t", (B2, B1)))]
+    assert last == [DeliverToOne(event(), "crew", "t", (ClientId("m3"),), (B2, B1, B3))]
+
+
+def test_an_event_may_come_back_after_others_were_asked() -> None:
+    stage = crew()
+    stage.node("b1").ask_rights(denied("m1"))
+    answer(stage, "b1", ServeShared(event(), "crew", "t", ()))
+    stage.do("b1", joined("n1"))
+    again = answer(stage, "b1", ServeShared(event(), "crew", "t", (B1, B3)))
+    assert again == [DeliverToOne(event(), "crew", "t", (ClientId("n1"),), (B1, B3, B1))]
 
 
 def test_an_event_that_nobody_is_left_for_is_dropped_and_the_reason_told() -> None:
     stage = Stage(row_of_squares(2), "dht")
-    assert answer(stage, "b1", ServeShared(event(), "crew", "t", 1)) == [DropEvent(event().id, "no member left")]
+    assert answer(stage, "b1", ServeShared(event(), "crew", "t", ())) == [DropEvent(event().id, "no member left")]
 
 
-@pytest.mark.parametrize("hops", [0, -1, HOPS_MAX + 1])
-def test_an_event_that_was_passed_on_too_often_is_dropped(hops: int) -> None:
+def test_an_event_that_was_passed_on_too_often_is_dropped() -> None:
     stage = crew()
-    assert answer(stage, "b1", ServeShared(event(), "crew", "t", hops)) == [DropEvent(event().id, "hop limit")]
+    circling = ServeShared(event(), "crew", "t", (B2, B3) * 6)
+    assert answer(stage, "b1", circling) == [DropEvent(event().id, "hop limit")]
 
 
 def test_a_stranger_cannot_bring_members() -> None:

@@ -24,6 +24,7 @@ EVENT = Event(
 SAMPLES: dict[str, object] = {
     "event": EVENT,
     "hops": 2,
+    "asked": (BrokerId("b"),),
     "matches": (Match(ClientId("c"), "a/#"),),
     "client": ClientId("c"),
     "topic_filter": "a/+",

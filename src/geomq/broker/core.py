@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from geomq.broker.acl import ALL_RIGHTS, Acl, Rights
-from geomq.broker.clients import Client
+from geomq.broker.clients import Client, split_voice
 from geomq.broker.config import Config
 from geomq.broker.counts import Counts
 from geomq.broker.geotopics import FenceTexts
@@ -87,6 +87,7 @@ class Core:
         self.outbox = outbox
         self.security = security
         self.clients: dict[str, Client] = {}
+        node.ask_rights(self._may_read)
         self.moved: dict[str, Client] = {}
         """Clients with kept sessions whose place is not written down yet."""
         self.counts = Counts()
@@ -100,6 +101,11 @@ class Core:
         self.deadline_changed: Callable[[], None] = lambda: None
         self.client_moved: Callable[[Client], None] = lambda _client: None
         self.keep_editions: Callable[[Kept], None] = lambda _kept: None
+
+    def _may_read(self, client: ClientId, topic: str) -> bool:
+        """Whether one of the clients may read a topic; of one that has left its new home says so."""
+        found = self.clients.get(split_voice(client)[0])
+        return found is None or found.rights.may_read(topic)
 
     def now_ms(self) -> float:
         """The routing core's clock."""

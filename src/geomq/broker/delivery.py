@@ -41,8 +41,6 @@ class Delivery:
         found = [each for member in members if (each := self._voiced(member, topic_filter)) is not None]
         if not found:
             return 0
-        # One that may not read it must not take it from one that is away.
-        found = [each for each in found if each[0].rights.may_read(event.topic)] or found
         client, subscription = next((each for each in found if _can_take(each[0])), found[0])
         fanout = self._fanout(event, message)
         return 0 if fanout is None else self._to_client(client, subscription, fanout, own=False)

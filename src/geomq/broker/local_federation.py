@@ -56,7 +56,15 @@ def local_configs(
     if len({site.name for site in sites}) != len(sites):
         raise ConfigError("two brokers have the same name")
     peer_ports = dict(zip((site.name for site in sites), free_ports(len(sites)), strict=True))
-    configs = {
+    configs = {}
+    if with_cloud:  # first, because the others look for it as soon as they start
+        configs[CLOUD] = Config(
+            broker=settings.Broker(name=CLOUD),
+            listeners=(Listener(host=HOST, port=cloud_port),),
+            persistence=Persistence(enabled=False),
+            metrics=Metrics(sys_interval_s=0),
+        )
+    configs |= {
         site.name: Config(
             broker=settings.Broker(name=site.name, location=location_text(site.location)),
             listeners=(Listener(host=HOST, port=0 if first_port is None else first_port + number),),
@@ -77,13 +85,6 @@ def local_configs(
         )
         for number, site in enumerate(sites)
     }
-    if with_cloud:
-        configs[CLOUD] = Config(
-            broker=settings.Broker(name=CLOUD),
-            listeners=(Listener(host=HOST, port=cloud_port),),
-            persistence=Persistence(enabled=False),
-            metrics=Metrics(sys_interval_s=0),
-        )
     return configs
 
 

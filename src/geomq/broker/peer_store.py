@@ -49,7 +49,7 @@ SEEN_CLIENTS_MAX = 4_000_000
 OUTBOX, SEEN, SERVED, REPLICA = "outbox/", "seen", "served", "replica/"
 MEMBERS, FEDERATION = "members", "federation"
 OF_MEMBERS = (PutMember, DropMember, ChangeMember, MembersBegin, MembersEnd)
-_SERVED_KEY = msgspec.msgpack.Decoder(tuple[str, int, int, str, str])
+_SERVED_KEY = msgspec.msgpack.Decoder(tuple[str, int, int, str, str, int])
 _KEPT = msgspec.msgpack.Decoder(Kept)
 Delivered = list[tuple[EventId, list[ClientId]]]
 _DELIVERED = msgspec.msgpack.Decoder(Delivered)
@@ -204,7 +204,7 @@ class PeerStore:
 
     def _note_served(self, message: ServeShared) -> None:
         """Remember that an event of another broker has been dealt with for a share group."""
-        key = msgspec.msgpack.encode((*message.event.id, message.share, message.topic_filter))
+        key = msgspec.msgpack.encode((*message.event.id, message.share, message.topic_filter, len(message.asked)))
         self._served.append(key)
         self._write(SERVED, key, b"")
         if len(self._served) > SEEN_MAX:
@@ -310,8 +310,13 @@ class PeerStore:
             for event_id, clients in delivered:
                 node.strategy.seen.unseen(event_id, tuple([Match(client, "") for client in clients]))
         for key in notes.get(SERVED, {}):
+            try:
+                origin, epoch, sequence, share, topic_filter, asked = _SERVED_KEY.decode(key)
+            except msgspec.MsgspecError:
+                self._erase(SERVED, key)  # of a version that is gone
+                continue
             self._served.append(key)
-            node.shared.is_first(*_served_of(key))
+            node.shared.is_first(EventId(BrokerId(origin), epoch, sequence), Group(share, topic_filter), asked)
         editions = {self._tag(edition): edition for edition in node.editions} | {MEMBERS: CONFIGURED}
         for kind, kept in notes.items():
             tag, _, name = kind.removeprefix(REPLICA).rpartition("/")
@@ -345,8 +350,3 @@ def _messages_of(value: bytes) -> tuple[Message, ...]:
     if isinstance(frame, Run):
         return frame.messages
     return (frame.message,) if isinstance(frame, Data) else ()
-
-
-def _served_of(key: bytes) -> tuple[EventId, Group]:
-    origin, epoch, sequence, share, topic_filter = _SERVED_KEY.decode(key)
-    return EventId(BrokerId(origin), epoch, sequence), Group(share, topic_filter)

@@ -33,6 +33,8 @@ class DeliverToOne(Action, frozen=True):
     share: str
     topic_filter: str
     members: tuple[ClientId, ...]
+    asked: tuple[BrokerId, ...] = ()
+    """The brokers that were asked to serve the group so far."""
 
 
 class DropEvent(Action, frozen=True):

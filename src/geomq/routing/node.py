@@ -107,6 +107,11 @@ class Node:
             FederationChanged: self._federation_changed,
         }
 
+    def ask_rights(self, may_read: Callable[[ClientId, str], bool]) -> None:
+        """Have the driver say whether an own client may read a topic, so that those that may get what groups share."""
+        for shared in (self.shared, self._own_shared):
+            shared.may_read = may_read
+
     @property
     def editions(self) -> tuple[Edition, ...]:
         """Of which editions of the federation description there is a routing."""
@@ -350,7 +355,6 @@ class Node:
             for client in forgotten:
                 self._gone(ClientGone(client), now)
         elif isinstance(message, ServeShared):
-            self._hops = message.hops
             self.shared.said(peer, message)
         elif self.shared.said(peer, message):
             self._watch(now)

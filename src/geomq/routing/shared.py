@@ -2,8 +2,9 @@
 
 Strategies never hear of shared subscriptions. Every broker tells every other who its members are, and the broker whose
 client published decides who is served. One place decides, so nothing is doubled, whatever the strategy and however
-the fences lie. The chosen member's home looks again: if no member of its own is left, it passes the event on to a
-broker that has one. Such an event waits for a broker that is away like any other, so none is lost on the way.
+the fences lie. The chosen member's home looks again: if it has no member any more that may read the event, it asks a
+broker that has not been asked yet. Such an event waits for a broker that is away like any other, so none is lost on the
+way.
 
 Events of publishers outside the federation have no such broker; for each group the first by name of the reachable
 brokers with members decides on them.
@@ -72,7 +73,8 @@ class ServeShared(Message, frozen=True):
     event: Event
     share: str
     topic_filter: str
-    hops: int
+    asked: tuple[BrokerId, ...]
+    """The brokers that were asked before and have no member for it."""
 
 
 class Group(NamedTuple):
@@ -101,6 +103,8 @@ class SharedGroups:
         """Peers that heard of all own members since their link came up."""
         self._turns: dict[Group, int] = {}
         self._served = SeenEvents()
+        self.may_read: Callable[[ClientId, str], bool] = lambda _client, _topic: True
+        """Whether an own client has the right to the events of a topic: the driver's to say."""
 
     def __len__(self) -> int:
         return len(self._table)
@@ -166,13 +170,13 @@ class SharedGroups:
         """An own client published: decide for every group the event is meant for."""
         if len(self._table):
             for group, members in self._matching(event).items():
-                self._serve(event, group, members, hops=0)
+                self._serve(event, group, members, self._able(event, members), ())
 
     def came_from_outside(self, event: Event) -> None:
         """An event nobody has decided on: each group has one broker that does."""
         for group, members in self._matching(event).items():
-            if self._decides(group) and self.is_first(event.id, group):
-                self._serve(event, group, members, hops=0)
+            if self._decides(group) and self.is_first(event.id, group, 0):
+                self._serve(event, group, members, self._able(event, members), ())
 
     def watched(self) -> dict[str, None]:
         """The filters of the groups for which this broker decides on events from outside."""
@@ -192,16 +196,31 @@ class SharedGroups:
                 found.setdefault(Group(share, topic_filter), []).append(Subscriber(home, ClientId(client)))
         return found
 
-    def _serve(self, event: Event, group: Group, members: list[Subscriber], *, hops: int) -> None:
-        """Choose one of the members and see that it gets the event."""
-        ranks = [self._rank(member) for member in members]
-        best = [member for member, rank in zip(members, ranks, strict=True) if rank == min(ranks)]
+    def _able(self, event: Event, members: list[Subscriber]) -> list[Subscriber]:
+        """Those that may read the event; of others' clients only their homes know."""
+        return [m for m in members if m.home != self._me or self.may_read(m.client, event.topic)]
+
+    def _serve(
+        self,
+        event: Event,
+        group: Group,
+        members: list[Subscriber],
+        able: list[Subscriber],
+        asked: tuple[BrokerId, ...],
+    ) -> None:
+        """Choose one of the able members and see that it gets the event; without any it ends here."""
+        found = able or [member for member in members if member.home == self._me]
+        if not found:
+            self._act(DropEvent(event.id, "no member left"))
+            return
+        ranks = [self._rank(member) for member in found]
+        best = [member for member, rank in zip(found, ranks, strict=True) if rank == min(ranks)]
         chosen = best[self._turn(group) % len(best)]
         if chosen.home != self._me:
-            self._act(SendToPeer(chosen.home, ServeShared(event, *group, hops + 1)))
+            self._act(SendToPeer(chosen.home, ServeShared(event, *group, asked)))
             return
-        others = sorted((m for m in members if m.home == self._me and m != chosen), key=self._rank)
-        self._act(DeliverToOne(event, *group, (chosen.client, *(other.client for other in others))))
+        others = sorted((m for m in found if m.home == self._me and m != chosen), key=self._rank)
+        self._act(DeliverToOne(event, *group, (chosen.client, *(other.client for other in others)), asked))
 
     def _rank(self, member: Subscriber) -> int:
         """Members that can take an event now come before those that are away, and these before cut-off ones."""
@@ -215,23 +234,26 @@ class SharedGroups:
         turn = self._turns[group] = self._turns.get(group, -1) + 1
         return turn
 
-    def is_first(self, event_id: EventId, group: Group) -> bool:
-        """Note that the event is dealt with here for this group; whether it was not before."""
-        return bool(self._served.unseen(event_id, (Match(_entry(ClientId(group.topic_filter), group), ""),)))
+    def is_first(self, event_id: EventId, group: Group, asked: int) -> bool:
+        """Note that the event is dealt with here for this group; whether it was not before.
+
+        After more brokers were asked it may come again: the member they know of has moved here meanwhile.
+        """
+        entry = _entry(ClientId(f"{group.topic_filter}\0{asked}"), group)
+        return bool(self._served.unseen(event_id, (Match(entry, ""),)))
 
     def _asked_to_serve(self, message: ServeShared) -> None:
-        event, group = message.event, Group(message.share, message.topic_filter)
-        if not 0 < message.hops <= HOPS_MAX:
+        event, group, asked = message.event, Group(message.share, message.topic_filter), message.asked
+        if len(asked) > len(self._brokers or ()) + HOPS_MAX:
             self._act(DropEvent(event.id, "hop limit"))
-        elif not self.is_first(event.id, group):
+        elif not self.is_first(event.id, group, len(asked)):
             self._act(DropEvent(event.id, "duplicate"))
         else:
             members = self._matching(event).get(group, [])
-            own = [member for member in members if member.home == self._me]
-            if members:
-                self._serve(event, group, own or members, hops=message.hops)
-            else:
-                self._act(DropEvent(event.id, "no member left"))
+            able = self._able(event, members)
+            own = [member for member in able if member.home == self._me]
+            able = own or [member for member in able if member.home not in asked]
+            self._serve(event, group, members, able, (*asked, self._me))
 
     # Peers.
 

@@ -158,7 +158,7 @@ class Travellers:
                 case DeliverToClients(event=event, matches=matches):
                     found += self._deliver(event, matches, hops)
                 case DeliverToOne(members=members) if members[0] in self._departed:
-                    found.append(self._serve_elsewhere(action, hops))
+                    found.append(self._serve_elsewhere(action))
                 case _:
                     found.append(action)
         return found
@@ -190,13 +190,13 @@ class Travellers:
             del arrival.had[next(iter(arrival.had))]
         return True
 
-    def _serve_elsewhere(self, action: DeliverToOne, hops: int) -> Action:
+    def _serve_elsewhere(self, action: DeliverToOne) -> Action:
         """The chosen member left: its new home, or another member here, is to be served."""
         staying = tuple(member for member in action.members if member not in self._departed)
         if staying:
-            return DeliverToOne(action.event, action.share, action.topic_filter, staying)
+            return DeliverToOne(action.event, action.share, action.topic_filter, staying, action.asked)
         to = self._departed[action.members[0]].to
-        return SendToPeer(to, ServeShared(action.event, action.share, action.topic_filter, min(hops + 1, HOPS_MAX)))
+        return SendToPeer(to, ServeShared(action.event, action.share, action.topic_filter, action.asked))
 
     # Peers.
 

@@ -42,7 +42,7 @@ from geomq.routing.link import Ack, Data, Frame, Hello, Run
 from geomq.routing.messages import Message
 from geomq.routing.model import Edition, Event
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 MESSAGES: tuple[type[Message], ...] = (
     messages.ForwardEvent,
