@@ -141,7 +141,7 @@ packets: st.SearchStrategy[Packet] = st.one_of(
 
 
 @given(st.sampled_from([V311, V5]), st.lists(packets, max_size=12), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_the_broker_survives_every_conversation(version: int, said: list[Packet], data: st.DataObject) -> None:
     desk, loop = _desk()
     log, failures = logging.getLogger("geomq.broker"), Failures()

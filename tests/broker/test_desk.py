@@ -360,6 +360,4 @@ class BrokerMachine(RuleBasedStateMachine):
 
 
 TestBroker = BrokerMachine.TestCase
-TestBroker.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestBroker.settings = settings(max_examples=200, stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow])

@@ -136,7 +136,7 @@ bursts = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(bursts)
 def test_every_subscriber_gets_every_event_once_and_in_order(script: list[Burst]) -> None:
     stage = Stage()

@@ -93,7 +93,7 @@ def test_a_filter_that_is_none_is_refused() -> None:
         unpack([msgspec.msgpack.encode(luggage)])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_a_damaged_session_is_a_session_or_refused(data: st.DataObject) -> None:
     raw = bytearray(b"".join(pack(traveller(b"a"), [("t", FENCE)], HAD)))

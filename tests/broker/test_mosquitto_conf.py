@@ -160,7 +160,7 @@ keys = st.sampled_from([*PLAIN, *_SPECIAL, *LISTENER_PATHS, *NEEDLESS, "connecti
 values = st.sampled_from(["true", "false", "0", "1", "1883", "-5", "99999999999", "", "a b", "2d", "tlsv1.1", "²"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(keys, values), max_size=12))
 def test_any_file_is_a_config_or_one_line(
     tmp_path_factory: pytest.TempPathFactory, lines: list[tuple[str, str]]

@@ -27,7 +27,7 @@ def framed(frames: list[bytes]) -> bytes:
     return b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     sizes=st.lists(
         st.sampled_from(

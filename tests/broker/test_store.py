@@ -317,7 +317,7 @@ def apply_to_session(
         store.record([change])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(steps)
 def test_after_any_crash_exactly_the_committed_is_there(script: list[tuple[str, str, int]]) -> None:
     disk, model = DictDisk(), Model()

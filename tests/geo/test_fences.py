@@ -45,7 +45,7 @@ class FenceIndexMachine(RuleBasedStateMachine):
 
 
 TestFenceIndexMachine = FenceIndexMachine.TestCase
-TestFenceIndexMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestFenceIndexMachine.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 @given(FENCES, st.floats(0, 360), st.floats(0, 1))

@@ -104,13 +104,13 @@ def test_one_place_with_many_names_has_one_owner() -> None:
         assert len(set(SIX.owners(pole, np.arange(-180, 181, 6)).tolist())) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.builds(Circle, CORNERS, st.floats(0, 7.3).map(lambda e: min(10**e, HALF_CIRCUMFERENCE_M))) | CIRCLES)
 def test_a_circle_touches_what_brute_force_over_squares_says(circle: Circle) -> None:
     assert set(SIX.touched(circle)) == brute_force(SIX, circle)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(PLANAR)
 def test_a_polygon_touches_what_brute_force_over_squares_says(fence: Polygon | MultiPolygon) -> None:
     assert set(SIX.touched(fence)) == brute_force(SIX, fence)

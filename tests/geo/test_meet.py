@@ -37,7 +37,7 @@ def test_edges_are_those_of_every_ring_of_every_part() -> None:
     assert len(fence_edges(ACROSS)) == 8
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(CIRCLES, PLANAR)
 def test_a_circle_meets_a_polygon_if_its_border_comes_near(circle: Circle, fence: Polygon | MultiPolygon) -> None:
     sampled = border_distance_m(circle.center, fence, 2_000)

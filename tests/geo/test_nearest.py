@@ -38,7 +38,7 @@ def test_the_owner_is_the_nearest_broker(brokers: list[Location], place: Locatio
     assert distances[NearestAreas(brokers).owner(place)] <= min(distances) + 0.5
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(BROKERS, CIRCLES)
 def test_a_circle_touches_the_cells_a_sample_of_the_sphere_finds(brokers: list[Location], circle: Circle) -> None:
     areas = NearestAreas(brokers)
@@ -53,7 +53,7 @@ def test_a_circle_touches_the_cells_a_sample_of_the_sphere_finds(brokers: list[L
             assert nearest <= circle.radius_m + SPACING_M
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(BROKERS, CIRCLES)
 def test_no_owner_of_a_place_on_the_border_or_inside_is_left_out(brokers: list[Location], circle: Circle) -> None:
     areas = NearestAreas(brokers)
@@ -62,7 +62,7 @@ def test_no_owner_of_a_place_on_the_border_or_inside_is_left_out(brokers: list[L
     assert set(areas.owners(lats, lons).ravel().tolist()) <= set(areas.touched(circle))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(BROKERS, PLANAR)
 def test_a_polygon_touches_the_cells_of_all_places_in_it(
     brokers: list[Location], fence: Polygon | MultiPolygon

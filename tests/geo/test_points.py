@@ -40,7 +40,7 @@ class PointIndexMachine(RuleBasedStateMachine):
 
 
 TestPointIndexMachine = PointIndexMachine.TestCase
-TestPointIndexMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestPointIndexMachine.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 def filled(count: int) -> tuple[PointIndex[int], list[Location]]:
@@ -57,7 +57,7 @@ def filled(count: int) -> tuple[PointIndex[int], list[Location]]:
 CROWD, CROWD_PLACES = filled(4_000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(FENCES)
 def test_a_crowd_is_searched_right_at_every_grain(fence: Fence) -> None:
     expected = fence.contains_many(*zip(*CROWD_PLACES, strict=True)).nonzero()[0].tolist()

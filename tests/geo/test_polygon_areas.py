@@ -34,7 +34,7 @@ def test_areas_touched_at_their_border() -> None:
     assert AREAS.touched(parse_fence("POLYGON ((-101 -41, -99 -41, -99 -39, -101 -41))")) == (4,)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(CIRCLES)
 def test_no_owner_of_a_place_in_a_circle_is_left_out(circle: Circle) -> None:
     bearings, shares = np.arange(0, 360, 0.5), np.array([[1.0], [0.9], [0.5], [0.1]])

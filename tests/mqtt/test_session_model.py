@@ -228,6 +228,5 @@ TestSession = SessionMachine.TestCase
 TestSession.settings = settings(
     max_examples=300,
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

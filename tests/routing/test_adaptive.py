@@ -187,7 +187,7 @@ busy = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(busy, min_size=30, max_size=120), st.sampled_from([0, 1, 9, 40]))
 def test_no_broker_is_sent_an_event_in_both_forms(steps: list[tuple[str, RoutingEvent]], gap_ms: int) -> None:
     stage = Stage(row_of_squares(4), "adaptive", {"patience": 1})

@@ -55,7 +55,7 @@ def play(strategy: str, options: dict[str, Any], events: list[RoutingEvent]) -> 
 
 
 @CASES
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(events=st.lists(actions, max_size=25))
 def test_every_strategy_delivers_what_the_oracle_says_once_quiet(
     strategy: str, options: dict[str, Any], events: list[RoutingEvent]
@@ -74,7 +74,7 @@ def check_against_oracle(events: list[RoutingEvent], ledger: Ledger) -> None:
 
 
 @CASES
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(events=st.lists(actions, max_size=20))
 def test_no_strategy_remembers_clients_that_are_gone(
     strategy: str, options: dict[str, Any], events: list[RoutingEvent]
@@ -99,7 +99,7 @@ def sizes(simulation: Simulation) -> dict[BrokerId, int]:
 
 
 @CASES
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(before=st.lists(quiet_actions, max_size=12), busy=st.lists(on_one_topic, min_size=20, max_size=60))
 def test_long_traffic_on_one_topic_is_delivered_as_the_oracle_says(
     strategy: str, options: dict[str, Any], before: list[RoutingEvent], busy: list[RoutingEvent]

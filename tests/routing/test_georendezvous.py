@@ -177,7 +177,7 @@ def test_the_first_subscription_on_a_key_resets_the_cuts_made_for_a_wildcard() -
 WIDE = {f"b{i}": place_of("spread", i) for i in range(11)}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.one_of(

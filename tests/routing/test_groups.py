@@ -303,7 +303,7 @@ def random_world(rng: Random) -> tuple[GroupWorld, dict[tuple[str, str], set[str
     return world, subscriptions
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_no_event_is_lost_or_doubled_while_groups_form_and_change(seed: int) -> None:
     rng = Random(seed)
@@ -323,7 +323,7 @@ def test_no_event_is_lost_or_doubled_while_groups_form_and_change(seed: int) -> 
         assert world.receivers(event_id) == receivers, event_id
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_after_any_faults_a_quiet_network_delivers_to_exactly_the_matching_clients_once(seed: int) -> None:
     rng = Random(seed)

@@ -383,7 +383,7 @@ def worlds(draw: st.DrawFn) -> GroupWorld:
     return GroupWorld(lcm, near, cloud_ms=cloud, seed=draw(st.integers(0, 9)), **options)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(worlds())
 def test_formation_ends_with_leaders_apart_and_members_near(world: GroupWorld) -> None:
     world.run(30_000)

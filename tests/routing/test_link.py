@@ -79,7 +79,7 @@ class Wire:
                 self.take(end, link.on_deadline(now=self.now))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
     loss=st.sampled_from([0.0, 0.1, 0.4]),
@@ -110,7 +110,7 @@ def test_everything_arrives_once_and_in_order_over_a_bad_wire(
     assert wire.received["a"] == [event(number) for number in range(30)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10**6), restarts=st.lists(st.tuples(st.integers(0, 29), st.sampled_from("ab")), max_size=4))
 def test_a_restart_loses_nothing_and_repeats_only_what_was_not_acknowledged(
     seed: int, restarts: list[tuple[int, str]]

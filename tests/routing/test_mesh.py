@@ -335,7 +335,7 @@ happenings: st.SearchStrategy[RoutingEvent] = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(script=st.lists(st.tuples(happenings, st.sampled_from([0.0, 10.0, 6_000.0])), max_size=30))
 def test_whatever_peers_say_the_broker_lives_speaks_only_to_neighbours_and_keeps_its_bounds(
     script: list[tuple[RoutingEvent, float]],

@@ -54,7 +54,7 @@ def check_every_event(world: MeshWorld, oracle: Oracle) -> None:
     assert all(times == 1 for times in world.received.values())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     links=overlays(),
     redundancy=st.integers(1, 3),
@@ -74,7 +74,7 @@ def test_the_delivered_set_is_the_oracles_once_quiet(
     check_every_event(world, oracle)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(links=overlays(), script=st.lists(st.tuples(steps, pauses), min_size=3, max_size=20))
 def test_nothing_of_a_group_is_left_after_its_last_subscriber(
     links: list[Link], script: list[tuple[RoutingEvent, float]]
@@ -90,7 +90,7 @@ def test_nothing_of_a_group_is_left_after_its_last_subscriber(
     assert all(world.mesh(broker).state_size() == 0 for broker in world.ids)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     links=overlays(),
     redundancy=st.integers(1, 3),

@@ -41,7 +41,7 @@ def delays_for(data: st.DataObject, links: list[Link]) -> dict[Link, float]:
     return {link: data.draw(st.sampled_from([1.0, 7.0, 20.0, 90.0]), label=str(link)) for link in links}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(links=overlays(), core=st.integers(0, 100), redundancy=st.integers(1, 3))
 def test_theorem_1_a_core_announcement_costs_at_most_twice_the_links(
     links: list[Link], core: int, redundancy: int
@@ -55,7 +55,7 @@ def test_theorem_1_a_core_announcement_costs_at_most_twice_the_links(
     assert max(Counter(frozenset((source, target)) for source, target, _ in sent).values()) <= 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(links=overlays(), core=st.integers(0, 100), redundancy=st.integers(1, 3), data=st.data())
 def test_theorem_1_holds_in_every_period_however_long_the_links_take(
     links: list[Link], core: int, redundancy: int, data: st.DataObject
@@ -70,7 +70,7 @@ def test_theorem_1_holds_in_every_period_however_long_the_links_take(
     assert set(by_sequence.values()) == {2 * len(links) - (len(world.ids) - 1)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(links=overlays(), core=st.integers(0, 100), redundancy=st.integers(1, 3), data=st.data())
 def test_every_broker_learns_the_shortest_distance_and_has_parents_one_hop_nearer(
     links: list[Link], core: int, redundancy: int, data: st.DataObject
@@ -89,7 +89,7 @@ def test_every_broker_learns_the_shortest_distance_and_has_parents_one_hop_neare
         assert len(group.parents) == min(redundancy, len(nearer))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(links=overlays(), redundancy=st.integers(1, 3), data=st.data())
 def test_theorem_2_the_mesh_converges_and_a_member_tells_each_parent_once_per_sequence_number(
     links: list[Link], redundancy: int, data: st.DataObject
@@ -111,7 +111,7 @@ def test_theorem_2_the_mesh_converges_and_a_member_tells_each_parent_once_per_se
     assert all(item.member for _, _, item in world.memberships(GROUP))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(links=overlays(), data=st.data())
 def test_of_many_brokers_that_stand_at_once_the_smallest_id_is_core_everywhere(
     links: list[Link], data: st.DataObject
@@ -124,7 +124,7 @@ def test_of_many_brokers_that_stand_at_once_the_smallest_id_is_core_everywhere(
     assert world.cores(GROUP) == {min(standing)}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(links=overlays(), redundancy=st.integers(1, 3), data=st.data())
 def test_the_management_mesh_spans_all_brokers_around_the_smallest_id(
     links: list[Link], redundancy: int, data: st.DataObject

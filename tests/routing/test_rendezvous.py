@@ -165,7 +165,7 @@ names = st.sampled_from("xyz")
 topics = st.sampled_from("abc")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(names, topics)), st.lists(st.tuples(names, topics)), st.lists(st.tuples(names, topics)))
 def test_after_a_repetition_a_table_holds_exactly_what_was_repeated(
     before: list[tuple[str, str]], other: list[tuple[str, str]], repeated: list[tuple[str, str]]

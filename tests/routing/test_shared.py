@@ -70,7 +70,7 @@ def numbered(events: list[RoutingEvent]) -> list[RoutingEvent]:
 
 
 @CASES
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(events=st.lists(actions, max_size=25))
 def test_one_member_that_passes_both_checks_gets_each_event_once_quiet(
     strategy: str, options: dict[str, Any], events: list[RoutingEvent]

@@ -68,7 +68,7 @@ steps = st.one_of(
 publishes = st.lists(st.builds(event, topics, fences, st.one_of(st.none(), locations)), min_size=1, max_size=5)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(steps, max_size=60), publishes)
 def test_a_table_matches_as_if_every_subscription_were_asked(
     script: list[tuple[str, int, str, Fence | None, Location | None]], events: list[Event]
@@ -118,7 +118,7 @@ crowd_changes = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 500), st.booleans(), crowd_changes, publishes)
 def test_indexes_change_nothing_but_speed(
     seed: int,

@@ -56,7 +56,7 @@ class Journey(Simulation):
 
 
 @CASES
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     shots=st.lists(st.tuples(publishes, st.integers(0, 400)), min_size=5, max_size=30),
     moves=st.lists(st.integers(0, 3), min_size=1, max_size=3),

@@ -85,7 +85,7 @@ def test_all_messages_of_a_run_survive_the_wire() -> None:
     assert decode_frame(encode_frame(frame)) == frame
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_damaged_run_is_a_frame_or_a_protocol_error(data: st.DataObject) -> None:
     raw = bytearray(encode_frame(Run(1, 2, (ForwardEvent(EVENT), PutLocation(ClientId("c"), None)))))
@@ -138,7 +138,7 @@ batches = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(batch=batches, edition=st.none() | st.builds(Edition, st.integers(0, 9), names))
 def test_a_batch_written_in_pieces_is_the_frame_it_would_be_in_one(batch: EventBatch, edition: Edition | None) -> None:
     frame = Data(3, 4, wrapped(batch, edition))
@@ -156,7 +156,7 @@ def test_a_batch_written_in_pieces_is_the_frame_it_would_be_in_one(batch: EventB
         assert (got.entries, b"".join(got.packets)) == (batch.entries, b"".join(batch.packets))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batch=batches, data=st.data())
 def test_a_damaged_batch_is_a_frame_or_a_protocol_error(batch: EventBatch, data: st.DataObject) -> None:
     raw = bytearray(encode_frame(Data(1, 2, batch)))
@@ -178,13 +178,13 @@ def assert_frame_or_refusal(data: bytes) -> None:
     assert isinstance(frame, Frame | Ping | Pong)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_a_frame_or_a_protocol_error(data: bytes) -> None:
     assert_frame_or_refusal(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_damaged_frames_are_frames_or_protocol_errors(data: st.DataObject) -> None:
     raw = bytearray(encode_frame(Data(1, 2, ForwardEvent(EVENT))))

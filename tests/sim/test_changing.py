@@ -150,7 +150,7 @@ PROMISING = [name for name in STREAMING if name not in ("mesh", "broadcast_group
 moments = st.integers(10_500, 34_000)
 
 
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=15, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     seed=st.integers(0, 10_000),
     first=st.sampled_from(PROMISING),

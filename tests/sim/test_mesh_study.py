@@ -96,7 +96,7 @@ def test_an_impossible_run_is_refused(run: MeshRun, words: str) -> None:
         run_mesh(run)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(count=st.integers(2, 30), topology=st.sampled_from(sorted(TOPOLOGIES)), seed=st.integers(0, 99))
 def test_every_overlay_is_connected_and_names_a_link_once(count: int, topology: str, seed: int) -> None:
     federation = federation_at(scattered(count, seed), random.Random(seed))

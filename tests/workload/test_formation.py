@@ -75,7 +75,7 @@ class RuleByRule:
         self.joins += len(joins)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(world=worlds(), join_ms=st.sampled_from([2.0, 5.0, 10.0, 20.0]), seed=st.integers(0, 1000))
 def test_vectorised_ticks_are_the_rules_of_the_core_tick_by_tick(world: World, join_ms: float, seed: int) -> None:
     vectorised = Formation(space_of(world[0], world[1]), world[2], join_ms, seed=seed)
@@ -89,7 +89,7 @@ def test_vectorised_ticks_are_the_rules_of_the_core_tick_by_tick(world: World, j
     assert (counts.member_joins, counts.notifications) == (reference.member_joins, reference.notifications)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     world=worlds(distinct=True), join_ms=st.sampled_from([2.0, 5.0, 10.0]), seeds=st.tuples(*[st.integers(0, 99)] * 2)
 )

@@ -121,7 +121,7 @@ def actions_from(rows: list[Row]) -> Actions:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(scripts())
 def test_kernel_equals_the_reference_on_any_small_script(script: tuple[World, RecordedSpec]) -> None:
     world, spec = script

@@ -115,7 +115,7 @@ def scripts(draw: st.DrawFn) -> tuple[World, RecordedSpec]:
     return world_of(brokers), recorded(["a", "b"], homes, actions_from(rows + events))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(scripts())
 def test_evaluation_equals_simulation_on_any_small_script(script: tuple[World, RecordedSpec]) -> None:
     check_parity(*script)

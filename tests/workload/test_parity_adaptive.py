@@ -37,7 +37,7 @@ def check(world: World, spec: RecordedSpec) -> Counter[type[Message]]:
     return observed.types
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from(sorted(CHOICES)), st.integers(0, 2**32), st.sampled_from([1, 4, 40, 300]))
 def test_evaluation_equals_simulation_on_any_busy_script(brokers: int, seed: int, gap_ms: int) -> None:
     check(*busy_script(brokers, seed, actions=250, gap_ms=gap_ms))
@@ -51,7 +51,7 @@ def test_modes_are_announced_and_taken_back_alike(brokers: int) -> None:
     assert all(seen[message] > 0 for message in (UseMode, PreferMatchedHere, PutLocation))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.sampled_from(sorted(CHOICES)), st.integers(0, 2**32), st.integers(0, 12))
 def test_crowds_that_subscribe_before_anybody_publishes_are_evaluated_alike(brokers: int, seed: int, far: int) -> None:
     check(*crowd_script(brokers, seed, far=far))

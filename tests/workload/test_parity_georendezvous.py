@@ -49,7 +49,7 @@ def check(world: World, spec: RecordedSpec) -> Counter[type[Message]]:
     return controls.types
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(sorted(CHOICES)), st.integers(0, 2**32), st.sampled_from([4, 40, 300]))
 def test_evaluation_equals_simulation_on_any_busy_script(brokers: int, seed: int, gap_ms: int) -> None:
     check(*busy_script(brokers, seed, actions=250, gap_ms=gap_ms))

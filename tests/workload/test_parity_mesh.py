@@ -52,7 +52,7 @@ def check(world: World, spec: RecordedSpec, **settings: Any) -> StrategyResult:
     return result
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     brokers=st.sampled_from(sorted(CHOICES)),
     seed=st.integers(0, 2**32),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
@@ -37,7 +37,6 @@ def test_a_published_network_has_a_sixth_of_its_cells_empty() -> None:
     assert 0.80 < np.mean(filled) < 0.87
 
 
-@settings(deadline=None)
 @given(arrays.arrays(np.bool_, st.integers(1, 8).map(lambda side: (side, side))))
 def test_a_component_is_named_after_its_lowest_cell_and_holds_what_that_reaches(grid: NDArray[np.bool_]) -> None:
     cells = cells_from(grid)

@@ -23,7 +23,7 @@ def test_the_share_that_is_heard_is_what_random_points_hear() -> None:
         assert heard_share(radius) == pytest.approx(np.mean(apart <= radius), abs=0.004)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 60), st.floats(0.01, 1.0), st.integers(0, 2**32 - 1))
 def test_links_and_hops_are_those_of_the_definition(nodes: int, radius: float, seed: int) -> None:
     points = np.random.default_rng(seed).random((nodes, 2))

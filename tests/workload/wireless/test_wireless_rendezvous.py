@@ -47,7 +47,7 @@ def test_the_physically_closest_places_come_first() -> None:
     assert by_distance(places, np.array([[0.0, 0.0], [1.0, 1.0]])).tolist() == [[1, 2, 0], [0, 2, 1]]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 16))
 def test_a_subscription_wastes_three_messages_for_each_rendezvous_it_does_not_keep(seed: int, count: int) -> None:
     network = network_of(seed=seed % 5)
@@ -148,7 +148,7 @@ def test_a_moving_subscriber_tries_what_is_near_its_new_place() -> None:
 Step = tuple[str, int]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.integers(0, 1000),
     st.lists(st.tuples(st.sampled_from(["move", "hole", "publish", "subscribe", "leave"]), st.integers(0, 29))),

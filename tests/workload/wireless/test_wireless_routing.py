@@ -80,7 +80,7 @@ def home_of(cells: Cells, component: int, goal: int) -> int:
     return min(face_of(cells, component, goal), key=order)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(grids())
 @example(np.ones((1, 1), np.bool_))
 @example(np.eye(7, dtype=np.bool_))
@@ -97,7 +97,7 @@ def test_every_message_ends_at_its_goal_or_at_the_goals_one_home(grid: NDArray[n
             assert route(cells, start, goal).end == homes[component]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(grids(), st.data())
 def test_a_path_steps_to_adjacent_populated_cells_and_counts_its_hops(
     grid: NDArray[np.bool_], data: st.DataObject
@@ -116,7 +116,7 @@ def test_a_path_steps_to_adjacent_populated_cells_and_counts_its_hops(
         assert max(abs(a % cells.columns - b % cells.columns), abs(a // cells.columns - b // cells.columns)) == 1
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(grids())
 def test_the_planar_graph_has_no_crossing_edges_and_loses_no_reach(grid: NDArray[np.bool_]) -> None:
     cells = cells_from(grid)
@@ -139,7 +139,7 @@ def test_the_planar_graph_has_no_crossing_edges_and_loses_no_reach(grid: NDArray
         assert seen == set(np.flatnonzero(cells.component == cells.component[start]).tolist())
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(80, 1500), st.integers(8, 45), st.integers(0, 2**32 - 1))
 def test_every_message_ends_right_in_random_networks_dense_and_sparse(nodes: int, degree: int, seed: int) -> None:
     dice = np.random.default_rng(seed)
@@ -215,7 +215,7 @@ def test_a_message_from_an_empty_cell_or_outside_is_refused(start: int, goal: in
         route(drawn("###", "#.#", "###"), start, goal)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(grids())
 def test_no_route_is_shorter_than_the_fewest_hops(grid: NDArray[np.bool_]) -> None:
     cells = cells_from(grid)
