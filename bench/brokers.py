@@ -190,9 +190,16 @@ class Amqtt(Broker):
 
 
 class Relay(Broker):
-    """No broker: the least any broker must do, in C. It serves one load, then another relay must be started."""
+    """No broker: the least any broker must do, in C. It serves one load, then another relay must be started.
+
+    One with `beyond`, another's port, passes everything on to that.
+    """
 
     name = "relay"
+
+    def __init__(self, core: int | None, beyond: int | None = None) -> None:
+        super().__init__(core)
+        self._beyond = beyond
 
     def command(self) -> list[str]:
         program = self.folder / "relay"
@@ -203,7 +210,7 @@ class Relay(Broker):
         )
         if done.returncode:
             raise BenchError("the bare relay does not compile")
-        return [str(program), str(self.port)]
+        return [str(program), str(self.port), *(() if self._beyond is None else (str(self._beyond),))]
 
 
 def geomq_command() -> str:

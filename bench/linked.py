@@ -5,7 +5,7 @@ generator, which costs it time. So what is local is delivered by each of the two
 crossing is compared with their mean; with the first alone where nothing is local at the second.
 
 The link is a batch's business: 100 publishers share it, as clients of a broker do; a single one is measured, too,
-without a target.
+without a target. Beside it two bare relays in C, to know what the kernel alone costs.
 
 All are measured in turn, and the ratio is the median of the ratios of each turn.
 """
@@ -20,7 +20,7 @@ from statistics import mean, median
 
 from bench.acked import PAIRS, PAYLOAD, make_pairs
 from bench.acking import Acking
-from bench.brokers import GeoMQ
+from bench.brokers import Broker, GeoMQ, Relay
 from bench.loads import MIXED, PAYLOADS, SHAPES, Flow, Shape, Way
 from bench.measure import BenchError, Figure, cpu_s
 from bench.results import Row, Target
@@ -62,18 +62,28 @@ location = "{other_place}"
 _PLACES = {"paris": "48.88,2.36", "columbus": "39.96,-83.0"}
 
 
+Measure = Callable[[float], float]
+"""CPU microseconds per delivered message in so many seconds."""
+
+
 def link(stage: Stage, _only: str | None = None) -> Iterator[Row]:
     """Every way of writing, over one link and locally, under several strategies."""
+    if stage.among("relay"):
+        for shape, payload, way in LOADS:
+            if shape.publishers == 1:
+                load = f"bare relays, {shape.name} {way.value} {payload} B"
+                stage.say(f"link {load}")
+                yield _row(stage, load, partial(_relayed, stage, shape, payload, way), False)
     for strategy in STRATEGIES[: 1 if stage.quick else None]:
         with Pair(stage.core, stage.load_core, strategy) as brokers:
             for shape, payload, way in LOADS:
                 load = f"{strategy}, {shape.name} {way.value} {payload} B"
                 stage.say(f"link {load}")
                 make = partial(_flows, brokers, shape, payload, way, strategy in ONE_CENTRE)
-                yield _row(stage, brokers, load, make, shape.publishers > 1)
+                yield _row(stage, load, make, shape.publishers > 1)
             load = f"{strategy}, 100-to-100 QoS 1, 10 in flight {PAYLOAD} B"
             stage.say(f"link {load}")
-            yield _row(stage, brokers, load, partial(_pairs, brokers, strategy in ONE_CENTRE), True)
+            yield _row(stage, load, partial(_pairs, brokers, strategy in ONE_CENTRE), True)
 
 
 class Pair:
@@ -129,10 +139,10 @@ def _await_link(here: GeoMQ, there: GeoMQ) -> None:
 
 def _flows(
     brokers: tuple[GeoMQ, GeoMQ], shape: Shape, payload: int, way: Way, first_only: bool, stack: ExitStack
-) -> list[Flow]:
+) -> list[Measure]:
     """The same load at each broker, or the first only, and across the link, on topics of its own."""
     (here, there), (near, far) = brokers, _PLACES.values() if shape.fenced else ("", "")
-    flows = []
+    flows: list[Measure] = []
     for name, published, delivered, place in (
         ("near", here, here, near),
         ("far", there, there, far),
@@ -143,12 +153,24 @@ def _flows(
         load = replace(shape, name=f"{name} {shape.name}")
         flow = Flow(delivered.port, load, payload, way=way, published_at=published.port, place=place)
         stack.callback(flow.close)
-        flows.append(flow)
+        flows.append(partial(_cpu_us_each, brokers, flow))
         time.sleep(0.2)
     return flows
 
 
-def _pairs(brokers: tuple[GeoMQ, GeoMQ], first_only: bool, stack: ExitStack) -> list[Acking]:
+def _relayed(stage: Stage, shape: Shape, payload: int, way: Way, stack: ExitStack) -> list[Measure]:
+    """The same through one relay on each core, and through two."""
+    near, far, last = (stack.enter_context(Relay(core)) for core in (stage.core, stage.load_core, stage.load_core))
+    first = stack.enter_context(Relay(stage.core, last.port))
+    flows: list[Measure] = []
+    for relays in ((near,), (far,), (first, last)):
+        flow = Flow(relays[-1].port, shape, payload, way=way, published_at=relays[0].port)
+        stack.callback(flow.close)
+        flows.append(partial(_cpu_us_each, relays, flow))
+    return flows
+
+
+def _pairs(brokers: tuple[GeoMQ, GeoMQ], first_only: bool, stack: ExitStack) -> list[Measure]:
     near, far = (stack.enter_context(Swarm(broker.port)) for broker in brokers)
     make = partial(make_pairs, pairs=PAIRS, each=10, version=V311, kept=False)
     flows = [
@@ -157,22 +179,14 @@ def _pairs(brokers: tuple[GeoMQ, GeoMQ], first_only: bool, stack: ExitStack) -> 
         make(far, others=near, name="to"),
     ]
     time.sleep(0.5)
-    return flows
+    return [partial(_cpu_us_each, brokers, flow) for flow in flows]
 
 
-def _row(
-    stage: Stage,
-    brokers: tuple[GeoMQ, GeoMQ],
-    load: str,
-    make: Callable[[ExitStack], list[Flow] | list[Acking]],
-    is_target: bool,
-) -> Row:
+def _row(stage: Stage, load: str, make: Callable[[ExitStack], list[Measure]], is_target: bool) -> Row:
+    """All are local but the last."""
     with ExitStack() as stack:
-        flows = make(stack)
-        turns = [
-            [_cpu_us_each(brokers, partial(flow.run, stage.seconds / TURNS)) for flow in flows]
-            for _ in range(TURNS * stage.repeats)
-        ]
+        measures = make(stack)
+        turns = [[measure(stage.seconds / TURNS) for measure in measures] for _ in range(TURNS * stage.repeats)]
     local, crossing = [mean(locally) for *locally, _ in turns], [crossing for *_, crossing in turns]
     figures = {"local": Figure.of(local), "over a link": Figure.of(crossing)}
     times = median(map(truediv, crossing, local))
@@ -182,7 +196,7 @@ def _row(
     return Row("link", load, "us CPU per delivery", figures, notes={"times the local cost": times})
 
 
-def _cpu_us_each(brokers: tuple[GeoMQ, GeoMQ], work: Callable[[], int]) -> float:
+def _cpu_us_each(brokers: tuple[Broker, ...], flow: Flow | Acking, seconds: float) -> float:
     before = sum(cpu_s(broker.pid) for broker in brokers)
-    done = work()
+    done = flow.run(seconds)
     return (sum(cpu_s(broker.pid) for broker in brokers) - before) * 1e6 / done
