@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from geomq.broker.core import Core
-from geomq.broker.fastpath import ROUTES_MAX, FastPath, Receivers, Route, as_old, as_v5, end_of_run, heads
+from geomq.broker.fastpath import ROUTES_MAX, FastPath, Receivers, Route
+from geomq.broker.packet_runs import as_old, as_v5, end_of_run, heads
 from geomq.broker.peer_frames import LONG_BYTES_MIN
 from geomq.errors import TopicError
 from geomq.mqtt.topics import REMEMBERED_CHARS_MAX

@@ -7,28 +7,23 @@ write a tick. In a federation the routing core is asked for its plan of a topic,
 Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
 """
 
-from functools import lru_cache
-
-import numpy as np
-
 from geomq.broker.clients import Client
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
 from geomq.broker.fast_links import Far, FastLinks, far_of
 from geomq.broker.fenced import FencedFilters
+from geomq.broker.packet_runs import as_old, as_v5, end_of_run
 from geomq.broker.publishing import Publishing
 from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.types import PACKET_SIZE_MAX, V5
-from geomq.mqtt.wire import text, varint
+from geomq.mqtt.wire import text
 from geomq.routing.model import ClientId, Match
 
 ROUTES_MAX = 65_536
 WEIGHT_MAX = 1 << 26
 """Bytes that the names of receivers take, in all routes together."""
 CLIENT_BYTES = 64
-ONE_BY_ONE_MAX = 8
-"""More packets of one length than this are compared all at once."""
 PROMPT_MAX = 32
 """How many arrivals at most are written at once before a whole tick is looked at again."""
 
@@ -407,40 +402,3 @@ class FastPath:
         if receivers is None:
             receivers = self._receivers[connections] = Receivers(connections)
         return receivers
-
-
-def end_of_run(data: bytes | memoryview, start: int, head_end: int, stop: int, end: int) -> int:
-    """Where the last of the packets ends that follow, up to `end`, with the same length and topic."""
-    size, length = stop - start, head_end - start
-    count = (end - start) // size
-    if count > ONE_BY_ONE_MAX:
-        all_heads = heads(data, start, length, size, count)
-        if all_heads == all_heads[:length] * count:
-            return start + count * size
-    head = data[start:head_end]
-    while end - stop >= size and data[stop : stop + length] == head:
-        stop += size
-    return stop
-
-
-def heads(data: bytes | memoryview, start: int, length: int, size: int, count: int) -> bytes:
-    """The first bytes, `length` of them, of so many packets of one size."""
-    if count == 1:
-        return bytes(data[start : start + length])
-    return np.ndarray((count,), _piece(length), data, start, (size,)).tobytes()
-
-
-@lru_cache(4096)
-def _piece(length: int) -> np.dtype[np.void]:
-    """So many bytes, as numpy names them."""
-    return np.dtype((np.void, length))
-
-
-def as_v5(data: bytes, body: int, topic_end: int) -> bytes:
-    """A 3.1.1 packet for MQTT 5: with an empty property list."""
-    return b"0%b%b\0%b" % (varint(len(data) - body + 1), data[body:topic_end], data[topic_end:])
-
-
-def as_old(data: bytes, body: int, topic_end: int) -> bytes:
-    """An MQTT 5 packet for 3.1.1: without its empty property list."""
-    return b"0%b%b%b" % (varint(len(data) - body - 1), data[body:topic_end], data[topic_end + 1 :])
