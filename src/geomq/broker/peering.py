@@ -393,10 +393,12 @@ class Peering:
         if self._kept is not None:
             self._kept.acknowledged(peer.name, peer.link.acknowledged)
         if output.frames and peer.channel is not None:
-            data = [frame for frame in output.frames if isinstance(frame, Data)]
-            others = [frame for frame in output.frames if not isinstance(frame, Data)]
-            durable = durable or any(is_promised(frame.message) for frame in data)
-            self._emit(peer, peer.channel, [*others, *runs(data)], durable=durable)
+            frames = output.frames
+            data = [frame for frame in frames if isinstance(frame, Data)]
+            if data:
+                durable = durable or any(is_promised(frame.message) for frame in data)
+                frames = [*(frame for frame in frames if not isinstance(frame, Data)), *runs(data)]
+            self._emit(peer, peer.channel, frames, durable=durable)
         if output.came_up:
             log.info("peer there", extra={"peer": peer.name})
             peer.up = peer.met = True

@@ -324,9 +324,11 @@ class Link:
         return frames
 
 
-def runs(frames: Iterable[Data]) -> list[Data | Run]:
+def runs(frames: Sequence[Data]) -> Sequence[Data | Run]:
     """The same in fewer frames: messages that follow each other share one. But events, the oldest of which are dropped
     when too many wait, go without others, and batches of them alone."""
+    if len(frames) < 2:
+        return frames
     found: list[Data | Run] = []
     run: list[Data] = []
     of_events, size = False, 0
