@@ -4,13 +4,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.broker.probes import Probe, client, drop_all
+from tests.broker.test_fastpath import Client, Stage
 
 from geomq.broker import fast_sure
-from geomq.broker.config import Config, Listener, Metrics, Persistence
+from geomq.broker.acl import parse_acl
+from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.outbox import Outbox
 from geomq.broker.server import Broker
+from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import Puback, Publish, Pubrec, Pubrel, SubscribeRequest, Unsubscribe
-from geomq.mqtt.properties import Properties
+from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5, V311
 from geomq.routing.events import ClientPublished, RoutingEvent
@@ -158,3 +164,153 @@ async def test_topics_with_the_same_receivers_share_the_memory_of_them(monkeypat
         assert asked.count == 10
         for subscriber in subscribers:
             assert len(await received(subscriber, 20)) == 20
+
+
+TOPICS = ("a", "a/b", "c")
+FLAVOURS = ("plain", "plain", "plain", "retain", "again", "typed", "no id", "cut off")
+Step = tuple[int, list[tuple[int, int, int, str]], list[int], list[int], bool]
+packets = st.tuples(
+    st.integers(0, 2), st.sampled_from([1, 1, 1, 0, 2]), st.sampled_from([4, 4, 4, 130, 300]), st.sampled_from(FLAVOURS)
+)
+steps = st.tuples(
+    st.integers(0, 1),
+    st.lists(packets, max_size=6),
+    st.lists(st.integers(0, 400), max_size=2),
+    st.lists(st.integers(1, 30), max_size=4),
+    st.booleans(),
+)
+
+
+def play(script: list[Step], *, short: bool) -> list[bytes]:
+    """Everything that the clients of a broker were sent; with or without the short way."""
+    stage = Stage()
+    if not short:
+        stage.desk.publish_surely = lambda connection, data, pos: pos
+    subscribers = [
+        Client(stage, "s0", V311, "#", 0),
+        Client(stage, "s1", V311, "#", 1),
+        Client(stage, "s2", V5, "a/#", 2),
+        Client(stage, "s3", V5, "a", 1),
+    ]
+    publishers = [Client(stage, "p4", V311), Client(stage, "p5", V5)]
+    written = [b""] * 6
+    for number, (who, publishes, cuts, acked, tick) in enumerate(script):
+        version = publishers[who].version
+        stream = b"".join([wire(number * 10 + place, version, *each) for place, each in enumerate(publishes, 1)])
+        for start, stop in zip([0, *sorted(cuts)], [*sorted(cuts), len(stream)], strict=True):
+            if stream[start:stop]:
+                publishers[who].send(stream[start:stop])
+        for packet_id in acked:
+            subscribers[1].send(encode(Puback(packet_id), V311))
+        if tick or number == len(script) - 1:
+            stage.loop.tick()
+        for place, each in enumerate((*subscribers, *publishers)):
+            written[place] += b"".join(each.wire.writes)
+            each.wire.writes.clear()
+    counts = stage.core.counts
+    return [*written, repr((counts.events_received, counts.packets_received, counts.events_delivered)).encode()]
+
+
+def wire(packet_id: int, version: int, topic: int, qos: int, size: int, flavour: str) -> bytes:
+    properties = Properties(content_type="x") if flavour == "typed" and version == V5 else NO_PROPERTIES
+    again = flavour == "again" and qos > 0
+    payload = b"%0*d" % (size, packet_id)
+    packet = Publish(TOPICS[topic], payload, qos, flavour == "retain", again, packet_id if qos else 0, properties)
+    data = encode(packet, version)
+    if flavour == "no id" and qos and packet_id % 7 == 0:
+        id_at = data.index(TOPICS[topic].encode()) + len(TOPICS[topic])
+        return data[:id_at] + b"\0\0" + data[id_at + 2 :]
+    return data[:-1] if flavour == "cut off" and packet_id % 7 == 0 else data
+
+
+@settings(max_examples=200)
+@given(st.lists(steps, max_size=10))
+def test_nobody_can_tell_the_short_way_from_the_ordinary_one(script: list[Step]) -> None:
+    assert play(script, short=True) == play(script, short=False)
+
+
+def test_what_is_known_is_neither_decoded_nor_checked_anew() -> None:
+    stage = Stage()
+    subscriber, publisher = Client(stage, "s", V311, "#", 1), Client(stage, "p", V5)
+    ordinary = []
+    receive = stage.desk.publishing.receive
+    stage.desk.publishing.receive = lambda *each: ordinary.append(each) or receive(*each)  # type: ignore[func-returns-value, method-assign]
+    for number in range(1, 4):
+        publisher.send(encode(Publish("t", b"x", 1, packet_id=number), V5) * 2)
+        stage.loop.tick()
+    assert len(ordinary) == 1
+    assert [packet.payload for packet in subscriber.received()] == [b"x"] * 6
+
+
+PLAIN = Publish("t", b"x", 1, packet_id=2)
+PUBACK = b"\x40\x02\0\2"
+
+
+def known(limits: Limits = Limits(), acl: str | None = None) -> tuple[Stage, Client, Client]:  # noqa: B008
+    """A broker that knows who gets events on "t": its subscriber, who had one, and a publisher of them."""
+    stage = Stage(limits, None if acl is None else parse_acl(acl, name="acl"))
+    subscriber, publisher = Client(stage, "s", V311, "#", 1), Client(stage, "p", V5)
+    publisher.send(encode(Publish("$geo/location", b"52.5,13.4"), V5))
+    say(stage, publisher, Publish("t", b"first", 1, packet_id=1))
+    assert len(subscriber.received()) == 1
+    return stage, subscriber, publisher
+
+
+def say(stage: Stage, publisher: Client, packet: Publish) -> bytes:
+    """The answer."""
+    publisher.wire.writes.clear()
+    publisher.send(encode(packet, V5))
+    stage.loop.tick()
+    return b"".join(publisher.wire.writes)
+
+
+def test_rights_count_on_the_short_way() -> None:
+    stage, subscriber, publisher = known(acl="topic readwrite #")
+    other = Client(stage, "q", V5)
+    assert say(stage, publisher, PLAIN) == PUBACK
+    stage.core.clients["q"].rights = parse_acl("topic read #", name="acl").rights(user=None, client_id="q")
+    assert say(stage, other, PLAIN)[4] == ReasonCode.NOT_AUTHORIZED
+    assert len(subscriber.received()) == 1
+
+
+def test_where_a_publisher_is_counts_on_the_short_way() -> None:
+    stage, subscriber, publisher = known(acl="topic readwrite #\nfence from geo:52.5,13.4;u=5000\n")
+    assert say(stage, publisher, PLAIN) == PUBACK
+    say(stage, publisher, Publish("$geo/location", b"48.8,2.3"))
+    assert say(stage, publisher, PLAIN)[4] == ReasonCode.NOT_AUTHORIZED
+    assert len(subscriber.received()) == 1
+
+
+def test_a_packet_over_the_limit_is_refused_on_the_short_way() -> None:
+    stage, subscriber, publisher = known(Limits(packet_bytes_max=256))
+    assert say(stage, publisher, Publish("t", b"x" * 300, 1, packet_id=2))[2] == ReasonCode.PACKET_TOO_LARGE
+    assert subscriber.received() == []
+
+
+def test_more_on_its_way_than_agreed_is_refused_on_the_short_way() -> None:
+    stage, subscriber, publisher = known(Limits(receive_maximum=2))
+    for number in (3, 4):
+        say(stage, publisher, Publish("other", b"x", 2, packet_id=number))
+    assert say(stage, publisher, PLAIN)[2] == ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
+    assert "t" not in [packet.topic for packet in subscriber.received()]
+
+
+def test_the_rate_of_a_client_counts_on_the_short_way() -> None:
+    stage, subscriber, publisher = known(Limits(publish_rate_per_s=1.0, publish_burst=3))
+    publisher.send(encode(PLAIN, V5) * 5)
+    stage.loop.tick()
+    assert len(subscriber.received()) == 1
+
+
+def test_a_full_disk_is_told_on_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, subscriber, publisher = known()
+    monkeypatch.setattr(Outbox, "full", True)
+    assert say(stage, publisher, PLAIN)[4] == ReasonCode.QUOTA_EXCEEDED
+    assert subscriber.received() == []
+
+
+def test_a_packet_that_ends_before_its_identifier_ends_the_connection() -> None:
+    _, subscriber, publisher = known()
+    publisher.send(b"\x32\x03\0\1t" + encode(PLAIN, V5))
+    assert publisher.wire.closed
+    assert subscriber.received() == []

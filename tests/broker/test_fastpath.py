@@ -10,6 +10,7 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from geomq.broker.acl import Acl
 from geomq.broker.config import Config, Limits, Listener
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core, Security
@@ -79,7 +80,7 @@ class Wire:
 
 
 class Client:
-    def __init__(self, stage: "Stage", name: str, version: int, topic_filter: str | None = None) -> None:
+    def __init__(self, stage: "Stage", name: str, version: int, topic_filter: str | None = None, qos: int = 0) -> None:
         self.version = version
         self.wire = Wire()
         self.connection: Connection = stage.desk.make_connection(stage.listener)
@@ -88,7 +89,7 @@ class Client:
         self.send(encode(Connect(name, version), version))
         stage.loop.tick()
         if topic_filter is not None:
-            self.send(encode(Subscribe(1, (SubscribeRequest(topic_filter),)), version))
+            self.send(encode(Subscribe(1, (SubscribeRequest(topic_filter, qos),)), version))
             stage.loop.tick()
         self.received()
 
@@ -107,7 +108,7 @@ class Client:
 class Stage:
     """A broker without sockets."""
 
-    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008
+    def __init__(self, limits: Limits = Limits(), acl: Acl | None = None) -> None:  # noqa: B008
         self.listener = Listener(host="127.0.0.1", port=0)
         self.loop = Loop()
         loop = cast(asyncio.AbstractEventLoop, self.loop)
@@ -119,7 +120,7 @@ class Stage:
             node=Node(me=me, federation=Federation.alone(me, None), strategy="single", rng=random.Random(1)),
             store=store,
             outbox=Outbox(loop, store, None),
-            security=Security(None, None),
+            security=Security(None, acl),
         )
         self.desk = Desk(self.core)
 

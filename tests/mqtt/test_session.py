@@ -42,8 +42,8 @@ def test_one_encoding_serves_all_qos_0_receivers() -> None:
 
 def test_a_received_packet_can_be_passed_on_as_it_came() -> None:
     fanout = _fan()
-    fanout.preset(V5, retain=False, wire=b"raw")
-    assert _session(Connect("a")).deliver(fanout, QOS0) == b"raw"
+    fanout.preset(V5, 1, b"head", b"tail")
+    assert _session(Connect("a")).deliver(fanout, QOS1) == b"head\0\1tail"
 
 
 def test_versions_get_their_own_encoding() -> None:

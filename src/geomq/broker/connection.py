@@ -47,6 +47,7 @@ _FROM_CLIENTS = frozenset(
     {_P.CONNECT, _P.PUBACK, _P.PUBREC, _P.PUBREL, _P.PUBCOMP, _P.SUBSCRIBE, _P.UNSUBSCRIBE}
     | {_P.PINGREQ, _P.DISCONNECT, _P.AUTH}
 )
+_TOGETHER = frozenset({0x32, 0x40})
 _PINGRESP = b"\xd0\x00"
 FAREWELL_S = 10.0  # For a client to read the rest after its connection has ended, which no longer counts as one.
 
@@ -181,7 +182,7 @@ class Connection:
         if self._stopped:
             self._rest += data
             return
-        taken = self._publish_fast(self, data, 0) if self._state is _OPEN else 0
+        taken = self._publish_fast(self, data, 0) if data[0] == 0x30 and self._state is _OPEN else 0
         if taken < len(data):
             self._parse(data, taken)
 
@@ -206,9 +207,13 @@ class Connection:
         counts = self._counts
         while pos < end and self._state is not State.CLOSED:
             first = data[pos]
-            if first == 0x40 and self._state is _OPEN and (stop := self._take_pubacks(data, pos)) > pos:
-                pos = stop
-                continue
+            if first in _TOGETHER and self._state is _OPEN:
+                stop = (
+                    self._take_pubacks(data, pos) if first == 0x40 else self._handlers.publish_surely(self, data, pos)
+                )
+                if stop > pos:
+                    pos = stop
+                    continue
             if first & 0xF0 != 0x30:
                 check_first_byte(first)
                 self._check_order(first >> 4)
@@ -219,11 +224,11 @@ class Connection:
             else:
                 bounds = body_bounds(data, pos, self.size_max, strict=self.version == V5)
                 if bounds is None:
-                    self._keep(data[pos:], 0)
+                    self._reassembly = Reassembly(data[pos:], 0)
                     return
                 body, stop = bounds
             if stop > end:
-                self._keep(data[pos:], stop - pos)
+                self._reassembly = Reassembly(data[pos:], stop - pos)
                 return
             counts.packets_received += 1
             if first & 0xF0 == 0x30:
@@ -248,10 +253,6 @@ class Connection:
         for out in self.client.session.on_pubacks(packet_ids, self._core.wall_s()):
             self._core.outbox.hold(self, out)
         return pos + 4 * len(packet_ids)
-
-    def _keep(self, rest: bytes, need: int) -> None:
-        self._reassembly = Reassembly()
-        self._reassembly.keep(rest, need)
 
     def _check_order(self, packet_type: int) -> None:
         if packet_type not in _FROM_CLIENTS:

@@ -39,6 +39,7 @@ class Desk:
         self.fast = FastPath(core, self.publishing, self.delivery, fenced)
         self.publish_fast = self.fast.publish
         self.sure = FastSure(core, self.delivery, self.fast)
+        self.publish_surely = self.sure.publish
         self.publishing.send_surely = self.sure.send
         self.arrivals = FastArrivals(core, self.fast)
         self.connections: dict[Connection, None] = {}

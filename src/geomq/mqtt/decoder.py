@@ -80,14 +80,9 @@ class Reassembly:
 
     __slots__ = ("_have", "_need", "_parts")
 
-    def __init__(self) -> None:
-        self._parts: list[bytes | bytearray] = []
-        self._have = 0
-        self._need = 0
-
-    def keep(self, rest: bytes, need: int) -> None:
-        """Start over with `rest`, of which nothing can be parsed before `need` bytes are there."""
-        self._parts = [rest]
+    def __init__(self, rest: bytes, need: int) -> None:
+        """Start with `rest`, of which nothing can be parsed before `need` bytes are there."""
+        self._parts: list[bytes | bytearray] = [rest]
         self._have = len(rest)
         self._need = need
 
@@ -141,8 +136,7 @@ class Decoder:
             self._admit(data[pos])
             bounds = body_bounds(data, pos, self.size_max, strict=self.version == V5)
             if bounds is None or bounds[1] > len(data):
-                self._reassembly = Reassembly()
-                self._reassembly.keep(data[pos:], 0 if bounds is None else bounds[1] - pos)
+                self._reassembly = Reassembly(data[pos:], 0 if bounds is None else bounds[1] - pos)
                 return
             yield self.decode_body(data, data[pos], *bounds)
             pos = bounds[1]

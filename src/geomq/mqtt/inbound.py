@@ -25,6 +25,11 @@ class Inbound:
         """QoS 2 identifiers accepted and not yet released."""
         return tuple(self._receipts)
 
+    @property
+    def busy(self) -> bool:
+        """Whether any identifier is in use."""
+        return bool(self._open or self._receipts)
+
     def forget_journal(self) -> None:
         self._journal = None
 

@@ -104,9 +104,10 @@ class Fanout:
                 )
         return Publish("" if bare else message.topic, message.payload, qos, retain, properties=properties)
 
-    def preset(self, version: int, *, retain: bool, wire: bytes) -> None:
-        """Use `wire`, a whole QoS 0 PUBLISH, as the encoding for that version and retain flag."""
-        self._encoded[version << 3 | retain] = (wire, b"")
+    def preset(self, version: int, qos: int, head: bytes, tail: bytes) -> None:
+        """Use a received PUBLISH, not retained, for receivers of that version and QoS: what is before and after its
+        packet identifier."""
+        self._encoded[version << 3 | qos << 1] = (head, tail)
 
     def qos0(self, version: int, *, retain: bool) -> bytes:
         """The whole QoS 0 packet, the same object for every caller."""

@@ -87,6 +87,11 @@ class Session:
         self._outbound_aliases: OutboundAliases | None = None
 
     @property
+    def receiving(self) -> bool:
+        """Whether the client has messages of QoS 2 on their way."""
+        return self._inbound is not None and self._inbound.busy
+
+    @property
     def durable(self) -> bool:
         """Whether the session keeps a journal because it may outlive its connection."""
         return self._journal is not None
