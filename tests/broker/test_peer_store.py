@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.broker.federated import until
 from tests.routing.worlds import federation_of
@@ -38,7 +39,7 @@ from geomq.routing.rendezvous import RendezvousStrategy
 from geomq.routing.retained import PutRetained
 from geomq.routing.shared import ChangeMember, PutMember, ServeShared
 from geomq.routing.table import SubscriptionTable
-from geomq.routing.wire import decode_frame
+from geomq.routing.wire import decode_frame, encode_frame
 
 pytestmark = pytest.mark.anyio
 AMS, BER = BrokerId("ams"), BrokerId("ber")
@@ -57,14 +58,14 @@ class Run:
     """One life of a broker's peer store on a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._store = open_store(str(folder), sync=True, free_bytes_min=0)
-        self.notes = self._store.load().notes
-        self._committer = Committer(self._store, lambda error: None)
-        self.kept = PeerStore(self._store, self._committer, strategy="flood_subscriptions")
+        self.store = open_store(str(folder), sync=True, free_bytes_min=0)
+        self.notes = self.store.load().notes
+        self.committer = Committer(self.store, lambda error: None)
+        self.kept = PeerStore(self.store, self.committer, strategy="flood_subscriptions")
 
     async def end(self) -> None:
-        await self._committer.close()
-        self._store.close()
+        await self.committer.close()
+        self.store.close()
 
 
 def table_of(running: Node) -> SubscriptionTable:
@@ -192,6 +193,27 @@ async def test_a_client_comes_back_where_it_was_last(tmp_path: Path) -> None:
     await second.end()
 
 
+@pytest.mark.parametrize("key", [b"", b"ams/1/2 and more", b"\xff" * 8])
+async def test_notes_of_a_version_that_is_gone_do_no_harm(tmp_path: Path, key: bytes) -> None:
+    first = Run(tmp_path)
+    waiting = encode_frame(Data(1, 0, ForwardEvent(event(1))))
+    delivered = msgspec.msgpack.encode([(event(1).id, ["a"])])
+    for kind, value in ((f"outbox/{BER}", waiting), ("seen", delivered), ("served", b"")):
+        first.store.put_note(kind, key, value)
+    first.store.put_note("seen", b"\0" * 8, b"?")
+    first.committer.wrote()
+    await first.end()
+    second = Run(tmp_path)
+    assert second.kept.load_outbox(BER, second.notes) == []
+    second.kept.restore(node(), second.notes, now=0)
+    second.kept.keep(BER, Data(1, 0, ForwardEvent(event(2))))
+    await second.end()
+    third = Run(tmp_path)
+    assert third.kept.load_outbox(BER, third.notes) == [ForwardEvent(event(2))]
+    assert set(third.notes) == {f"outbox/{BER}"}
+    await third.end()
+
+
 async def test_an_event_that_was_delivered_is_not_delivered_again(tmp_path: Path) -> None:
     first = Run(tmp_path)
     match = Match(ClientId("a"), "x")
@@ -212,7 +234,7 @@ async def test_events_that_reached_many_are_remembered_for_less_long(
     for number in range(5):
         for part in (crowd[:2], crowd[1:]):
             first.kept.note_delivered([DeliverToClients(event(number), part)])
-        await first._committer.safe()
+        await first.committer.safe()
     await first.end()
     second, restored = Run(tmp_path), node()
     second.kept.restore(restored, second.notes, now=0)
@@ -246,7 +268,7 @@ async def test_another_strategys_replicas_are_forgotten(tmp_path: Path) -> None:
     first.kept.note_heard(BER, PutSubscription(ClientId("a"), "x", None, None))
     await first.end()
     second, restored = Run(tmp_path), node()
-    other = PeerStore(second._store, second._committer, strategy="dht")
+    other = PeerStore(second.store, second.committer, strategy="dht")
     other.restore(restored, second.notes, now=0)
     assert len(table_of(restored)) == 0
     await second.end()

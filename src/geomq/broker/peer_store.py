@@ -47,6 +47,7 @@ SEEN_MAX = 16_384
 SEEN_CLIENTS_MAX = 4_000_000
 """Clients named for all these events; beyond that the oldest events are forgotten early."""
 OUTBOX, SEEN, SERVED, REPLICA = "outbox/", "seen", "served", "replica/"
+KEY_BYTES, KEY_MAX = 8, 1 << 63
 MEMBERS, FEDERATION = "members", "federation"
 OF_MEMBERS = (PutMember, DropMember, ChangeMember, MembersBegin, MembersEnd)
 _SERVED_KEY = msgspec.msgpack.Decoder(tuple[str, int, int, str, str, int])
@@ -128,9 +129,8 @@ class PeerStore:
         messages: list[Message] = []
         waiting = self._outboxes.setdefault(peer, deque())
         for key, value in sorted(notes.get(OUTBOX + peer, {}).items()):
-            self._next_key = max(self._next_key, int.from_bytes(key, "big") + 1)
             found = _messages_of(value)
-            if found:
+            if found and self._was_taken(key):
                 waiting.append(_Waiting(key, len(messages), len(found)))
                 messages += found
             else:
@@ -198,9 +198,17 @@ class PeerStore:
 
     def _take_key(self) -> bytes:
         """One that is greater than all before."""
-        key = self._next_key.to_bytes(8, "big")
+        key = self._next_key.to_bytes(KEY_BYTES, "big")
         self._next_key += 1
         return key
+
+    def _was_taken(self, key: bytes) -> bool:
+        """Whether this is such a key; the next will be greater."""
+        number = int.from_bytes(key, "big")
+        if len(key) != KEY_BYTES or number >= KEY_MAX:
+            return False
+        self._next_key = max(self._next_key, number + 1)
+        return True
 
     def _note_served(self, message: ServeShared) -> None:
         """Remember that an event of another broker has been dealt with for a share group."""
@@ -303,9 +311,10 @@ class PeerStore:
             try:
                 delivered = _DELIVERED.decode(value)
             except msgspec.MsgspecError:
+                delivered = []
+            if not delivered or not self._was_taken(key):
                 self._erase(SEEN, key)  # of a version that is gone
                 continue
-            self._next_key = max(self._next_key, int.from_bytes(key, "big") + 1)
             self._count_seen(key, delivered)
             for event_id, clients in delivered:
                 node.strategy.seen.unseen(event_id, tuple([Match(client, "") for client in clients]))
