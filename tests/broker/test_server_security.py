@@ -16,7 +16,7 @@ from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.passwords import hash_password
 from geomq.broker.probe import Closed
 from geomq.broker.server import Broker
-from geomq.mqtt.packets import Auth, Connack, Connect, Disconnect, Puback, Publish, SubscribeRequest, Will
+from geomq.mqtt.packets import Auth, Connack, Connect, Disconnect, Puback, Publish, SubscribeRequest, Unsubscribe, Will
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V311
@@ -267,6 +267,18 @@ async def test_subscriptions_are_bounded() -> None:
         c, _ = await Probe.connect(broker.port, Connect("c"))
         suback = await c.subscribe("a", "b", "c", "a")
         assert [reason >= 0x80 for reason in suback.reasons] == [False, False, True, False]
+
+
+async def test_the_levels_of_all_subscriptions_are_bounded() -> None:
+    async with _running(limits=Limits(subscriptions_per_client_max=3, topic_levels_max=20)) as broker:
+        c, _ = await Probe.connect(broker.port, Connect("c"))
+        deep = ["/".join(name * 20) for name in "abc"]
+        suback = await c.subscribe(*deep, deep[0])
+        assert suback.reasons[:2] == (0, 0)
+        assert suback.reasons[2:] == (ReasonCode.QUOTA_EXCEEDED, 0)
+        c.send(Unsubscribe(c.next_id(), (deep[0],)))
+        await c.receive()
+        assert (await c.subscribe(deep[2])).reasons == (0,)
 
 
 class _Riddle:

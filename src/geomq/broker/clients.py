@@ -22,7 +22,8 @@ NO_FENCES: dict[str, Fence] = {}
 class Client:
     """One session and everything around it.
 
-    `asks` is whether it wants the details of events; `voices` counts the subscriptions under each prefix but the plain.
+    `asks` is whether it wants the details of events; `voices` counts the subscriptions under each prefix but the plain,
+    `levels` those of all its filters.
     """
 
     __slots__ = (
@@ -32,6 +33,7 @@ class Client:
         "fences",
         "id",
         "inside",
+        "levels",
         "location",
         "location_bucket",
         "publish_bucket",
@@ -54,6 +56,7 @@ class Client:
         self.location: Location | None = None
         self.fences: dict[str, Fence] = NO_FENCES
         self.inside: frozenset[str] = frozenset()
+        self.levels = 0
         self.voices: dict[str, int] | None = None
         self.roams: bool | None = None
         self.since_ms = 0

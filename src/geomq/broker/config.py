@@ -23,6 +23,7 @@ Address = Annotated[str, Meta(pattern=r"^.{1,255}:\d{1,5}$")]
 Rate = Annotated[float, Meta(ge=0, le=1e9)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Size = Annotated[int, Meta(ge=1_024, le=1 << 40)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
@@ -176,19 +177,21 @@ class Limits(Section, frozen=True):
     topic_levels_max: Annotated[
         Annotated[int, Meta(ge=1, le=200)], about("Levels of a topic or filter.", reload=True)
     ] = 200
-    subscriptions_per_client_max: Annotated[Positive, about("Subscriptions of one client.", reload=True)] = 10_000
+    subscriptions_per_client_max: Annotated[
+        Positive, about("Subscriptions of one client, of ten levels on average.", reload=True)
+    ] = 10_000
     queue_messages_max: Annotated[
         Positive, about("Messages waiting for one client beyond those under way.", reload=True)
     ] = 1_000
     queue_bytes_max: Annotated[
-        Annotated[int, Meta(ge=1_024, le=1 << 40)],
-        about("Payload bytes waiting for one client, and as many under way to it.", reload=True),
+        Size, about("Payload bytes waiting for one client, and as many under way to it.", reload=True)
     ] = 67_108_864
     write_buffer_bytes_max: Annotated[
         Annotated[int, Meta(ge=1_024, le=1 << 32)],
         about("Bytes handed to a socket that its client has not read; more waits in the queue.", reload=True),
     ] = 1_048_576
     retained_messages_max: Annotated[Positive, about("Retained messages kept.", reload=True)] = 1_000_000
+    retained_bytes_max: Annotated[Size, about("Bytes they may occupy, with topics.", reload=True)] = 1_073_741_824
     publish_rate_per_s: Annotated[Rate, about("Publishes a second from one client; 0 is no limit.", reload=True)] = 0.0
     publish_burst: Annotated[Positive, about("Publishes a client may send at once above the rate.", reload=True)] = (
         1_000

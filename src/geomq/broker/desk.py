@@ -128,7 +128,7 @@ class Desk:
         limits = self._core.config.limits
         self._addresses.maximum = limits.connections_per_address_max
         self._pending.maximum = limits.pending_per_address_max
-        self.retention.count_max = limits.retained_messages_max
+        self.retention.take_limits(limits)
         self.publishing.forget_topics()
         for client in self._core.clients.values():
             self.registry.give_rights(client)

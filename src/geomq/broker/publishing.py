@@ -130,7 +130,7 @@ class Publishing:
         """Keep it if it is retained, then hand it to the routing core."""
         core = self._core
         if message.retain and not self._retention.put(message, about, stored=publisher is not BROKER):
-            raise Refused(ReasonCode.QUOTA_EXCEEDED, "too many retained messages")
+            raise Refused(ReasonCode.QUOTA_EXCEEDED, "no room for more retained messages")
         properties = b""
         if core.links is not None and message.properties is not NO_PROPERTIES:
             properties = encode_properties(message.properties, PacketType.PUBLISH)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from geomq.broker.clients import Client
+from geomq.broker.config import Limits
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
@@ -56,7 +57,8 @@ class Retention:
     def __init__(self, core: Core, delivery: Delivery) -> None:
         self._core = core
         self._delivery = delivery
-        self._events = RetainedStore(core.config.limits.retained_messages_max)
+        limits = core.config.limits
+        self._events = RetainedStore(limits.retained_messages_max, limits.retained_bytes_max)
         self._about: dict[str, About] = {}
         self._fences: FenceIndex[str] = FenceIndex()
         self._waiting: dict[Connection, dict[str, _Given]] = {}
@@ -66,14 +68,9 @@ class Retention:
     def __len__(self) -> int:
         return len(self._events)
 
-    @property
-    def count_max(self) -> int:
-        """How many are kept at most."""
-        return self._events.count_max
-
-    @count_max.setter
-    def count_max(self, count_max: int) -> None:
-        self._events.count_max = count_max
+    def take_limits(self, limits: Limits) -> None:
+        """The settings changed."""
+        self._events.count_max, self._events.bytes_max = limits.retained_messages_max, limits.retained_bytes_max
 
     def load(self, retained: dict[str, tuple[Message, RetainedRecord]]) -> None:
         """Take in what the store remembered."""

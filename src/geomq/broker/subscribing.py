@@ -14,6 +14,9 @@ from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.subscriptions import Subscription, subscription_of
 from geomq.routing.events import ClientGone, ClientMoved, ClientSubscribed, ClientUnsubscribed
 
+LEVELS_EACH = 10
+"""That filters of a client may have on average: each level takes memory."""
+
 
 class _Refused(Exception):  # noqa: N818
     def __init__(self, reason: ReasonCode, text: str) -> None:
@@ -57,9 +60,13 @@ class Subscribing:
         fence = self._fence(client, reading, text)
         mine = client.session.subscriptions
         existed = request.topic_filter in mine
-        limit = self._core.config.limits.subscriptions_per_client_max
+        limits = self._core.config.limits
+        limit = limits.subscriptions_per_client_max
+        levels_max = limits.topic_levels_max + LEVELS_EACH * limit
         if not existed and len(mine) >= limit:
             raise _Refused(ReasonCode.QUOTA_EXCEEDED, f"more than {limit} subscriptions")
+        if not existed and client.levels + _levels(request.topic_filter) > levels_max:
+            raise _Refused(ReasonCode.QUOTA_EXCEEDED, f"more than {levels_max} levels in all subscriptions")
         subscription = subscription_of(request, packet.properties.subscription_identifiers, self._core.policy.qos_max)
         self.take(client, subscription, reading, fence)
         if client.session.durable:
@@ -71,6 +78,8 @@ class Subscribing:
         """Note the subscription in the session and in routing."""
         mine = client.session.subscriptions
         existed = subscription.topic_filter in mine
+        if not existed:
+            client.levels += _levels(subscription.topic_filter)
         mine[subscription.topic_filter] = subscription
         if reading.private:
             return
@@ -115,6 +124,7 @@ class Subscribing:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue
             reasons.append(ReasonCode.SUCCESS)
+            client.levels -= _levels(topic_filter)
             reading = read_filter(topic_filter)
             if not reading.private:
                 voice = client.voice(reading.prefix)
@@ -142,3 +152,7 @@ class Subscribing:
     def _answer(self, client: Client, packet: Suback | Unsuback) -> None:
         if client.connection is not None:
             self._core.outbox.hold(client.connection, client.session.reply(packet))
+
+
+def _levels(topic_filter: str) -> int:
+    return topic_filter.count("/") + 1

@@ -1,4 +1,4 @@
-"""Retained messages: the last one per topic, found by filter, bounded in number, expiring.
+"""Retained messages: the last one per topic, found by filter, bounded in number and size, expiring.
 
 Decides nothing about who may see them.
 """
@@ -10,6 +10,8 @@ from geomq.mqtt.message import Message
 
 PAUSE_NODES = 64
 """Levels of topics a search looks at before it lets its caller do something else."""
+LEVEL_BYTES = 256
+"""What a level of a topic occupies, roughly; topics that begin alike share them."""
 
 
 class _Node:
@@ -21,10 +23,14 @@ class _Node:
 
 
 class RetainedStore:
-    """A trie of topic names. `count_max` bounds it; replacing and deleting always work."""
+    """A trie of topic names. `count_max` and `bytes_max` bound it; deleting, and replacing by what is no larger, always
+    work."""
 
-    def __init__(self, count_max: int) -> None:
+    def __init__(self, count_max: int, bytes_max: int) -> None:
         self.count_max = count_max
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        """What all of them roughly occupy."""
         self._root = _Node()
         self._count = 0
         self._expiries: list[tuple[float, str]] = []
@@ -33,17 +39,23 @@ class RetainedStore:
         return self._count
 
     def put(self, message: Message, *, beyond: bool = False) -> bool:
-        """Keep `message` as its topic's retained one; False if there is no room for another topic.
+        """Keep `message` as its topic's retained one; False if there is no room for it.
 
-        `beyond` makes room for what has to be kept whatever the bound.
+        `beyond` makes room for what has to be kept whatever the bounds.
         """
-        node = self._find(message.topic)
-        if node is None or node.message is None:
-            if self._count >= self.count_max and not beyond:
-                return False
+        node, missing = self._find(message.topic)
+        before = None if missing else node.message
+        growth = message.size + missing * LEVEL_BYTES - (0 if before is None else before.size)
+        full = (before is None and self._count >= self.count_max) or (
+            growth > 0 and self.bytes + growth > self.bytes_max
+        )
+        if full and not beyond:
+            return False
+        if missing:
             node = self._grow(message.topic)
-            self._count += 1
         node.message = message
+        self._count += before is None
+        self.bytes += growth
         if message.expires_at is not None:
             heapq.heappush(self._expiries, (message.expires_at, message.topic))
             if len(self._expiries) > 2 * self._count + 64:
@@ -51,8 +63,8 @@ class RetainedStore:
         return True
 
     def get(self, topic: str) -> Message | None:
-        node = self._find(topic)
-        return None if node is None else node.message
+        node, missing = self._find(topic)
+        return None if missing else node.message
 
     def remove(self, topic: str) -> bool:
         """Forget the topic's message; whether there was one."""
@@ -66,6 +78,7 @@ class RetainedStore:
             node = child
         if node.message is None:
             return False
+        self.bytes -= node.message.size
         node.message = None
         self._count -= 1
         for parent, level in reversed(path):
@@ -74,6 +87,7 @@ class RetainedStore:
             if child.children or child.message is not None:
                 break
             del parent.children[level]
+            self.bytes -= LEVEL_BYTES
         return True
 
     def match(self, topic_filter: str, now: float) -> Iterator[Message]:
@@ -136,14 +150,15 @@ class RetainedStore:
             if node.children:
                 stack.extend(reversed(node.children.values()))
 
-    def _find(self, topic: str) -> _Node | None:
-        node = self._root
-        for level in topic.split("/"):
+    def _find(self, topic: str) -> tuple[_Node, int]:
+        """The node of a topic, or the nearest above it, and how many levels are missing."""
+        node, levels = self._root, topic.split("/")
+        for depth, level in enumerate(levels):
             child = node.children.get(level) if node.children else None
             if child is None:
-                return None
+                return node, len(levels) - depth
             node = child
-        return node
+        return node, 0
 
     def _grow(self, topic: str) -> _Node:
         node = self._root
