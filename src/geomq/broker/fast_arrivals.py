@@ -152,13 +152,14 @@ class FastArrivals:
                 if piece is not None:
                     self._pass_on(piece, data[piece_from:pos], arriving, entry, piece_first, taken)
                 piece, piece_from, piece_first = route, pos, taken
-            size, others = stop - pos, route.old if new else route.v5
+            count, others = 1, route.old if new else route.v5
             if others is not None:
                 other = (as_old if new else as_v5)(bytes(data[pos:stop]), body - pos, topic_end - pos)
                 self._fast.gather(others, other, 1)
             elif stop + 1 < end and data[stop + 1] == data[pos + 1]:
+                size = stop - pos
                 stop = end_of_run(data, pos, topic_end + new, stop, end)
-            count = (stop - pos) // size
+                count = (stop - pos) // size
             if count == events and stop == end and others is None:
                 head = bytes(data[pos : topic_end + new])
                 self._remember(

@@ -143,6 +143,10 @@ class FastPath:
         """Equal heads and sizes that follow each other are sent as one piece."""
         new, start, end = connection.version == V5, pos, len(data)
         far, far_from, far_count = None, pos, 0
+        client = connection.client
+        if client is None or client.publish_bucket is not None or client.rights.fenced:
+            return pos
+        all_allowed, may_write = client.rights.all_allowed, client.rights.may_write
         while end - pos > 4 and data[pos] == 0x30:
             body, length = pos + 2, data[pos + 1]
             if length > 127:
@@ -153,7 +157,7 @@ class FastPath:
             route = self._routes.get(data[body:topic_end])
             if route is None or stop > end or topic_end + new > stop or (new and data[topic_end]):
                 break
-            if stop - pos > connection.size_max or not self._may_write(connection, route):
+            if stop - pos > connection.size_max or not (all_allowed or may_write(route.topic)):
                 break
             count, alike, others = 1, route.v5 if new else route.old, route.old if new else route.v5
             if others is not None:
@@ -186,14 +190,6 @@ class FastPath:
         taken, self._taken = self._taken, 0
         self._counts.events_received += taken
         self._counts.packets_received += taken
-
-    @staticmethod
-    def _may_write(connection: Connection, route: Route) -> bool:
-        client = connection.client
-        if client is None or client.publish_bucket is not None:
-            return False
-        rights = client.rights
-        return rights.all_allowed or (not rights.fenced and rights.may_write(route.topic))
 
     def gather(self, receivers: Receivers, data: Chunk, count: int) -> None:
         if not receivers.count:
