@@ -27,3 +27,8 @@ def test_thresholds_make_groups_flood_relay_or_group(tmp_path: Path) -> None:
     near, far = LINKS_MS["edge-2", "edge-3"], LINKS_MS["edge-1", "edge-2"]
     assert near < found["broadcast groups"] < far
     assert found["cloud relay"] < near < far < found["global flooding"]
+
+
+def test_the_edge_of_the_monitor_leads_if_all_form_one_group(tmp_path: Path) -> None:
+    for each in iov_experiments(tmp_path, speed=1):
+        assert each.plan.testbed.options["lcm"] == {"edge-1": 1.0}

@@ -72,8 +72,14 @@ def iov_experiments(dataset: Path, *, speed: float, probes: int = 20) -> list[Ex
 
 
 def iov_plan(dataset: Path, join_ms: float, *, speed: float, probes: int) -> Plan:
-    """Three edge brokers that form groups by themselves, and a Mosquitto."""
-    options: dict[str, Any] = {"join_ms": join_ms, "leave_ms": max(LEAVE_MS_MIN, 1.5 * join_ms), "probes": probes}
+    """Three edge brokers that form groups by themselves, and a Mosquitto. If all form one, the first edge leads: what
+    is monitored goes from there straight to the cloud, as published."""
+    options: dict[str, Any] = {
+        "join_ms": join_ms,
+        "leave_ms": max(LEAVE_MS_MIN, 1.5 * join_ms),
+        "probes": probes,
+        "lcm": {"edge-1": 1.0},
+    }
     hops = {"edge-1": MONITOR_MS, "edge-2": CAR_MS, "edge-3": CAR_MS, CLOUD_BROKER: AUTHORITY_MS}
     assert set(hops) == {*EDGES, CLOUD_BROKER}
     return Plan(
