@@ -5,7 +5,7 @@ generator, which costs it time. So what is local is delivered by each of the two
 crossing is compared with their mean; with the first alone where nothing is local at the second.
 
 The link is a batch's business: 100 publishers share it, as clients of a broker do; a single one is measured, too,
-without a target. Beside it two bare relays in C, to know what the kernel alone costs.
+without a target. Beside the brokers two bare relays in C, to know what the kernel alone costs.
 
 All are measured in turn, and the ratio is the median of the ratios of each turn.
 """
@@ -70,7 +70,7 @@ def link(stage: Stage, _only: str | None = None) -> Iterator[Row]:
     """Every way of writing, over one link and locally, under several strategies."""
     if stage.among("relay"):
         for shape, payload, way in LOADS:
-            if shape.publishers == 1:
+            if not shape.fenced:
                 load = f"bare relays, {shape.name} {way.value} {payload} B"
                 stage.say(f"link {load}")
                 yield _row(stage, load, partial(_relayed, stage, shape, payload, way), False)
