@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.broker.probes import Probe, client, drop_all
 from tests.broker.test_fastpath import Client, Stage
@@ -223,8 +223,13 @@ def wire(packet_id: int, version: int, topic: int, qos: int, size: int, flavour:
     return data[:-1] if flavour == "cut off" and packet_id % 7 == 0 else data
 
 
+PLAINS: list[Step] = [(0, [(0, 1, 4, "plain")] * 5, [], [], True)] * 4
+"""As many as may be on their way to a subscriber."""
+
+
 @settings(max_examples=200)
 @given(st.lists(steps, max_size=10))
+@example([*PLAINS, (0, [(0, 0, 4, "plain"), (0, 1, 4, "plain"), (0, 0, 4, "plain")], [], [1], True)])
 def test_nobody_can_tell_the_short_way_from_the_ordinary_one(script: list[Step]) -> None:
     assert play(script, short=True) == play(script, short=False)
 

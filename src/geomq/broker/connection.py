@@ -212,7 +212,7 @@ class Connection:
                     self._take_pubacks(data, pos) if first == 0x40 else self._handlers.publish_surely(self, data, pos)
                 )
                 if stop > pos:
-                    pos = stop
+                    pos = self._publish_fast(self, data, stop) if data[stop : stop + 1] == b"0" else stop
                     continue
             if first & 0xF0 != 0x30:
                 check_first_byte(first)
