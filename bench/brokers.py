@@ -22,6 +22,8 @@ from geomq.broker.local_federation import free_ports
 ROOT = Path(__file__).parent.parent
 AMQTT_VENV = Path(sys.prefix) / "amqtt"
 START_S_MAX = 20.0
+CROSSING = "bench/to"
+"""What is published under this topic at one of two linked brokers is heard at the other."""
 
 _ACL = """\
 topic readwrite bench/#
@@ -63,6 +65,13 @@ persistence true
 persistence_location {folder}/
 log_type error
 max_queued_messages 0
+"""
+
+_BRIDGE = """\
+connection beyond
+address 127.0.0.1:{beyond}
+topic {crossing}/# out 1
+notifications false
 """
 
 _AMQTT = """\
@@ -167,13 +176,23 @@ class GeoMQ(Broker):
 
 
 class Mosquitto(Broker):
-    """As installed, without an ACL; sessions are kept in memory and saved now and then."""
+    """As installed, without an ACL; sessions are kept in memory and saved now and then.
+
+    One with `beyond`, another's port, has a bridge to it for what crosses, and only for that.
+    """
 
     name = "mosquitto"
 
+    def __init__(self, core: int | None, beyond: int | None = None) -> None:
+        super().__init__(core)
+        self._beyond = beyond
+
     def command(self) -> list[str]:
         os.chmod(self.folder, 0o777)
-        (self.folder / "mosquitto.conf").write_text(_MOSQUITTO.format(folder=self.folder, port=self.port))
+        settings = _MOSQUITTO.format(folder=self.folder, port=self.port)
+        if self._beyond is not None:
+            settings += _BRIDGE.format(beyond=self._beyond, crossing=CROSSING)
+        (self.folder / "mosquitto.conf").write_text(settings)
         path = mosquitto_command()
         assert path is not None
         return [path, "-c", str(self.folder / "mosquitto.conf")]

@@ -2,17 +2,18 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench.acked import make_pairs
-from bench.brokers import Broker, GeoMQ, Relay, c_compiler
+from bench.brokers import CROSSING, Broker, GeoMQ, Relay, c_compiler, mosquitto_command
 from bench.geo import Course, fenced
-from bench.linked import Pair
+from bench.linked import bridged, linked
 from bench.loads import MIXED, SHAPES, Flow, Shape, Way
 from bench.measure import BenchError, cpu_s
 from bench.places import make_world
-from bench.swarm import V5, V311, Swarm, connect, subscribe
+from bench.swarm import V5, V311, Swarm, connect, publish, read_packet, subscribe
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_a_missing_delivery_is_not_taken_for_a_fast_one(broker: Broker, monkeypa
 
 
 def test_what_crosses_a_link_is_counted_at_the_other_end() -> None:
-    with Pair(None, None, "disgb_subscriptions") as (here, there):
+    with linked(None, None, "disgb_subscriptions") as (here, there):
         fenced = Shape("fenced", 2, 2, 2, 5, fenced=True)
         for shape, place in ((SHAPES[0], ""), (fenced, "39.96,-83.0")):
             flow = Flow(there.port, shape, 20, published_at=here.port, place=place)
@@ -79,6 +80,23 @@ def test_what_crosses_a_link_is_counted_at_the_other_end() -> None:
             acking = make_pairs(far, 2, each=3, version=V311, kept=False, others=near, name="away")
             time.sleep(0.5)
             assert acking.run(0.05) >= 6
+
+
+@pytest.mark.skipif(mosquitto_command() is None, reason="mosquitto is not installed")
+def test_only_what_crosses_goes_over_the_bridge_between_two_mosquittos() -> None:
+    crossing = CROSSING.removeprefix("bench/")
+    with bridged(None, None) as (here, there):
+        flow = Flow(there.port, replace(SHAPES[0], name=crossing), 20, published_at=here.port)
+        assert flow.run(0.05) % flow.deliveries == 0
+        flow.close()
+        with Swarm(here.port) as near, Swarm(there.port) as far:
+            acking = make_pairs(far, 2, each=3, version=V311, kept=False, others=near, name=crossing)
+            assert acking.run(0.05) >= 6
+            (hears,) = far.join([connect("hears")])
+            far.ask([hears], [subscribe("bench/#")], 0x90)
+            (says,) = near.join([connect("says")])
+            says.sendall(publish("bench/near", b"stays") + publish(CROSSING, b"goes"))
+            assert read_packet(hears) == publish(CROSSING, b"goes")
 
 
 def test_the_trace_of_a_load_is_written(tmp_path: Path) -> None:
