@@ -3,9 +3,12 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.broker.federated import SITES, configs, federation, until
 from tests.broker.real_clients import RealClient, close_all, join
@@ -13,15 +16,17 @@ from tests.broker.real_clients import RealClient, close_all, join
 from geomq.broker.fast_links import far_of
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location
+from geomq.mqtt.encode import encode
+from geomq.mqtt.packets import Publish
 from geomq.mqtt.types import V5, V311
 from geomq.routing.changes import SetStrategy
 from geomq.routing.edition_messages import unwrapped
 from geomq.routing.link import Data
 from geomq.routing.messages import DeliverEvent, ForwardEvent, Message
-from geomq.routing.model import BrokerId, ClientId, Match
+from geomq.routing.model import BrokerId, ClientId, Edition, Match
 from geomq.routing.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer
 from geomq.routing.registry import STRATEGIES
-from geomq.routing.wire import encode_frame
+from geomq.routing.wire import LooseBatch, encode_frame
 
 pytestmark = pytest.mark.anyio
 
@@ -35,20 +40,23 @@ class Sent:
 
     def __init__(self, broker: Broker) -> None:
         assert broker.peering is not None
-        self._send = broker.peering.send
+        self._send, self._send_batch = broker.peering.send, broker.peering.send_batch
         self.batched = 0
         self.batches = 0
         self.single: list[str] = []
-        broker.peering.send = self  # type: ignore[method-assign]
+        broker.peering.send = self.send  # type: ignore[method-assign]
+        broker.peering.send_batch = self.send_batch  # type: ignore[method-assign]
 
-    def __call__(self, peer: BrokerId, message: Message) -> None:
+    def send(self, peer: BrokerId, message: Message) -> None:
         said, _ = unwrapped(message)
-        if isinstance(said, EventBatch):
-            self.batches += 1
-            self.batched += sum(entry.events for entry in said.entries)
-        elif isinstance(said, ForwardEvent | DeliverEvent):
+        if isinstance(said, ForwardEvent | DeliverEvent):
             self.single.append(said.event.topic)
         self._send(peer, message)
+
+    def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
+        self.batches += 1
+        self.batched += sum(entry.events for entry in batch.entries)
+        self._send_batch(peer, batch, edition)
 
 
 async def everybody(brokers: dict[str, Broker]) -> tuple[list[RealClient], list[RealClient]]:
@@ -138,6 +146,77 @@ async def test_other_events_between_plain_ones_keep_their_place() -> None:
             assert got == sorted(got)
         finally:
             close_all([*publishers, *subscribers])
+
+
+async def burst_over_link(brokers: dict[str, Broker], publisher: RealClient, far: RealClient, name: str) -> int:
+    """Publish a burst to a far subscriber; how many numbers the link took for it."""
+    peering = brokers["columbus"].peering
+    assert peering is not None
+    link = peering._peers[BrokerId("frankfurt")].link
+    before = link.latest
+    due = [f"{name} {number}".encode() for number in range(BURST)]
+    publisher.publish_at_once([("t/1", payload) for payload in due])
+    await until(lambda: due[-1] in far.got)
+    assert [payload for payload in far.order if payload in due] == due
+    return link.latest - before
+
+
+async def test_batches_need_a_number_only_while_the_peer_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        publishers, subscribers = await everybody(brokers)
+        try:
+            await settled(publishers, subscribers)
+            assert await burst_over_link(brokers, publishers[0], subscribers[-1], "reads") == 0
+            monkeypatch.setattr("geomq.broker.peer_channel.UNREAD_BYTES_MAX", -1)
+            assert await burst_over_link(brokers, publishers[0], subscribers[-1], "does not") > 0
+        finally:
+            close_all([*publishers, *subscribers])
+
+
+async def test_a_batch_does_not_overtake_what_waits_for_the_disk(tmp_path: Path) -> None:
+    configured = configs("flood_events", brokers=2)
+    kept = msgspec.structs.replace(configured["columbus"].persistence, enabled=True, path=tmp_path)
+    configured["columbus"] = msgspec.structs.replace(configured["columbus"], persistence=kept)
+    async with federation(configured) as brokers:
+        publishers, subscribers = await everybody(brokers)
+        try:
+            await settled(publishers, subscribers)
+            peering, publisher, far = brokers["columbus"].peering, publishers[0], subscribers[-1]
+            assert peering is not None
+            assert peering._kept is not None
+            unsafe: list[Callable[[], None]] = []
+            when_safe, peering._kept.when_safe = peering._kept.when_safe, unsafe.append  # type: ignore[method-assign,assignment]
+            publisher.publish("t/1", b"on disk", qos=1)
+            await until(lambda: bool(unsafe))
+            publisher.publish_at_once([("t/1", b"after it")])
+            await asyncio.sleep(0.3)
+            assert not {b"on disk", b"after it"} & far.got.keys()
+            peering._kept.when_safe = when_safe  # type: ignore[method-assign]
+            for done in unsafe:
+                done()
+            await until(lambda: b"after it" in far.got)
+            assert far.order[-2:] == [b"on disk", b"after it"]
+        finally:
+            close_all([*publishers, *subscribers])
+
+
+async def test_a_batch_from_a_peer_that_has_not_greeted_is_not_taken() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        subscriber = await join(brokers["frankfurt"].port, "s", version=V311)
+        try:
+            await subscriber.subscribe("t/1")
+            peering = brokers["frankfurt"].peering
+            assert peering is not None
+            peer = peering._peers[BrokerId("columbus")]
+            for up, payload in ((False, b"early"), (True, b"late")):
+                data, peer.up = encode(Publish("t/1", payload), V311), up
+                entry = Batched(ClientId("c"), None, 1_000, 1, False, None, len(data))
+                assert peer.channel is not None
+                peering.heard(peer.channel, LooseBatch(None, 1, 0, (entry,), memoryview(data)))
+            await until(lambda: b"late" in subscriber.got)
+            assert b"early" not in subscriber.got
+        finally:
+            close_all([subscriber])
 
 
 async def test_a_change_of_subscriptions_is_followed_at_once() -> None:

@@ -17,7 +17,7 @@ from geomq.routing.link import Ack, Data, Frame, Run
 from geomq.routing.messages import ForwardEvent, Message, PutLocation, SyncBegin
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
 from geomq.routing.plan import Batched, EventBatch
-from geomq.routing.wire import Aside, Described, Ping, encode_frame
+from geomq.routing.wire import Aside, Described, LooseBatch, Ping, encode_frame
 
 pytestmark = pytest.mark.anyio
 KEY = b"a shared key of enough bytes"
@@ -191,6 +191,22 @@ async def test_what_is_too_long_and_has_no_number_is_not_sent(caplog: pytest.Log
     await until(lambda: bool(b.frames))
     assert b.frames == [Ping(7)]
     assert "too long for a link" in caplog.text
+    a.channel.close("done")
+    await until(lambda: bool(b.reasons))
+    server.close()
+
+
+async def test_a_batch_goes_without_a_number_unless_it_is_too_long() -> None:
+    a, b = Side(), Side()
+    server = await connected(a, b)
+    assert a.channel is not None
+    a.channel.send_all([Ack(1, 1)])
+    assert not a.channel.send_loose(LONG_BATCH, None)
+    assert a.channel.send_loose(EventBatch(1, 0, (), (b"some", b"thing")), Edition(2, "a"))
+    await until(lambda: len(b.frames) == 2)
+    first, second = b.frames
+    assert isinstance(first, LooseBatch)
+    assert (first.edition, bytes(first.packets), second) == (Edition(2, "a"), b"something", Ack(1, 1))
     a.channel.close("done")
     await until(lambda: bool(b.reasons))
     server.close()

@@ -287,3 +287,23 @@ def test_what_was_taken_goes_when_it_is_pumped() -> None:
     assert wire.under_way["b"] == []
     wire.settle(1)
     assert wire.received["b"] == [event(0), event(1), event(2)]
+
+
+def test_a_link_is_clear_when_the_peer_is_there_and_all_it_was_sent_is_on_the_wire() -> None:
+    link = Link(epoch=1, window=2)
+    assert not link.is_clear
+    link.connected(now=0.0)
+    assert not link.is_clear
+    link.receive(Hello(2, 0, None, 0, False), now=0.0)
+    assert link.is_clear
+    link.take(event(0))
+    assert not link.is_clear
+    link.pump(now=0.0)
+    link.send(event(1), now=0.0)
+    assert link.is_clear
+    link.send(event(2), now=0.0)
+    assert not link.is_clear
+    link.receive(Ack(1, 1), now=0.0)
+    assert link.is_clear
+    link.disconnected()
+    assert not link.is_clear

@@ -1,5 +1,7 @@
 """Peer frames as bytes: every message survives the trip, hostile bytes are refused."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,17 @@ from geomq.routing.mesh_messages import Announcement, LostRoute, Membership, Sta
 from geomq.routing.messages import ForwardEvent, Message, PutLocation, PutSubscription
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId, Match
 from geomq.routing.plan import Batched, EventBatch
-from geomq.routing.wire import MESSAGES, Ping, Pong, batch_parts, decode_frame, encode_frame
+from geomq.routing.wire import (
+    MESSAGES,
+    PROTOCOL_VERSION,
+    LooseBatch,
+    Ping,
+    Pong,
+    batch_parts,
+    decode_frame,
+    encode_frame,
+    loose_parts,
+)
 
 SQUARE = Polygon(
     ((Location(0.0, 0.0), Location(0.0, 5.0), Location(5.0, 5.0), Location(5.0, 0.0), Location(0.0, 0.0)),)
@@ -138,8 +150,11 @@ batches = st.builds(
 )
 
 
+editions = st.none() | st.builds(Edition, st.integers(0, 9), names)
+
+
 @settings(max_examples=100)
-@given(batch=batches, edition=st.none() | st.builds(Edition, st.integers(0, 9), names))
+@given(batch=batches, edition=editions)
 def test_a_batch_written_in_pieces_is_the_frame_it_would_be_in_one(batch: EventBatch, edition: Edition | None) -> None:
     frame = Data(3, 4, wrapped(batch, edition))
     in_parts = batch_parts(frame)
@@ -156,10 +171,22 @@ def test_a_batch_written_in_pieces_is_the_frame_it_would_be_in_one(batch: EventB
         assert (got.entries, b"".join(got.packets)) == (batch.entries, b"".join(batch.packets))
 
 
+@settings(max_examples=100)
+@given(batch=batches, edition=editions)
+def test_a_batch_without_a_number_survives_the_wire(batch: EventBatch, edition: Edition | None) -> None:
+    size, parts = loose_parts(batch, edition)
+    assert size == len(b"".join(parts))
+    assert parts[1:] == list(batch.packets)
+    got = decode_frame(b"".join(parts))
+    assert isinstance(got, LooseBatch)
+    assert (got.edition, got.epoch, got.at_ms, got.entries) == (edition, batch.epoch, batch.at_ms, batch.entries)
+    assert got.packets == b"".join(batch.packets)
+
+
 @settings(max_examples=200)
-@given(batch=batches, data=st.data())
-def test_a_damaged_batch_is_a_frame_or_a_protocol_error(batch: EventBatch, data: st.DataObject) -> None:
-    raw = bytearray(encode_frame(Data(1, 2, batch)))
+@given(batch=batches, data=st.data(), loose=st.booleans())
+def test_a_damaged_batch_is_a_frame_or_a_protocol_error(batch: EventBatch, data: st.DataObject, loose: bool) -> None:
+    raw = bytearray(b"".join(loose_parts(batch, None)[1]) if loose else encode_frame(Data(1, 2, batch)))
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     assert_frame_or_refusal(bytes(raw[: data.draw(st.integers(0, len(raw)))]))
@@ -175,7 +202,7 @@ def assert_frame_or_refusal(data: bytes) -> None:
         frame = decode_frame(data)
     except ProtocolError:
         return
-    assert isinstance(frame, Frame | Ping | Pong)
+    assert isinstance(frame, Frame | LooseBatch | Ping | Pong)
 
 
 @settings(max_examples=300)
@@ -233,3 +260,8 @@ def test_a_fence_of_a_broker_that_allows_larger_ones_survives_the_wire() -> None
 def test_a_message_without_a_wire_form_is_refused() -> None:
     with pytest.raises(ProtocolError):
         encode_frame(Frame())
+
+
+def test_the_documented_version_is_the_one_that_is_spoken() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "peer-protocol.md"
+    assert f"Version {PROTOCOL_VERSION}." in page.read_text()

@@ -31,7 +31,8 @@ from geomq.mqtt.types import V5
 from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.groups import BroadcastGroups
 from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
+from geomq.routing.model import BrokerId, Edition
+from geomq.routing.plan import EventBatch
 
 log = logging.getLogger("geomq.cloud")
 
@@ -299,9 +300,9 @@ class CloudAndPeers:
         elif self._peers is not None:
             self._peers.send(peer, message)
 
-    def push(self) -> None:
+    def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
         if self._peers is not None:
-            self._peers.push()
+            self._peers.send_batch(peer, batch, edition)
 
 
 def start_cloud(

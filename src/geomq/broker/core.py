@@ -24,8 +24,9 @@ from geomq.routing.edition_messages import wrapped
 from geomq.routing.editions import KeepEditions, Kept
 from geomq.routing.events import RoutingEvent
 from geomq.routing.messages import Message as PeerMessage
-from geomq.routing.model import BrokerId, ClientId, Event, Match
+from geomq.routing.model import BrokerId, ClientId, Edition, Event, Match
 from geomq.routing.node import Node
+from geomq.routing.plan import EventBatch
 from geomq.routing.recorder import Sink
 from geomq.routing.trace import STEPS, Step
 
@@ -36,8 +37,8 @@ class Links(Protocol):
     def send(self, peer: BrokerId, message: PeerMessage) -> None:
         """Send a message, at the end of this tick."""
 
-    def push(self) -> None:
-        """Do not wait for the end of the tick."""
+    def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
+        """Send plain events, now."""
 
 
 class Deliverer(Protocol):

@@ -4,7 +4,7 @@ The bytes of an event are checked as far as they are not the same as those of an
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from geomq.broker.core import Core
 from geomq.broker.fastpath import ROUTES_MAX, FastPath, Receivers, Route
@@ -27,7 +27,8 @@ MATCHES_MAX = 500_000
 
 Packets = bytes | memoryview
 Matches = tuple[Match, ...] | None
-Routes = dict[bytes, tuple[Matches, Route | None]]
+Routes = dict[bytes, Route | Literal[False]]
+"""By how the topic stands in a packet; False if its events have no short way."""
 
 
 class Twin(NamedTuple):
@@ -44,10 +45,9 @@ class Twin(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """Where events of a peer go: by topic, for what the peer had matched, None if there is no short way; and by
-    publisher."""
+    """Where events of a peer go: by what the peer had matched and by topic; and by publisher."""
 
-    routes: Routes
+    routes: dict[Matches, Routes]
     twins: dict[ClientId, Twin]
 
 
@@ -82,7 +82,9 @@ class FastArrivals:
             self._ways.clear()
             self._count = self._matches = 0
         followed, outbox, data = self._fast.is_followed(), self._core.outbox, _handy(batch)
-        ways = self._ways.setdefault((said.peer, said.edition), Ways({}, {}))
+        ways = self._ways.get((said.peer, said.edition))
+        if ways is None:
+            ways = self._ways[said.peer, said.edition] = Ways({}, {})
         history = self._core.node.strategy.seen.history((said.peer, batch.epoch))
         arriving = Arriving(said, ways, history, len(data) >= LONG_BYTES_MIN)
         outbox.arriving = True
@@ -124,10 +126,14 @@ class FastArrivals:
 
         Events that follow each other and go to the same receivers go as one piece.
         """
-        sequence, events, new, matches = entry.sequence, entry.events, entry.is_v5, entry.matches
-        said, (routes, twins), history, _ = arriving
-        if sequence <= history.highest:
+        events, new, matches = entry.events, entry.is_v5, entry.matches
+        said, (by_matches, twins), history, _ = arriving
+        if entry.sequence <= history.highest:
             return 0, pos
+        routes = by_matches.get(matches)
+        if routes is None:
+            routes = by_matches[matches] = {}
+            self._matches += len(matches or ())
         taken = 0
         piece: Route | None = None
         piece_from = piece_first = 0
@@ -141,12 +147,10 @@ class FastArrivals:
             if stop > end or topic_end + new > stop or (new and data[topic_end]):
                 break
             key = bytes(data[body:topic_end]) if isinstance(data, memoryview) else data[body:topic_end]
-            known = routes.get(key)
-            if known is not None and known[0] == matches:
-                route = known[1]
-            else:
-                route = self._learn(said, key, matches, routes)
+            route = routes.get(key)
             if route is None:
+                route = self._learn(said, key, matches, routes)
+            if not route:
                 break
             if piece is None or piece.way is not route.way:
                 if piece is not None:
@@ -162,11 +166,8 @@ class FastArrivals:
                 count = (stop - pos) // size
             if count == events and stop == end and others is None:
                 head = bytes(data[pos : topic_end + new])
-                self._remember(
-                    twins,
-                    entry.publisher,
-                    Twin(count, end - pos, new, routes[key][0], head, route.clients, route.v5 if new else route.old),
-                )
+                twin = Twin(count, end - pos, new, matches, head, route.clients, route.v5 if new else route.old)
+                self._remember(twins, entry.publisher, twin)
             taken += count
             pos = stop
         if piece is not None:
@@ -202,9 +203,8 @@ class FastArrivals:
             return None
         here = self._core.node.plan_arrival(topic, said.peer, matches, said.edition)
         route = None if here is None else self._fast.route(topic, here)
-        routes[key] = (matches, route)
+        routes[key] = route or False
         self._count += 1
-        self._matches += len(matches or ())
         return route
 
 
@@ -212,6 +212,6 @@ def _handy(batch: EventBatch) -> Packets:
     """The packets of a batch in one piece. Bytes are quicker to look at than a view, but copied once more."""
     if len(batch.packets) == 1:
         (data,) = batch.packets
-        if len(data) > VIEWED_BYTES_MIN * sum(entry.events for entry in batch.entries):
+        if len(data) > VIEWED_BYTES_MIN * sum([entry.events for entry in batch.entries]):
             return data
     return b"".join(batch.packets)

@@ -3,15 +3,11 @@
 They were never in the routing node, so they are given ids here, and who of the own clients got them is noted.
 """
 
-from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
-from geomq.geo import Location
 from geomq.mqtt.types import V5
-from geomq.routing.edition_messages import wrapped
 from geomq.routing.model import BrokerId, ClientId, Edition
 from geomq.routing.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer
 
@@ -29,11 +25,11 @@ def far_of(peers: tuple[ToPeer, ...], own: frozenset[ClientId]) -> Far:
     return Far(peers, own, sum(len(client) + len(topic_filter) for client, topic_filter in matches))
 
 
-Gathered = tuple[frozenset[ClientId], ClientId, Location | None, tuple[ToPeer, ...], int, bool, bytes]
-"""Events of one client: the own clients that get them, who and where it is, the peers that hear of them, how many they
-are, whether they are of MQTT 5, and their packets."""
+class Heap(NamedTuple):
+    """What waits for one peer."""
 
-_OWN, _COUNT = itemgetter(0), itemgetter(4)
+    entries: list[Batched]
+    packets: list[bytes]
 
 
 class FastLinks:
@@ -42,41 +38,35 @@ class FastLinks:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.edition: Edition | None = None
-        self.waiting: list[Gathered] = []
+        self.waiting: dict[BrokerId, Heap] = {}
         self._bytes = 0
 
     def gather(self, connection: Connection, far: Far, data: bytes, count: int) -> None:
         """Take `count` events of a client."""
-        client = connection.client
+        client, waiting = connection.client, self.waiting
         assert client is not None
-        if not self.waiting:
+        if not waiting:
             self._core.outbox.schedule()
         peers, own, weight = far
-        self.waiting.append((own, client.id, client.location, peers, count, connection.version == V5, data))
-        self._bytes += len(data) + weight
+        first, size = self._core.node.take_ids(count, own), len(data)
+        for peer, matches in peers:
+            heap = waiting.get(peer)
+            if heap is None:
+                heap = waiting[peer] = Heap([], [])
+            heap.entries.append(
+                Batched(client.id, client.location, first, count, connection.version == V5, matches, size)
+            )
+            heap.packets.append(data)
+        self._bytes += size + weight
         if self._bytes >= BATCH_BYTES_MAX:
             self.send()
 
     def send(self) -> None:
         """Let everything go that waits."""
-        waiting, self.waiting, self._bytes = self.waiting, [], 0
+        waiting, self.waiting, self._bytes = self.waiting, {}, 0
         core = self._core
-        if core.links is None:
-            return
-        heaps: dict[BrokerId, tuple[list[Batched], list[bytes]]] = {}
-        for own, alike in groupby(waiting, _OWN):
-            run = list(alike)
-            first = core.node.take_ids(sum(map(_COUNT, run)), own)
-            for _, client, place, peers, count, is_v5, data in run:
-                for peer, matches in peers:
-                    heap = heaps.get(peer)
-                    if heap is None:
-                        heap = heaps[peer] = ([], [])
-                    heap[0].append(Batched(client, place, first, count, is_v5, matches, len(data)))
-                    heap[1].append(data)
-                first += count
-        at_ms = int(core.wall_s() * 1000)
-        for peer, (entries, packets) in heaps.items():
-            batch = EventBatch(core.node.epoch, at_ms, tuple(entries), tuple(packets))
-            core.links.send(peer, wrapped(batch, self.edition))
-        core.links.push()
+        if core.links is not None:
+            at_ms = int(core.wall_s() * 1000)
+            for peer, (entries, packets) in waiting.items():
+                batch = EventBatch(core.node.epoch, at_ms, tuple(entries), tuple(packets))
+                core.links.send_batch(peer, batch, self.edition)

@@ -23,8 +23,9 @@ from geomq.broker.peer_frames import FrameBuffer
 from geomq.errors import ProtocolError
 from geomq.routing.edition_messages import unwrapped
 from geomq.routing.link import Ack, Data, Frame, Run
-from geomq.routing.plan import NOTHING
-from geomq.routing.wire import PROTOCOL_VERSION, Aside, batch_parts, decode_frame, encode_frame
+from geomq.routing.model import Edition
+from geomq.routing.plan import NOTHING, EventBatch
+from geomq.routing.wire import PROTOCOL_VERSION, Aside, batch_parts, decode_frame, encode_frame, loose_parts
 
 log = logging.getLogger("geomq.peers")
 
@@ -33,6 +34,10 @@ GREETING_S_MAX = 5.0
 NONCE_BYTES = 16
 UNSENT_BYTES_MAX = 1 << 28
 """A peer that lets more than this wait is taken for gone; what it missed is sent when it is back."""
+UNREAD_BYTES_MAX = 1 << 24
+"""While the peer lets more than this wait, events are numbered, so that no more of them are sent than it takes in."""
+JOINED_BYTES_MAX = 1 << 12
+"""So few bytes are quicker copied than written in pieces."""
 ACK_S = 0.005
 """How long an acknowledgement may wait for company, or for a later one that replaces it."""
 
@@ -140,6 +145,15 @@ class PeerChannel(asyncio.BufferedProtocol):
         if self._outgoing:
             self._flush()
 
+    def send_loose(self, batch: EventBatch, edition: Edition | None) -> bool:
+        """Write a batch without a number now, if it is not too long and the peer reads; whether it did."""
+        size, parts = loose_parts(batch, edition)
+        if size > self._frame_bytes_max or self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+            return False
+        self._write(size, *parts)
+        self._flush()
+        return True
+
     def send(self, frame: Frame | Aside) -> None:
         """Write a frame at the end of this turn of the loop."""
         if not self._outgoing:
@@ -199,7 +213,10 @@ class PeerChannel(asyncio.BufferedProtocol):
             outgoing += (len(data).to_bytes(4, "big"), data)
             self._ack = None
         if outgoing and not self._transport.is_closing():
-            self._transport.writelines(outgoing)
+            if sum(map(len, outgoing)) <= JOINED_BYTES_MAX:
+                self._transport.write(b"".join(outgoing))
+            else:
+                self._transport.writelines(outgoing)
 
     def _greeted(self, data: memoryview) -> None:
         try:

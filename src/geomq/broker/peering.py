@@ -13,16 +13,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.broker.peer_store import OUTBOX, Notes, PeerStore
-from geomq.routing.edition_messages import EditionReached, unwrapped
+from geomq.broker.visitors import Strangers, Visitors
+from geomq.routing.edition_messages import EditionReached, unwrapped, wrapped
 from geomq.routing.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
-from geomq.routing.link import TAKEN, Data, Frame, Hello, Link, LinkOutput, is_promised, runs
+from geomq.routing.link import TAKEN, Data, Frame, Link, LinkOutput, is_promised, runs
 from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
-from geomq.routing.wire import Aside, AskToJoin, Described, Ping, Pong
+from geomq.routing.model import BrokerId, Edition
+from geomq.routing.plan import EventBatch
+from geomq.routing.wire import Aside, Described, LooseBatch, Ping, Pong
 
 log = logging.getLogger("geomq.peers")
 
@@ -34,8 +36,6 @@ WINDOW = 2048
 PATIENCE_S = 5.0
 """How long a peer that is to dial us has time for it."""
 SMOOTHING = 0.2
-VISITORS_MAX = 64
-VISIT_S_MAX = 10.0
 UNPROVEN_MAX = 256
 """Connections that have not proved a name yet; beyond that the oldest of them makes room."""
 
@@ -46,19 +46,6 @@ _NUMBER = attrgetter("number")
 class PeerAddress(NamedTuple):
     host: str
     port: int
-
-
-class Strangers(Protocol):
-    """Who deals with brokers that proved their name but are none of the peers."""
-
-    def asked_to_join(self, name: BrokerId, entry: bytes) -> Aside:
-        """The answer to one that wants to join."""
-
-    def unknown(self, name: BrokerId) -> Aside | None:
-        """What to tell one that believes it is a peer; None refuses it."""
-
-    def described(self, peer: BrokerId, description: bytes) -> None:
-        """A peer says what the federation is now."""
 
 
 class PeerLimits(NamedTuple):
@@ -122,12 +109,12 @@ class Peering:
         self._server: asyncio.Server | None = None
         self._probe: asyncio.TimerHandle | None = None
         self._strangers = strangers
-        self._visitors: dict[PeerChannel, asyncio.TimerHandle] = {}
+        self._visitors = Visitors(strangers)
         self._unproven: dict[PeerChannel, None] = {}
         self._closing = False
         self._waiting: list[_Peer] = []
         if kept is not None:
-            kept.before_writing(self.push)
+            kept.before_writing(self._push)
 
     def _new_peer(self, name: BrokerId, address: PeerAddress | None) -> _Peer:
         link = Link(
@@ -169,9 +156,7 @@ class Peering:
             self._probe.cancel()
         if self._server is not None:
             self._server.close()
-        for channel, visit in tuple(self._visitors.items()):
-            visit.cancel()
-            channel.close("this broker stops")
+        self._visitors.close()
         for peer in self._peers.values():
             for pending in (peer.dial, peer.timer):
                 if pending is not None:
@@ -227,8 +212,18 @@ class Peering:
             known.waits = True
             self._waiting.append(known)
             if len(self._waiting) == 1:
-                self._loop.call_soon(self.push)
+                self._loop.call_soon(self._push)
         known.waits_for_disk = known.waits_for_disk or durable
+
+    def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
+        """Send events of QoS 0, now. They are never sent again, so they need a number only to wait behind others."""
+        known = self._peers.get(peer)
+        if known is None:
+            return
+        channel, behind = known.channel, known.waits or known.held or not known.link.is_clear
+        if behind or channel is None or not channel.send_loose(batch, edition):
+            self.send(peer, wrapped(batch, edition))
+            self._pump(known)
 
     def _gave_up(self, peer: _Peer, message: Message, output: LinkOutput) -> None:
         """The link had no room for the message, or for others with it."""
@@ -246,7 +241,7 @@ class Peering:
             if output.lost_numbers:
                 self._kept.acknowledged(peer.name, peer.link.acknowledged)
 
-    def push(self) -> None:
+    def _push(self) -> None:
         """Put on the wire what was sent in this tick."""
         waiting, self._waiting = self._waiting, []
         for peer in waiting:
@@ -312,7 +307,7 @@ class Peering:
         if self._closing:
             return False
         if peer is None:
-            return self._receive_visitor(channel)
+            return self._visitors.receive(channel)
         if peer.channel is not None:
             before, peer.channel = peer.channel, None
             before.close("replaced by a new connection")
@@ -323,35 +318,21 @@ class Peering:
         self._carry_out(peer, peer.link.connected(now=self._now_ms()))
         return True
 
-    def _receive_visitor(self, channel: PeerChannel) -> bool:
-        """Somebody proved a name that is no peer's: it may say what it wants, and soon."""
-        if self._strangers is None or len(self._visitors) >= VISITORS_MAX:
-            return False
-        self._visitors[channel] = self._loop.call_later(VISIT_S_MAX, channel.close, "a stranger stayed too long")
-        return True
-
-    def _hear_visitor(self, channel: PeerChannel, frame: Frame | Aside) -> None:
-        name = BrokerId(channel.peer or "")
-        assert self._strangers is not None
-        if isinstance(frame, AskToJoin):
-            channel.send(self._strangers.asked_to_join(name, frame.entry))
-        elif isinstance(frame, Hello) and (answer := self._strangers.unknown(name)) is not None:
-            channel.send(answer)
-        else:
-            channel.close(f"broker {name[:80]!r} is not wanted here")
-
     def heard(self, channel: PeerChannel, frame: Frame | Aside) -> None:
         peer = self._peers.get(BrokerId(channel.peer or ""))
-        if channel in self._visitors:
-            self._hear_visitor(channel, frame)
-            return
         if peer is None or peer.channel is not channel:
+            if channel in self._visitors:
+                self._visitors.hear(channel, frame)
             return
         peer.heard_s = self._loop.time()
         if isinstance(frame, Frame):
             if peer.waits:
                 self._pump(peer)  # or the link might, and not wait for the disk
             self._carry_out(peer, peer.link.receive(frame, now=peer.heard_s * 1000.0))
+        elif isinstance(frame, LooseBatch):
+            if peer.up:
+                batch = EventBatch(frame.epoch, frame.at_ms, frame.entries, (frame.packets,))
+                self._handle(PeerSaid(peer.name, batch, frame.edition))
         elif isinstance(frame, Ping):
             channel.send(Pong(frame.token))
         elif isinstance(frame, Pong):
@@ -366,10 +347,9 @@ class Peering:
     def closed(self, channel: PeerChannel, reason: str) -> None:
         self._unproven.pop(channel, None)
         peer = self._peers.get(BrokerId(channel.peer or ""))
-        visit = self._visitors.pop(channel, None)
-        if visit is not None:
-            visit.cancel()
-        elif peer is not None and peer.channel is channel:
+        if self._visitors.left(channel):
+            return
+        if peer is not None and peer.channel is channel:
             log.info("peer gone", extra={"peer": peer.name, "reason": reason})
             peer.channel = None
             self._down(peer)

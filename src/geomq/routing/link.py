@@ -161,6 +161,11 @@ class Link:
         return self._first
 
     @property
+    def is_clear(self) -> bool:
+        """Whether the peer is there, and everything it was sent is on the wire."""
+        return self.state == "up" and self._next == self._first + len(self._outbox)
+
+    @property
     def latest(self) -> int:
         """The number of the message sent last."""
         return self._first + len(self._outbox) - 1

@@ -42,7 +42,7 @@ from geomq.routing.link import Ack, Data, Frame, Hello, Run
 from geomq.routing.messages import Message
 from geomq.routing.model import Edition, Event
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 MESSAGES: tuple[type[Message], ...] = (
     messages.ForwardEvent,
@@ -105,7 +105,7 @@ MESSAGES: tuple[type[Message], ...] = (
 )
 """A message's number on the wire is its place here; new ones go to the end."""
 
-_DATA, _OF_EDITION = 1, 1000
+_DATA, _LOOSE, _OF_EDITION = 1, 9, 1000
 _FENCE = {Circle, Polygon, MultiPolygon}
 Convert = Callable[[Any], Any]
 
@@ -266,9 +266,19 @@ class NotJoined(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fie
     reason: str
 
 
+class LooseBatch(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=_LOOSE):
+    """An EventBatch without a number: nothing that was sent before it still waits, and it is never sent again."""
+
+    edition: Edition | None
+    epoch: int
+    at_ms: int
+    entries: tuple[plan.Batched, ...]
+    packets: memoryview
+
+
 _BATCH = MESSAGES.index(plan.EventBatch)
 _encoder = msgspec.msgpack.Encoder()
-Aside = Ping | Pong | AskToJoin | Described | NotJoined
+Aside = LooseBatch | Ping | Pong | AskToJoin | Described | NotJoined
 """What is said beside the link protocol."""
 _decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireRun | WireAck | Aside)
 
@@ -313,9 +323,19 @@ def batch_parts(frame: Frame | Aside) -> tuple[int, list[bytes | memoryview]] | 
     message: tuple[Any, ...] = (_BATCH, batch.epoch, batch.at_ms, batch.entries, b"")
     if edition is not None:
         message = (_OF_EDITION, edition, message)
-    head = _encoder.encode((_DATA, frame.epoch, frame.number, message))[:-2]  # but for the empty bytes at the end
-    size = sum(map(len, batch.packets))
-    return len(head) + 5 + size, [b"%b\xc6%b" % (head, size.to_bytes(4, "big")), *batch.packets]
+    return _in_pieces((_DATA, frame.epoch, frame.number, message), batch.packets)
+
+
+def loose_parts(batch: plan.EventBatch, edition: Edition | None) -> tuple[int, list[bytes | memoryview]]:
+    """The same for a batch that goes without a number."""
+    return _in_pieces((_LOOSE, edition, batch.epoch, batch.at_ms, batch.entries, b""), batch.packets)
+
+
+def _in_pieces(frame: tuple[Any, ...], packets: plan.Pieces) -> tuple[int, list[bytes | memoryview]]:
+    """What to write for a frame that ends with empty bytes, if these packets stand there instead."""
+    head = _encoder.encode(frame)[:-2]
+    size = sum(map(len, packets))
+    return len(head) + 5 + size, [b"%b\xc6%b" % (head, size.to_bytes(4, "big")), *packets]
 
 
 def decode_frame(data: bytes | memoryview) -> Frame | Aside:
@@ -329,7 +349,7 @@ def decode_frame(data: bytes | memoryview) -> Frame | Aside:
                 return Run(epoch, number, tuple(map(_from_wire, messages)))
             case WireAck(epoch=epoch, next_number=next_number):
                 return Ack(epoch, next_number)
-            case Ping() | Pong() | AskToJoin() | Described() | NotJoined():
+            case LooseBatch() | Ping() | Pong() | AskToJoin() | Described() | NotJoined():
                 return wire
         return Hello(*msgspec.structs.astuple(wire))
     except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:
