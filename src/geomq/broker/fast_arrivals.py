@@ -134,10 +134,11 @@ class FastArrivals:
         if routes is None:
             routes = by_matches[matches] = {}
             self._matches += len(matches or ())
-        taken = 0
+        taken, get = 0, routes.get
         piece: Route | None = None
+        way: object = None
         piece_from = piece_first = 0
-        while end - pos > 4 and data[pos] == 0x30 and taken < events:
+        while pos + 4 < end and data[pos] == 0x30 and taken < events:
             body, length = pos + 2, data[pos + 1]
             if length > 127:
                 if not 0 < data[body] < 128:
@@ -147,28 +148,30 @@ class FastArrivals:
             if stop > end or topic_end + new > stop or (new and data[topic_end]):
                 break
             key = bytes(data[body:topic_end]) if isinstance(data, memoryview) else data[body:topic_end]
-            route = routes.get(key)
+            route = get(key)
             if route is None:
                 route = self._learn(said, key, matches, routes)
             if not route:
                 break
-            if piece is None or piece.way is not route.way:
+            if route.way is not way:
                 if piece is not None:
                     self._pass_on(piece, data[piece_from:pos], arriving, entry, piece_first, taken)
-                piece, piece_from, piece_first = route, pos, taken
-            count, others = 1, route.old if new else route.v5
+                piece, way, piece_from, piece_first = route, route.way, pos, taken
+            others = route.old if new else route.v5
             if others is not None:
                 other = (as_old if new else as_v5)(bytes(data[pos:stop]), body - pos, topic_end - pos)
                 self._fast.gather(others, other, 1)
-            elif stop + 1 < end and data[stop + 1] == data[pos + 1]:
-                size = stop - pos
+                taken += 1
+            elif events == 1 or (stop + 1 < end and data[stop + 1] == data[pos + 1]):
+                size, head = stop - pos, bytes(data[pos : topic_end + new])
                 stop = end_of_run(data, pos, topic_end + new, stop, end)
                 count = (stop - pos) // size
-            if count == events and stop == end and others is None:
-                head = bytes(data[pos : topic_end + new])
-                twin = Twin(count, end - pos, new, matches, head, route.clients, route.v5 if new else route.old)
-                self._remember(twins, entry.publisher, twin)
-            taken += count
+                if count == events and stop == end:
+                    twin = Twin(count, end - pos, new, matches, head, route.clients, route.v5 if new else route.old)
+                    self._remember(twins, entry.publisher, twin)
+                taken += count
+            else:
+                taken += 1
             pos = stop
         if piece is not None:
             self._pass_on(piece, data[piece_from:pos], arriving, entry, piece_first, taken)
