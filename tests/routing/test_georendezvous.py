@@ -12,6 +12,7 @@ from tests.routing.stage import Stage, circle, nearest_of, published, subscribed
 from geomq.errors import ConfigError
 from geomq.geo import Location, PolygonAreas, destination, distance_m
 from geomq.mqtt.topics import topic_matches
+from geomq.routing.actions import DeliverToClients
 from geomq.routing.events import ClientGone, FederationChanged, PeerSaid, PeerUp
 from geomq.routing.federation import Broker, Federation
 from geomq.routing.georendezvous import (
@@ -23,7 +24,7 @@ from geomq.routing.georendezvous import (
     place_of,
 )
 from geomq.routing.messages import DeliverEvent, ForwardEvent, PutSubscription, SyncBegin, SyncEnd
-from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 
 KEY = "cars"
 NEAR, FAR = place_of(KEY, 0), place_of(KEY, 1)
@@ -158,6 +159,19 @@ def test_a_rendezvous_that_holds_only_wildcards_never_replaces_one_that_holds_al
         stage.do("pub", published("p", KEY))
     assert stage.wire.receivers() == {"all": 4, "one": 4}
     assert ("sub", "near") not in stage.wire.of(PrunePath)
+
+
+def test_all_filters_of_a_client_count_whichever_rendezvous_answers_first() -> None:
+    """`far` knows only the wildcard of the client."""
+    stage = stage_of(nearest=1)
+    stage.do("sub", subscribed("c", "+"))
+    stage.do("sub", subscribed("c", KEY))
+    event = Event(EventId(BrokerId("pub"), 1, 1), KEY, ClientId("p"), None, None, qos=1)
+    wildcard, whole = (Match(ClientId("c"), "+"),), {Match(ClientId("c"), "+"), Match(ClientId("c"), KEY)}
+    said = PeerSaid(BrokerId("far"), DeliverEvent(event, wildcard))
+    actions = stage.node("sub").handle(said, now=stage.simulation.now_ms)
+    (delivered,) = [action for action in actions if isinstance(action, DeliverToClients)]
+    assert set(delivered.matches) == whole
 
 
 def test_the_first_subscription_on_a_key_resets_the_cuts_made_for_a_wildcard() -> None:

@@ -25,6 +25,7 @@ from geomq.routing.events import (
     PeerUp,
     RoutingEvent,
 )
+from geomq.routing.messages import ForwardEvent
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.node import Node
 from geomq.routing.shared import HOPS_MAX
@@ -130,6 +131,28 @@ def test_an_event_the_client_had_at_its_former_home_is_not_given_again() -> None
     assert heard(stage, "b2", DeliverMoved(event(1), (MATCH,), 1)) == [DropEvent(event(1).id, "duplicate")]
     assert heard(stage, "b2", DeliverMoved(event(2), (MATCH,), 1)) == [DeliverToClients(event(2), (MATCH,))]
     assert heard(stage, "b2", DeliverMoved(event(2), (MATCH,), 1)) == [DropEvent(event(2).id, "duplicate")]
+
+
+def test_all_subscriptions_of_a_client_that_arrived_count() -> None:
+    stage = departed()
+    stage.feed("b2", ClientArrived(R))
+    for topic_filter in ("t", "#"):
+        stage.do("b2", subscribed("r", topic_filter))
+    both = (MATCH, Match(R, "#"))
+    assert heard(stage, "b2", DeliverMoved(event(), both, 1)) == [DeliverToClients(event(), both)]
+    assert heard(stage, "b2", DeliverMoved(event(), both, 1)) == [DropEvent(event().id, "duplicate")]
+
+
+def test_what_came_by_itself_is_not_given_again_by_a_former_home_that_goes_on_helping() -> None:
+    stage = departed()
+    stage.feed("b1", PeerDown(B3))
+    stage.feed("b2", ClientArrived(R))
+    stage.do("b2", subscribed("r", "t"))
+    stage.simulation.advance(stage.simulation.now_ms + int(3 * SETTLE_MS + FORGET_MS))
+    assert not stage.node("b2").travellers.is_settling(R)
+    came = stage.node("b2").handle(PeerSaid(B3, ForwardEvent(event())), now=stage.simulation.now_ms)
+    assert came == [DeliverToClients(event(), (MATCH,))]
+    assert heard(stage, "b2", DeliverMoved(event(), (MATCH,), 1)) == [DropEvent(event().id, "duplicate")]
 
 
 def test_an_event_for_a_client_that_moved_on_follows_it() -> None:

@@ -31,7 +31,7 @@ from geomq.routing.messages import (
     SyncBegin,
     SyncEnd,
 )
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.rendezvous import RendezvousStrategy
 from geomq.routing.seen import SEEN_MAX
 from geomq.routing.strategy import StrategyOptions
@@ -171,6 +171,10 @@ class GeoRendezvous(RendezvousStrategy):
                 super().said(peer, message, now=now)
             case _:
                 super().said(peer, message, now=now)
+
+    def _deliver_matched(self, event: Event, matches: tuple[Match, ...]) -> None:
+        """A rendezvous may hold only some of a client's filters; here all of them are known."""
+        super()._deliver_matched(event, self.table.match(event).get(self.me, ()))
 
     def _needed(self, key: str, publisher: BrokerId) -> bool:
         """Whether any home needs a publisher's events on this key from us."""

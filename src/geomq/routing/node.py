@@ -376,10 +376,11 @@ class Node:
             for match in message.matches
             if match.client in self.clients and match.topic_filter in self.clients[match.client].subscriptions
         )
-        if live:
-            self.strategy.deliver(message.event, live)
+        fresh = self.strategy.seen.unseen(message.event.id, live)
+        if fresh:
+            self.strategy.deliver(message.event, fresh)
         else:
-            self.strategy.drop(message.event.id, "no longer subscribed")
+            self.strategy.drop(message.event.id, "duplicate" if live else "no longer subscribed")
 
     def _peer_up(self, happened: PeerUp, now: float) -> None:
         self.strategy.peer_up(happened.peer, now=now)

@@ -164,7 +164,11 @@ class Travellers:
         return found
 
     def _deliver(self, event: Event, matches: tuple[Match, ...], hops: int) -> Iterator[Action]:
-        here = tuple(match for match in matches if match.client not in self._departed and self._is_new(event.id, match))
+        new: dict[ClientId, bool] = {}
+        for match in matches:
+            if match.client not in self._departed and match.client not in new:
+                new[match.client] = self._is_new(event.id, match)
+        here = tuple(match for match in matches if new.get(match.client, False))
         if here:
             yield DeliverToClients(event, here)
         elsewhere: dict[BrokerId, list[Match]] = {}
