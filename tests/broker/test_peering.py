@@ -12,9 +12,11 @@ from tests.broker.federated import configs, federation, peers_up, until
 
 from geomq.broker.server import Broker
 from geomq.client import Client
+from geomq.errors import ProtocolError
 from geomq.geo import Circle, Location
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed
-from geomq.routing.model import ClientId
+from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
+from geomq.routing.messages import ForwardEvent
+from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.registry import STRATEGIES
 from geomq.sim.oracle import Oracle
 
@@ -149,6 +151,35 @@ async def test_what_waited_at_the_start_is_sent_once_however_often_a_peer_comes_
         peering.set_peers({})
         peering.set_peers(membership.addresses)
         assert waiting() == 0
+
+
+async def test_a_message_that_makes_trouble_takes_no_others_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "geomq.peers")
+    async with federation(configs("flood_events", brokers=2)) as brokers, AsyncExitStack() as stack:
+        here, there = brokers["columbus"].peering, brokers["frankfurt"].peering
+        assert here is not None
+        assert there is not None
+        listening = await join(stack, brokers["frankfurt"], "listener")
+        await listening.client.subscribe("t", qos=1)
+        handle = there._handle
+
+        def stumble(happened: RoutingEvent) -> None:
+            event = getattr(getattr(happened, "message", None), "event", None)
+            if event is not None and event.payload == b"2":
+                raise RuntimeError("a slip")
+            if event is not None and event.payload == b"4":
+                raise ProtocolError("nonsense")
+            handle(happened)
+
+        there._handle = stumble
+        for number in range(1, 6):
+            event = Event(EventId(BrokerId("columbus"), 5, number), "t", ClientId("c"), None, None, b"%d" % number, 1)
+            here.send(BrokerId("frankfurt"), ForwardEvent(event))
+        await until(lambda: len(listening.got) == 3)
+        assert listening.got == [b"1", b"3", b"5"]
+        assert "made trouble" in caplog.text
+        await until(lambda: any(getattr(record, "reason", "") == "nonsense" for record in caplog.records))
+        await until(lambda: peers_up(brokers["frankfurt"]) == peers_up(brokers["columbus"]) == 1)
 
 
 async def test_a_stranger_is_refused(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.broker.peer_store import OUTBOX, Notes, PeerStore
 from geomq.broker.visitors import Strangers, Visitors
+from geomq.errors import ProtocolError
 from geomq.routing.edition_messages import EditionReached, unwrapped, wrapped
 from geomq.routing.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.link import TAKEN, Data, Frame, Link, LinkOutput, is_promised, runs
@@ -366,9 +367,16 @@ class Peering:
 
     def _carry_out(self, peer: _Peer, output: LinkOutput, *, durable: bool = False) -> None:
         """What a link puts out goes before what its news makes the node say; but an acknowledgement says that
-        messages have been dealt with, so they are first."""
+        messages have been dealt with, so they are first. One that makes no sense does not take others with it; then the
+        connection ends."""
+        problem: ProtocolError | None = None
         for message in output.messages:
-            self._handle(PeerSaid(peer.name, *unwrapped(message)))
+            try:
+                self._handle(PeerSaid(peer.name, *unwrapped(message)))
+            except ProtocolError as error:
+                problem = problem or error
+            except Exception:
+                log.exception("a message of a peer made trouble", extra={"peer": peer.name})
             durable = durable or (self._kept is not None and is_promised(message))
         if self._kept is not None:
             self._kept.acknowledged(peer.name, peer.link.acknowledged)
@@ -384,6 +392,8 @@ class Peering:
             peer.up = peer.met = True
             self._handle(PeerUp(peer.name))
         self._watch(peer)
+        if problem is not None:
+            raise problem
 
     def _emit(self, peer: _Peer, channel: PeerChannel, frames: Sequence[Frame | bytes], *, durable: bool) -> None:
         """Write frames now, or once the disk has what they speak of; never out of order."""
