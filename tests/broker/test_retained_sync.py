@@ -45,6 +45,45 @@ async def test_a_retained_event_and_its_deletion_reach_every_broker() -> None:
         assert await retained_at(brokers["paris"], "state/#") == []
 
 
+async def test_what_is_deleted_before_a_broker_heard_of_it_is_deleted_everywhere() -> None:
+    async with federation(configs("flood_events", brokers=3)) as brokers:
+        sync, held = brokers["paris"]._retained, []
+        assert sync is not None
+        send, sync._send = sync._send, lambda *said: held.append(said)
+        await retain(brokers["paris"], "state/a", b"on")
+        await retain(brokers["columbus"], "state/a", b"")
+        for said in held:
+            send(*said)
+        await asyncio.sleep(0.2)
+        for broker in brokers.values():
+            assert await retained_at(broker, "state/#") == []
+
+
+async def test_a_retained_event_that_waits_for_a_broker_expires_on_the_way() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        sync, held = brokers["columbus"]._retained, []
+        assert sync is not None
+        send, sync._send = sync._send, lambda *said: held.append(said)
+        await retain(brokers["columbus"], "brief", b"brief", expiry_s=1)
+        await retain(brokers["columbus"], "long", b"long", expiry_s=600)
+        await asyncio.sleep(1.2)
+        for said in held:
+            send(*said)
+        await asyncio.sleep(0.2)
+        assert await retained_at(brokers["frankfurt"], "#") == [b"long"]
+
+
+async def test_topics_that_begin_with_a_dollar_are_the_same_everywhere_but_for_the_brokers_own() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        await retain(brokers["columbus"], "$state/x", b"on")
+        await asyncio.sleep(0.2)
+        assert await retained_at(brokers["frankfurt"], "$state/#") == [b"on"]
+        assert await retained_at(brokers["frankfurt"], "#") == []
+        versions = brokers["frankfurt"]._retained
+        assert versions is not None
+        assert not [topic for topic in versions._versions if topic.startswith("$SYS")]
+
+
 async def test_a_broker_that_was_away_catches_up_and_spreads_nothing_old() -> None:
     configured = configs("flood_events", brokers=3)
     async with federation(configured) as brokers:

@@ -17,6 +17,7 @@ from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
 from geomq.mqtt.types import PacketType
 from geomq.routing.messages import Message as PeerMessage
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.node import is_own
 from geomq.routing.retained import PutRetained, RetainedDigest, RetainedVersions, RetainedWanted, Version
 
 NOTE = "retained-version"
@@ -89,7 +90,7 @@ class RetainedSync:
 
     def _changed(self, message: Message, about: About) -> None:
         """A retained event was set or deleted: give it a version and tell everybody, unless a peer told us."""
-        if self._hearing or message.topic.startswith("$"):
+        if self._hearing or is_own(message.topic):
             return
         me = self._core.node.me
         if not self._note(message.topic, self._versions.next(message.topic, me, int(self._core.wall_s() * 1000))):
@@ -100,7 +101,7 @@ class RetainedSync:
 
     def _take(self, event: Event, user: str | None) -> None:
         """A peer's version of a topic: the later one stays."""
-        if event.topic.startswith("$"):
+        if is_own(event.topic):
             return
         version, before = Version(event.id.sequence, event.id.origin), self._versions.get(event.topic)
         if before is not None and version <= before:
@@ -153,7 +154,18 @@ class RetainedSync:
         packed = b"" if properties == NO_PROPERTIES else encode_properties(properties, PacketType.PUBLISH)
         publisher = ClientId(about.client_id or "")
         return PutRetained(
-            Event(event_id, topic, publisher, about.location, about.fence, message.payload, message.qos, True, packed),
+            Event(
+                event_id,
+                topic,
+                publisher,
+                about.location,
+                about.fence,
+                message.payload,
+                message.qos,
+                True,
+                packed,
+                int(self._core.wall_s() * 1000),
+            ),
             about.user,
         )
 

@@ -86,6 +86,7 @@ class Retention:
                 self._forget_about(message.topic)
                 self._core.store.delete_retained(message.topic)
                 self._core.outbox.schedule()
+            if stored:
                 self.changed(message, about)
             return True
         # What the broker itself says is little, and must not depend on how much clients have it keep.
