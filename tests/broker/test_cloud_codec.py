@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,7 +67,13 @@ KEY = b"0123456789abcdef"
 
 def reader(key: bytes | None = None) -> CloudReader:
     return CloudReader(
-        me=BrokerId("me"), cloud=BrokerId("cloud"), epoch=7, leaders_topic="DG/leaders", fence_of=parse_fence, key=key
+        me=BrokerId("me"),
+        cloud=BrokerId("cloud"),
+        epoch=7,
+        leaders_topic="DG/leaders",
+        fence_of=parse_fence,
+        is_ours=lambda broker: broker == "ours",
+        key=key,
     )
 
 
@@ -155,6 +162,16 @@ def test_what_the_cloud_retained_has_one_id_whoever_fetches_it() -> None:
     one, other = reader(), reader()
     assert said(one.read(fetched(b"x"))).id == said(other.read(fetched(b"x", 5))).id
     assert said(one.read(fetched(b"y"))).id != said(one.read(fetched(b"x"))).id
+
+
+@pytest.mark.parametrize(("origin", "is_news"), [("ours", False), ("theirs", True)])
+def test_what_brokers_of_the_federation_retained_is_not_fetched_from_the_cloud(origin: str, is_news: bool) -> None:
+    event = Event(EventId(BrokerId(origin), 1, 2), "t", ClientId("c"), None, None, b"x", 1, True)
+    live = publish_of_event(event)
+    for number, taken in ((fetch_identifier(1), is_news), (live_identifier(1), True)):
+        properties = msgspec.structs.replace(live.properties, subscription_identifiers=(number,))
+        found = reader().read(msgspec.structs.replace(live, properties=properties))
+        assert (found is not None) == taken
 
 
 def test_what_was_heard_live_is_known_when_it_is_fetched() -> None:

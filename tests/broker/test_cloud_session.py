@@ -79,7 +79,12 @@ class Bench:
     def __init__(self, *, events_max: int = 100, kept: NothingKept | None = None, life: int = 0) -> None:
         self.complaints: list[str] = []
         reader = CloudReader(
-            me=BrokerId("me"), cloud=BrokerId("cloud"), epoch=1, leaders_topic="DG/leaders", fence_of=parse_fence
+            me=BrokerId("me"),
+            cloud=BrokerId("cloud"),
+            epoch=1,
+            leaders_topic="DG/leaders",
+            fence_of=parse_fence,
+            is_ours=lambda _: False,
         )
         self.session = CloudSession(
             reader, events_max=events_max, bytes_max=1 << 20, complain=self.complaints.append, kept=kept, life=life

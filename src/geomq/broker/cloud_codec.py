@@ -138,6 +138,7 @@ class CloudReader:
         epoch: int,
         leaders_topic: str,
         fence_of: Callable[[str], Fence],
+        is_ours: Callable[[BrokerId], bool],
         key: bytes | None = None,
     ) -> None:
         self.refused = 0
@@ -147,18 +148,22 @@ class CloudReader:
         self._epoch = epoch
         self._leaders_topic = leaders_topic
         self._fence_of = fence_of
+        self._is_ours = is_ours
         self._sequence = 0
         self._latest: dict[int, _Latest] = {}
         self._retained: OrderedDict[str, tuple[int, EventId]] = OrderedDict()
 
     def read(self, publish: Publish) -> CloudPublished | CloudAnnounced | None:
-        """What a PUBLISH of the cloud says; None for a copy of the message before, or if it makes no sense."""
+        """What a PUBLISH of the cloud says; None for a copy of the message before, or if it makes no sense, or for what
+        brokers of this federation have retained, which they tell each other."""
         if publish.topic == self._leaders_topic:
             return self._announced(publish)
         own, carried = self._split(publish)
         place, fence_said = carried.get(PLACE_PROPERTY), carried.get(AIM_PROPERTY)
         event_id = event_id_of(carried.get(EVENT_PROPERTY, ""))
         if event_id is None and (own.user(LEADER_PROPERTY) is not None or self._is_copy(publish)):
+            return None
+        if event_id is not None and _fetched(publish) and self._is_ours(event_id.origin):
             return None
         try:
             location = None if place is None else parse_location(place)

@@ -327,6 +327,7 @@ def start_cloud(
         epoch=int(time.time() * 1000),
         leaders_topic=strategy.options.leaders_topic,
         fence_of=lambda text: core.fence_texts[text],
+        is_ours=lambda broker: broker in core.node.strategy.federation.position,
         key=None if config.cloud.key_file is None else _secret(config.cloud.key_file, KEY_BYTES_MIN),
     )
     session = CloudSession(
