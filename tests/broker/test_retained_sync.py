@@ -84,6 +84,30 @@ async def test_topics_that_begin_with_a_dollar_are_the_same_everywhere_but_for_t
         assert not [topic for topic in versions._versions if topic.startswith("$SYS")]
 
 
+@pytest.mark.parametrize("strategy", ["flood_events", "flood_subscriptions", "disgb_subscriptions", "dht"])
+async def test_who_subscribes_at_the_moment_of_a_change_learns_of_it_once(strategy: str) -> None:
+    """The subscription is still on its way to the publisher's broker."""
+    async with federation(configs(strategy, brokers=3)) as brokers:
+        here = brokers["paris"].peering
+        assert here is not None
+        held: list[tuple[BrokerId, Message]] = []
+        send, here.send = here.send, lambda *said: held.append(said)  # type: ignore[method-assign]
+        async with Client("127.0.0.1", brokers["paris"].port) as client:
+            await client.subscribe("state/x", qos=1)
+            await retain(brokers["columbus"], "state/x", b"on")
+            message = await asyncio.wait_for(anext(aiter(client.messages)), 5)
+            assert message.payload == b"on"
+            here.send = send  # type: ignore[method-assign]
+            for said in held:
+                send(*said)
+            await asyncio.sleep(0.2)
+            await retain(brokers["columbus"], "state/x", b"off")
+            message = await asyncio.wait_for(anext(aiter(client.messages)), 5)
+            assert message.payload == b"off"
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(aiter(client.messages)), 0.3)
+
+
 async def test_a_broker_that_was_away_catches_up_and_spreads_nothing_old() -> None:
     configured = configs("flood_events", brokers=3)
     async with federation(configured) as brokers:

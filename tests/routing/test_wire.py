@@ -37,6 +37,7 @@ SAMPLES: dict[str, object] = {
     "event": EVENT,
     "hops": 2,
     "asked": (BrokerId("b"),),
+    "published": EventId(BrokerId("b"), 1, 2),
     "matches": (Match(ClientId("c"), "a/#"),),
     "client": ClientId("c"),
     "topic_filter": "a/+",

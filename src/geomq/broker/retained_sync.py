@@ -15,6 +15,7 @@ from geomq.broker.retention import About, Retention
 from geomq.mqtt.message import Message
 from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
 from geomq.mqtt.types import PacketType
+from geomq.routing.events import RetainedHeard, RoutingEvent
 from geomq.routing.messages import Message as PeerMessage
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.node import is_own
@@ -31,11 +32,19 @@ Send = Callable[[BrokerId, PeerMessage], None]
 class RetainedSync:
     """Keeps one broker's retained events in step with its peers'."""
 
-    def __init__(self, core: Core, retention: Retention, peers: Iterable[BrokerId], send: Send) -> None:
+    def __init__(
+        self,
+        core: Core,
+        retention: Retention,
+        peers: Iterable[BrokerId],
+        send: Send,
+        handle: Callable[[RoutingEvent], None],
+    ) -> None:
         self._core = core
         self._retention = retention
         self._peers = tuple(peers)
         self._send = send
+        self._handle = handle
         self._versions = RetainedVersions()
         self._hearing = False
         self._asked: dict[BrokerId, int] = {}
@@ -71,8 +80,9 @@ class RetainedSync:
             case RetainedWanted():
                 self._asked[peer] = self._asked.get(peer, 0) + 1
                 self._answer(peer, self._asked[peer], iter(self._versions))
-            case PutRetained(event=event, user=user):
-                self._take(event, user)
+            case PutRetained(event=event, user=user, published=published):
+                if self._take(event, user) and published is not None:
+                    self._handle(RetainedHeard(msgspec.structs.replace(event, id=published)))
             case _:
                 return False
         return True
@@ -96,16 +106,17 @@ class RetainedSync:
         if not self._note(message.topic, self._versions.next(message.topic, me, int(self._core.wall_s() * 1000))):
             self._core.counts.retained_refused += 1
             return
+        news = msgspec.structs.replace(self._put_of(message.topic), published=self._core.node.next_id)
         for peer in self._peers:
-            self._send(peer, self._put_of(message.topic))
+            self._send(peer, news)
 
-    def _take(self, event: Event, user: str | None) -> None:
-        """A peer's version of a topic: the later one stays."""
+    def _take(self, event: Event, user: str | None) -> bool:
+        """A peer's version of a topic: the later one stays; whether it is this one."""
         if is_own(event.topic):
-            return
+            return False
         version, before = Version(event.id.sequence, event.id.origin), self._versions.get(event.topic)
         if before is not None and version <= before:
-            return
+            return False
         message = message_of_event(event, self._core.wall_s())
         self._hearing = True
         try:
@@ -114,6 +125,7 @@ class RetainedSync:
             self._hearing = False
         if kept:  # else others would hear from here that it was deleted
             self._note(event.topic, version)
+        return kept
 
     def _note(self, topic: str, version: Version) -> bool:
         if self._versions.full and self._versions.get(topic) is None:

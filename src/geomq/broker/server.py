@@ -197,7 +197,7 @@ class Broker:
                 strangers=membership,
             )
             membership.peering = self.peering = peering
-            self._retained = RetainedSync(core, self.desk.retention, membership.addresses, core.tell_peer)
+            self._retained = RetainedSync(core, self.desk.retention, membership.addresses, core.tell_peer, self._linked)
             self._retained.load(notes)
             self._roaming = Roaming(core, self.desk.registry, epoch=epoch)
             self._roaming.load(notes)
@@ -215,8 +215,9 @@ class Broker:
         if not (said is not None and isinstance(said.message, OF_EVENTS)) and self._neighbours_heard(event):
             return
         actions = self.core.node.handle(event, now=self.core.now_ms())
-        if self._kept is not None and said is not None:
-            self._kept.note_heard(said.peer, said.message, said.edition)
+        if self._kept is not None:
+            if said is not None:
+                self._kept.note_heard(said.peer, said.message, said.edition)
             self._kept.note_delivered(actions)
         if self.core.tracer is not None:
             self.core.tracer.handled(event, actions)

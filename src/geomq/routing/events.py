@@ -9,7 +9,7 @@ import msgspec
 from geomq.geo import Fence, Location
 from geomq.routing.federation import Federation
 from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId, Edition, EventId
+from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
 
 
 class RoutingEvent(msgspec.Struct, frozen=True):
@@ -36,6 +36,12 @@ class ClientUnsubscribed(RoutingEvent, frozen=True):
     client: ClientId
     topic_filter: str
     share: str | None = None
+
+
+class RetainedHeard(RoutingEvent, frozen=True):
+    """A peer told what it has just retained, for everybody to keep, not as an event on its way to somebody."""
+
+    event: Event
 
 
 class ClientReady(RoutingEvent, frozen=True):

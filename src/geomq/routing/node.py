@@ -30,6 +30,7 @@ from geomq.routing.events import (
     PeerDown,
     PeerSaid,
     PeerUp,
+    RetainedHeard,
     RoutingEvent,
 )
 from geomq.routing.federation import Federation
@@ -40,6 +41,7 @@ from geomq.routing.shared import Group, ServeShared, SharedGroups
 from geomq.routing.strategy import ClientState, Dice, Strategy
 from geomq.routing.table import SubscriptionTable
 from geomq.routing.travellers import HAD_MAX, DeliverMoved, Travellers
+from geomq.routing.young import YoungSubscriptions
 
 WATCHER = ClientId("\0share")
 """Who subscribes, for share groups, to what publishers outside the federation publish."""
@@ -88,6 +90,7 @@ class Node:
         """Subscriptions to what is about this broker."""
         self.shared = SharedGroups(me, self.strategy.act, federation)
         self._own_shared = SharedGroups(me, self.strategy.act)
+        self._young = YoungSubscriptions(me, self.clients)
         self.travellers = Travellers(me, federation, self.strategy.act)
         self._hops = 0
         """How many brokers that a client left the event in hand has passed."""
@@ -98,6 +101,7 @@ class Node:
             ClientUnsubscribed: self._unsubscribed,
             ClientGone: self._gone,
             ClientReady: self._ready,
+            RetainedHeard: self._retained_heard,
             ClientDeparted: lambda e, now: self.travellers.departed(e.client, e.to, now=now),
             ClientArrived: self._arrived,
             PeerSaid: self._peer_said,
@@ -154,6 +158,11 @@ class Node:
     def plan_edition(self) -> Edition | None:
         """What messages that follow a plan are marked with."""
         return None
+
+    @property
+    def next_id(self) -> EventId:
+        """The id of the next event that an own client publishes."""
+        return EventId(self.me, self.epoch, self._sequence + 1)
 
     def take_ids(self, count: int, own: frozenset[ClientId]) -> int:
         """The sequence of the first of this many ids, for events that reach these own clients but do not pass through
@@ -279,8 +288,18 @@ class Node:
             self._own.put(subscriber, happened.topic_filter, happened.fence, state.location)
             return
         state.subscriptions[happened.topic_filter] = happened.fence
+        self._young.put(happened.client, happened.topic_filter, now=now)
         for strategy in self.strategies:
             strategy.subscribed(happened.client, happened.topic_filter, happened.fence, now=now)
+
+    def _retained_heard(self, happened: RetainedHeard, now: float) -> None:
+        """Clients that subscribed too late for its publisher's broker to know get it from here."""
+        event = happened.event
+        matches = self._young.match(event, now=now)
+        for strategy in self.strategies:
+            matches = strategy.seen.unseen(event.id, matches) if matches else ()
+        if matches:
+            self.strategy.deliver(event, matches)
 
     def _shared_of(self, group: Group) -> SharedGroups:
         return self._own_shared if is_own(group.topic_filter) else self.shared

@@ -11,17 +11,21 @@ from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 from geomq.routing.messages import Kind, Message
-from geomq.routing.model import BrokerId, Event
+from geomq.routing.model import BrokerId, Event, EventId
 
 TOPICS_MAX = 1_000_000
 
 
 class PutRetained(Message, frozen=True):
-    """The latest retained event of a topic (an empty payload deletes it); its id is its version."""
+    """The latest retained event of a topic (an empty payload deletes it); its id is its version.
+
+    One that is news says under which id it was `published`.
+    """
 
     kind: ClassVar[Kind] = "control"
     event: Event
     user: str | None = None
+    published: EventId | None = None
 
 
 class RetainedDigest(Message, frozen=True):

@@ -1,0 +1,66 @@
+"""Subscriptions of own clients that are so young that other brokers may not know of them yet.
+
+An event published elsewhere at that moment finds no way to such a client. If it is retained its broker tells everybody,
+and the client gets it all the same, as it would have if all were one broker.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+from geomq.mqtt.topics import TopicTrie
+from geomq.routing.model import BrokerId, ClientId, Event, Match, Subscriber
+from geomq.routing.strategy import ClientState
+from geomq.routing.table import SubscriptionTable
+
+YOUNG_MS = 10_000.0
+"""A link over which it takes longer to say something has been given up."""
+YOUNG_MAX = 10_000
+
+
+class YoungSubscriptions:
+    """The latest subscriptions, the oldest first. Whether a client still has one, `clients` tells."""
+
+    def __init__(self, me: BrokerId, clients: Mapping[ClientId, ClientState]) -> None:
+        self._me = me
+        self._clients = clients
+        self._since: TopicTrie[dict[ClientId, float]] = TopicTrie()
+        self._order: deque[tuple[float, ClientId, str]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def put(self, client: ClientId, topic_filter: str, *, now: float) -> None:
+        """A client subscribed just now."""
+        self._let_grow_up(now)
+        if len(self._order) >= YOUNG_MAX:
+            self._forget_oldest()
+        since = self._since.get(topic_filter)
+        if since is None:
+            since = {}
+            self._since.put(topic_filter, since)
+        since[client] = now
+        self._order.append((now, client, topic_filter))
+
+    def match(self, event: Event, *, now: float) -> tuple[Match, ...]:
+        """The young subscriptions that an event reaches."""
+        self._let_grow_up(now)
+        table = SubscriptionTable()
+        for topic_filter, since in self._since.match_items(event.topic):
+            for client in since:
+                state = self._clients.get(client)
+                if state is not None and topic_filter in state.subscriptions:
+                    fence = state.subscriptions[topic_filter]
+                    table.put(Subscriber(self._me, client), topic_filter, fence, state.location)
+        return table.match(event).get(self._me, ())
+
+    def _let_grow_up(self, now: float) -> None:
+        while self._order and now - self._order[0][0] > YOUNG_MS:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        at, client, topic_filter = self._order.popleft()
+        since = self._since.get(topic_filter)
+        if since is not None and since.get(client) == at:
+            del since[client]
+            if not since:
+                self._since.remove(topic_filter)
