@@ -107,6 +107,9 @@ class RetainedSync:
             self._core.counts.retained_refused += 1
             return
         news = msgspec.structs.replace(self._put_of(message.topic), published=self._core.node.next_id)
+        self._core.loop.call_soon(self._tell, news)  # after the event itself, which is routed next
+
+    def _tell(self, news: PutRetained) -> None:
         for peer in self._peers:
             self._send(peer, news)
 
