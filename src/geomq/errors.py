@@ -1,15 +1,16 @@
 """The one exception tree of GeoMQ.
 
     GeomqError
-    ├── UsageError           the person at the keyboard asked for something impossible
-    │   ├── ConfigError      a configuration file says something impossible
-    │   └── DataError        a data file is missing, damaged or of another shape
-    ├── GeometryError        a location or fence that is not one
-    ├── TopicError           a topic name or filter that is not one
-    ├── ProtocolError        a peer or client sent bytes that break its protocol
-    │   └── MqttError        ... that of MQTT; geomq.mqtt.faults has the kinds
-    ├── StoreError           the disk does not do what a store needs; geomq.broker.store_errors
-    └── ClientError          a broker did not do what the client asked; geomq.client.errors
+    ├── UsageError              the person at the keyboard asked for something impossible
+    │   ├── ConfigError         a configuration file says something impossible
+    │   ├── DataError           a data file is missing, damaged or of another shape
+    │   └── MissingModuleError  a package of an extra is not installed
+    ├── GeometryError           a location or fence that is not one
+    ├── TopicError              a topic name or filter that is not one
+    ├── ProtocolError           a peer or client sent bytes that break its protocol
+    │   └── MqttError           ... that of MQTT; geomq.mqtt.faults has the kinds
+    ├── StoreError              the disk does not do what a store needs; geomq.broker.store_errors
+    └── ClientError             a broker did not do what the client asked; geomq.client.errors
 
 Every message is one line that says what was wrong and, where it helps, what to do. The command line prints
 it and exits with code 2; a broker answers with a reason code and lives on.
@@ -30,6 +31,16 @@ class ConfigError(UsageError):
 
 class DataError(UsageError):
     """A data file is missing, damaged or of another shape."""
+
+
+class MissingModuleError(UsageError):
+    """A package that comes only with an extra of GeoMQ is not installed."""
+
+    def __init__(self, module: str, *, extra: str = "spark") -> None:
+        super().__init__(
+            f"this needs {module}; install it with: pip install 'geomq[{extra}]', "
+            f"or in a clone with: .venv/bin/pip install -e '.[{extra}]'"
+        )
 
 
 class GeometryError(GeomqError):

@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from geomq import __version__
-from geomq.cli import COMMANDS, main
-from geomq.errors import ConfigError
+from geomq.cli import COMMANDS, SPARK_EXTRA, main
+from geomq.errors import ConfigError, MissingModuleError
 
 
 def test_every_command_is_listed_with_a_summary() -> None:
@@ -55,6 +57,44 @@ def test_a_wrong_word_is_one_line(arguments: list[str], line: str) -> None:
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(line)
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "dashboard --setup 3,4",
+        "dashboard .",
+        "up --view .",
+        "why .",
+        "workload --out made",
+        "evaluate --engine local",
+        "evaluate --data .",
+        "testbed plan.toml --out made",
+        "advise .",
+        "analyse . --out made",
+        "report .",
+        "archive report rates .",
+        "reproduce disgb",
+        "reproduce groups",
+        "reproduce live",
+        "reproduce mesh",
+        "reproduce rendezvous",
+    ],
+)
+def test_without_the_spark_extra_one_line_says_how_to_get_it(command: str, tmp_path: Path) -> None:
+    hide = f"import sys; sys.modules.update(dict.fromkeys({SPARK_EXTRA!r}))"
+    run = f"import geomq.cli; geomq.cli.main({command.split()!r})"
+    finished = subprocess.run([sys.executable, "-c", f"{hide}; {run}"], cwd=tmp_path, capture_output=True, text=True)
+    assert (finished.returncode, finished.stdout) == (2, "")
+    package = finished.stderr.partition(";")[0].rpartition(" ")[2]
+    assert package in SPARK_EXTRA
+    assert finished.stderr == f"geomq: {MissingModuleError(package)}\n"
+    assert "pip install -e '.[spark]'" in finished.stderr
+
+
+def test_the_spark_extra_is_what_the_package_says() -> None:
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert {line.partition(">")[0] for line in extras["optional-dependencies"]["spark"]} == set(SPARK_EXTRA)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geomq.errors import ConfigError, DataError
+from geomq.errors import ConfigError, DataError, MissingModuleError
 from geomq.routing.outline import OUTLINE_KEY, Outline, outline_bytes
 from geomq.routing.trace import COLUMNS, TraceRecord
 
@@ -135,7 +135,7 @@ def _schema(outline: Outline | None) -> "pa.Schema":
         import pyarrow as pa
         import pyarrow.parquet
     except ImportError:
-        raise ConfigError("trace files need pyarrow; install it with: pip install 'geomq[trace]'") from None
+        raise MissingModuleError("pyarrow", extra="trace") from None
     pa.array([""])  # the first array is slow, because it looks for pandas: better now than under load
     metadata = None if outline is None else {OUTLINE_KEY: outline_bytes(outline)}
     return pa.schema([(name, pa.type_for_alias(kind)) for name, kind, _ in COLUMNS], metadata)

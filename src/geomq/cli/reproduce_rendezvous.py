@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from geomq.cli.workload import engine_options
-from geomq.errors import DataError, UsageError
+from geomq.errors import DataError, MissingModuleError, UsageError
 
 if TYPE_CHECKING:
     from geomq.workload.wireless.findings import Findings
@@ -72,7 +72,7 @@ def _plan(quick: bool, networks: int | None, seed: int) -> "Plan":
     try:
         from geomq.workload.wireless.study import SIZES, Plan
     except ImportError:
-        raise UsageError("this needs numba; install it with: pip install 'geomq[spark]'") from None
+        raise MissingModuleError("numba") from None
     return Plan(sizes=SIZES, networks=count, pairs=QUICK_PAIRS if quick else PAIRS, seed=seed)
 
 

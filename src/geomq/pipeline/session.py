@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import geomq
-from geomq.errors import DataError, UsageError
+from geomq.errors import DataError, MissingModuleError, UsageError
 from geomq.pipeline.java import cache_directory, find_java_home
 
 try:
@@ -25,7 +25,7 @@ try:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 except ImportError:
-    raise UsageError("this needs Spark; install it with: pip install 'geomq[spark]'") from None
+    raise MissingModuleError("pyspark") from None
 
 LOCAL_MASTER = "local[*]"
 _LOCAL = r"local(\[[^\]]*\])?"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geomq.errors import UsageError
+from geomq.errors import MissingModuleError
 from geomq.workload.report import HEADERS, KINDS, Rows, cell, run_tables, run_title
 from geomq.workload.results import CLOUD_NAME, statistics_of
 
@@ -30,7 +30,7 @@ def draw_all(results: dict[str, Rows], run: dict[str, Any]) -> "dict[str, Figure
     try:
         import matplotlib as mpl
     except ImportError:
-        raise UsageError("figures need matplotlib; install it with: pip install 'geomq[spark]'") from None
+        raise MissingModuleError("matplotlib") from None
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "geomq"
     number = run["run"]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geomq.errors import DataError, UsageError
+from geomq.errors import DataError, MissingModuleError, UsageError
 from geomq.workload.schema import MAY_BE_EMPTY, RANGES, arrow_schema
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ def need_pyarrow() -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
-        raise UsageError("Parquet files need pyarrow; install it with: pip install 'geomq[spark]'") from None
+        raise MissingModuleError("pyarrow") from None
 
 
 def need_numba() -> None:
     try:
         import numba  # noqa: F401
     except ImportError:
-        raise UsageError("evaluation needs numba; install it with: pip install 'geomq[spark]'") from None
+        raise MissingModuleError("numba") from None
 
 
 def read_table(path: Path, dataset: str) -> "pa.Table":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geomq.errors import DataError, UsageError
+from geomq.errors import DataError, MissingModuleError
 from geomq.workload.formation_published import PUBLISHED, REMEDIES, formed, moves_per_broker
 from geomq.workload.formation_study import FormationRow
 
@@ -34,7 +34,7 @@ def new_figure(columns: int = 1, *, height: float = 4.0) -> "tuple[Figure, list[
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UsageError("figures need matplotlib; install it with: pip install 'geomq[spark]'") from None
+        raise MissingModuleError("matplotlib") from None
     figure = Figure(figsize=(5.0 * columns, height), layout="constrained")
     return figure, [figure.add_subplot(1, columns, column + 1) for column in range(columns)]
 

@@ -6,7 +6,7 @@ Owns how the four panels look. Draws with matplotlib, without a display.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geomq.errors import DataError, UsageError
+from geomq.errors import DataError, MissingModuleError
 from geomq.workload.wireless.findings import Findings
 from geomq.workload.wireless.plane import overhead_in_plane
 from geomq.workload.wireless.study import FIXED, FOCUS, RENDEZVOUS, SUBSCRIBERS
@@ -21,7 +21,7 @@ def draw(found: Findings) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UsageError("figures need matplotlib; install it with: pip install 'geomq[spark]'") from None
+        raise MissingModuleError("matplotlib") from None
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     panels = figure.subplots(2, 2)
     _by_rendezvous(panels[0][0], found)
