@@ -91,3 +91,16 @@ def test_results_already_there_are_kept(tmp_path: Path) -> None:
     assert again.exit_code == 2
     assert "exists already" in again.stderr
     assert run("evaluate", *SMALL, "--out", out, "--overwrite").exit_code == 0
+
+
+def test_neither_of_the_two_replaces_the_other(tmp_path: Path) -> None:
+    made, found = str(tmp_path / "w"), str(tmp_path / "e")
+    few = ["--clients", "300", "--topics", "20", "--seconds", "60", "--engine", "local"]
+    assert run("workload", *few, "--out", made).exit_code == 0
+    assert run("evaluate", "--data", made, "--engine", "local", "--out", found).exit_code == 0
+    before = sorted(tmp_path.rglob("*"))
+    for arguments in (["evaluate", "--data", made, "--out", made], ["workload", "--out", found]):
+        result = run(*arguments, "--engine", "local", "--overwrite")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "left alone" in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before

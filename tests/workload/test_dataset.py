@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -175,7 +176,7 @@ def test_another_version_is_refused(copy: Path) -> None:
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     def fail_inside() -> None:
-        with new_directory(tmp_path / "x", overwrite=False) as partial:
+        with new_directory(tmp_path / "x") as partial:
             (partial / "half").write_text("half")
             raise OSError(28, "No space left on device")
 
@@ -184,14 +185,40 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def expect_refused(path: Path, words: str, **how: Any) -> None:
+    with pytest.raises(UsageError, match=words), new_directory(path, **how):
+        pass
+
+
 def test_an_existing_directory_is_kept_unless_told_otherwise(written: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="exists already"), new_directory(written, overwrite=False):
-        pass
-    with pytest.raises(UsageError, match="left alone"), new_directory(tmp_path, overwrite=True):
-        pass
+    expect_refused(written, "choose another directory or say --overwrite$", kind="workload")
+    expect_refused(written, "choose another directory$", overwrite=True)
+    expect_refused(tmp_path, "left alone", kind="workload", overwrite=True)
     (tmp_path / "manifest.json").write_text('{"name": "a browser extension", "version": "1.0"}')
-    with pytest.raises(UsageError, match="left alone"), new_directory(tmp_path, overwrite=True):
-        pass
+    expect_refused(tmp_path, "left alone", kind="workload", overwrite=True)
+
+
+def test_only_a_dataset_of_the_same_kind_is_replaced(copy: Path) -> None:
+    expect_refused(copy, "holds no results", kind="results", overwrite=True)
+    with new_directory(copy, kind="workload", overwrite=True) as partial:
+        (partial / "new").touch()
+    assert [path.name for path in copy.iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "clients/notes.txt", "mine/part-00000.parquet"])
+def test_a_dataset_with_files_of_others_is_left_alone(copy: Path, name: str) -> None:
+    (copy / name).parent.mkdir(exist_ok=True)
+    (copy / name).write_text("mine")
+    expect_refused(copy, "also holds", kind="workload", overwrite=True)
+    assert (copy / name).read_text() == "mine"
+
+
+def test_a_link_to_a_dataset_stays_a_link(copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(copy)
+    with new_directory(tmp_path / "link", kind="workload", overwrite=True) as partial:
+        (partial / "new").touch()
+    assert (tmp_path / "link").is_symlink()
+    assert [path.name for path in copy.iterdir()] == ["new"]
 
 
 def test_something_that_is_no_parquet_file_is_refused(tmp_path: Path) -> None:

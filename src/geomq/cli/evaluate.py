@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--sweep", multiple=True, metavar="NAME=A,B,...", help="Evaluate all combinations; may be repeated.")
 @engine_options
 @click.option("--out", type=click.Path(path_type=Path), help="Write the results to this directory as Parquet files.")
-@click.option("--overwrite", is_flag=True, help="Replace results that are there already.")
+@click.option("--overwrite", is_flag=True, help="Replace results that are there already, and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")
 def evaluate(
     engine: str,
@@ -56,7 +56,7 @@ def evaluate(
     if engine == "local" and master is not None:
         raise UsageError("--master needs --engine spark")
     if out is not None:
-        check_new(out, overwrite=overwrite)
+        check_new(out, kind="results", overwrite=overwrite)
     request = Request(**numbers)
     if data is not None and sweep:
         raise UsageError("--data is one workload; it cannot be swept")

@@ -49,7 +49,7 @@ def engine_options(command: F) -> F:
 @workload_options
 @engine_options
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The directory to write.")
-@click.option("--overwrite", is_flag=True, help="Replace a dataset that is there already.")
+@click.option("--overwrite", is_flag=True, help="Replace a workload that is there already, and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable summary.")
 def workload(engine: str, master: str | None, out: Path, overwrite: bool, as_json: bool, **numbers: Any) -> None:
     """Generate a workload and write it to a directory of Parquet files.

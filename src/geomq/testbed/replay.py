@@ -96,7 +96,7 @@ def replay(
     names = [place.name for place in DatasetSpec(workload).world.places]
     if len(brokers) != len(names):
         raise UsageError(f"the workload has {len(names)} brokers ({', '.join(names)}), {len(brokers)} are given")
-    with new_directory(out, overwrite=False) as partial:
+    with new_directory(out) as partial:
         began = time.monotonic()
         with _workers(_tasks(workload, tuple(brokers), settings, partial)) as workers:
             ended_ms, reports = _run(workers, settled, stopped)

@@ -6,6 +6,7 @@ with a file comes out as one DataError that names it.
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,11 @@ from geomq.workload.schema import MAY_BE_EMPTY, RANGES, arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KINDS = ("workload", "results", "replay", "testbed")
-"""What a manifest may be of."""
+REPLACEABLE = {
+    "workload": r"manifest\.json|(brokers|topics)\.parquet|(clients|actions)(/part-\d+\.parquet)?",
+    "results": r"manifest\.json|(runs|results|histograms|links|places|checks)\.parquet",
+}
+"""The kinds of datasets that may be written anew in their place, and what is in their directories."""
 
 
 def need_pyarrow() -> None:
@@ -92,27 +96,35 @@ def write_table(table: "pa.Table", path: Path) -> None:
         raise DataError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def check_new(path: Path, *, overwrite: bool) -> None:
-    """Refuse to write over what is there: anything, or with `overwrite` what is not ours."""
-    if path.exists() and not overwrite:
-        raise UsageError(f"{path} exists already; choose another directory or say --overwrite")
-    if path.exists() and not _is_ours(path / "manifest.json"):
-        raise UsageError(f"{path} was not written by geomq and is left alone; choose another directory")
+def check_new(path: Path, *, kind: str | None = None, overwrite: bool = False) -> None:
+    """Refuse to write over what is there, unless `overwrite` and it is a dataset of this kind and nothing else."""
+    if not path.exists():
+        return
+    if not overwrite or kind is None:
+        raise UsageError(f"{path} exists already; choose another directory{' or say --overwrite' if kind else ''}")
+    if _kind_of(path / "manifest.json") != kind:
+        raise UsageError(f"{path} holds no {kind} written by geomq and is left alone; choose another directory")
+    names = (found.relative_to(path).as_posix() for found in sorted(path.rglob("*")))
+    foreign = next((name for name in names if not re.fullmatch(REPLACEABLE[kind], name)), None)
+    if foreign is not None:
+        raise UsageError(f"{path} also holds {foreign!r} and is left alone; choose another directory")
 
 
-def _is_ours(manifest: Path) -> bool:
-    """Whether this is a manifest of a dataset; others call files by that name, too."""
+def _kind_of(manifest: Path) -> str | None:
+    """Of what this is the manifest, if of a dataset; others call files by that name, too."""
     try:
         content = json.loads(manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(content, dict) and {"kind", "version"} <= content.keys() and content["kind"] in KINDS
+        return None
+    ours = isinstance(content, dict) and {"kind", "version"} <= content.keys()
+    return str(content["kind"]) if ours else None
 
 
 @contextmanager
-def new_directory(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A directory that takes its name only when the body has finished."""
-    check_new(path, overwrite=overwrite)
+def new_directory(path: Path, *, kind: str | None = None, overwrite: bool = False) -> Iterator[Path]:
+    """A directory that takes its name only when the body has finished; with `overwrite` in place of one of its kind."""
+    check_new(path, kind=kind, overwrite=overwrite)
+    path = path.resolve()
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)

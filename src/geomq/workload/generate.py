@@ -34,7 +34,7 @@ def write_workload(
     def one_by_one(target: Path, count: int) -> list[int]:
         return [write_part_of(target, world, spec, request.seed, part) for part in range(count)]
 
-    with new_directory(directory, overwrite=overwrite) as target:
+    with new_directory(directory, kind="workload", overwrite=overwrite) as target:
         counts = (write_parts or one_by_one)(target, parts)
         write_frame(target, world, spec)
         summary = {"clients": int(spec.homes(world).sum()), "actions": int(sum(counts)), "parts": parts}

@@ -68,7 +68,7 @@ def iov_spec(seconds: int) -> RecordedSpec:
 def write_iov(directory: Path, seconds: int) -> None:
     """The workload as a dataset."""
     world, spec = iov_world(), iov_spec(seconds)
-    with new_directory(directory, overwrite=False) as target:
+    with new_directory(directory) as target:
         actions = write_part(target, 0, [spec.block(world, 0, 0)])
         write_frame(target, world, spec)
         facts = {"preset": "iov", "seed": 0, "field_deg": world.field_deg, "seconds": spec.end_ms / 1000}

@@ -89,7 +89,7 @@ def write_results(
     checks: Sequence[Check] = (),
 ) -> None:
     """Write all outcomes; the directory appears when it is complete."""
-    with new_directory(directory, overwrite=overwrite) as partial:
+    with new_directory(directory, kind="results", overwrite=overwrite) as partial:
         write_table(_table("runs", [tuple(outcome.run) for outcome in outcomes]), partial / "runs.parquet")
         write_table(_table("results", _result_rows(outcomes)), partial / "results.parquet")
         write_table(_table("histograms", _histogram_rows(outcomes)), partial / "histograms.parquet")
