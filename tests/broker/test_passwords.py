@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import os
 import shutil
 import stat
 import subprocess
@@ -141,6 +142,34 @@ def test_writing_keeps_other_lines_and_hides_the_file_from_others(tmp_path: Path
     delete_user(file, "bob")
     assert file.read_text() == f"# mine\n{MOSQUITTO_LINE}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["users"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_the_file_stays_its_owners(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    set_password(file, "alice", b"1", iterations=1)
+    os.chown(file, 1234, 5678)
+    os.chmod(file, 0o640)
+    set_password(file, "bob", b"2", iterations=1)
+    delete_user(file, "alice")
+    found = file.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 5678, 0o640)
+
+
+def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    link = tmp_path / "users"
+    link.symlink_to(Path("etc") / "users")
+    for user in ("alice", "bob"):
+        set_password(link, user, b"1", iterations=1)
+    assert link.is_symlink()
+    assert "bob" in load_passwords(tmp_path / "etc" / "users")
+
+
+def test_a_name_that_would_be_a_comment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not begin with #"):
+        set_password(tmp_path / "users", "#alice", b"1", iterations=1)
+    assert not (tmp_path / "users").exists()
 
 
 def test_impossible_writes_are_refused(tmp_path: Path) -> None:

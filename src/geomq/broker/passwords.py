@@ -110,6 +110,8 @@ def check_user(user: str) -> None:
         raise ValueError(f"a user name has 1 to {NAME_BYTES_MAX} bytes")
     if any(char in user for char in ":\0\r\n") or not user.isprintable() or user != user.strip():
         raise ValueError("a user name has no colon, no control character and no space at its ends")
+    if user.startswith("#"):
+        raise ValueError("a user name does not begin with #, which begins a comment")
 
 
 def hash_password(password: bytes, *, iterations: int = ITERATIONS_DEFAULT) -> str:
@@ -147,16 +149,20 @@ def _rewrite(path: Path, user: str, line: str | None) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write the file whole or not at all; nobody but its owner may read a new one."""
+    """Write the file whole or not at all; it stays its owner's, and nobody else may read a new one."""
     try:
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        path = Path(os.path.realpath(path))
+        before = path.stat() if path.exists() else None
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with open(handle, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(handle)
-            os.chmod(temporary, mode)
+            if before is not None:
+                with contextlib.suppress(PermissionError):
+                    os.chown(temporary, before.st_uid, before.st_gid)
+            os.chmod(temporary, 0o600 if before is None else before.st_mode & 0o777)
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
