@@ -133,11 +133,47 @@ def test_what_cannot_be_carried_over_is_listed_by_line(tmp_path: Path) -> None:
         "mosquitto.conf:5: listener 0 /run/socket: unix sockets are not carried over",
         "mosquitto.conf:7: psk_hint x: not carried over",
         "mosquitto.conf:8: max_keepalive soon: is not a number",
-        "mosquitto.conf:9: bridge cloud: not carried over; link GeoMQ brokers with [[peers]]",
+        "mosquitto.conf:9: bridge cloud to example.org: not carried over; to link GeoMQ brokers, fill in the [[peers]]"
+        " at the end of the file",
         "mosquitto.conf:14: per_listener_settings true: access rules hold for all listeners; the last of each was"
         " carried over",
         "listener: keyfile without certfile has no effect",
     ]
+
+
+def test_only_a_bridges_own_options_go_without_a_line(tmp_path: Path) -> None:
+    _, notes = translate(
+        tmp_path,
+        "topic early\nconnection cloud\naddress example.org\nbridge_cafile ca.pem\nremote_username x\n"
+        "try_private true\nplugin /usr/lib/x.so\npsk_file keys\nclientid_prefixes secure-\nauth_plugin y.so\n",
+    )
+    assert [note.partition(" ")[0] for note in notes] == [f"mosquitto.conf:{line}:" for line in (1, 2, 7, 8, 9, 10)]
+    assert notes[2] == "mosquitto.conf:7: plugin /usr/lib/x.so: not carried over"
+
+
+def test_a_bridge_becomes_a_link_to_fill_in(tmp_path: Path) -> None:
+    (tmp_path / "mosquitto.conf").write_text(
+        "connection cloud\naddress example.org:8883 10.0.0.1\ntopic # out 1\ntopic alarm/# in\nremote_password secret\n"
+        "connection lone\n"
+    )
+    toml = import_mosquitto(tmp_path / "mosquitto.conf").toml
+    assert "secret" not in toml
+    for line in ('"cloud" to ["example.org:8883", "10.0.0.1"]', '# name = "cloud"', '"# out 1"', '"alarm/# in"'):
+        assert line in toml
+    link = toml.partition("# [[peers]]")[2].partition("\n\n")[0].replace("# ", "")
+    config = parse_config(f"{toml}\n[[peers]]{link}", name="t", base=tmp_path, files=False)
+    assert [(peer.name, peer.address) for peer in config.peers] == [("cloud", "example.org:7883")]
+
+
+def test_a_relative_folder_of_includes_is_taken_from_the_files_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "a.conf").write_text("sys_interval 3\n")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    config, _ = translate(tmp_path, "include_dir conf.d\n")
+    assert config.metrics.sys_interval_s == 3
 
 
 def test_included_files_are_read_in_order(tmp_path: Path) -> None:
@@ -156,7 +192,7 @@ def test_unreadable_files_are_one_line(tmp_path: Path) -> None:
         translate(tmp_path, "include_dir /nonexistent/conf.d")
 
 
-keys = st.sampled_from([*PLAIN, *_SPECIAL, *LISTENER_PATHS, *NEEDLESS, "connection", "plugin"])
+keys = st.sampled_from([*PLAIN, *_SPECIAL, *LISTENER_PATHS, *NEEDLESS, "connection", "address", "topic", "plugin"])
 values = st.sampled_from(["true", "false", "0", "1", "1883", "-5", "99999999999", "", "a b", "2d", "tlsv1.1", "²"])
 
 

@@ -47,6 +47,34 @@ NEEDLESS = {
     "set_tcp_nodelay": "always so",
     "user": "the broker runs as whoever starts it",
 }
+BRIDGE_OPTIONS = {
+    "address",
+    "addresses",
+    "cleansession",
+    "clientid",
+    "idle_timeout",
+    "keepalive_interval",
+    "local_cleansession",
+    "local_clientid",
+    "local_password",
+    "local_username",
+    "notification_topic",
+    "notifications",
+    "notifications_local_only",
+    "password",
+    "remote_clientid",
+    "remote_password",
+    "remote_username",
+    "restart_timeout",
+    "round_robin",
+    "start_type",
+    "threshold",
+    "topic",
+    "try_private",
+    "username",
+}
+"""What else belongs to a bridge, beside everything that begins with bridge_."""
+FEDERATION_PORT = 7883
 
 
 @dataclass(slots=True)
@@ -55,6 +83,15 @@ class Imported:
 
     toml: str
     notes: list[str]
+
+
+@dataclass(slots=True)
+class _Bridge:
+    where: str
+    name: str
+    note: int
+    addresses: list[str] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -67,7 +104,7 @@ class _Import:
     anonymous: bool | None = None
     persistence: bool = False
     persistence_location: str | None = None
-    bridged: bool = False
+    bridges: list[_Bridge] = field(default_factory=list)
 
     def put(self, section: str, key: str, value: Any) -> None:
         self.sections.setdefault(section, {})[key] = value
@@ -106,7 +143,7 @@ def _lines(path: Path, *, depth: int = 0) -> Iterator[tuple[str, str, str]]:
         if not key or key.startswith("#"):
             continue
         if key == "include_dir" and depth == 0:
-            for included in _included(Path(value)):
+            for included in _included(path.parent / value):
                 yield from _lines(included, depth=1)
         else:
             yield f"{path.name}:{number}", key, value
@@ -125,8 +162,8 @@ def _take(made: _Import, where: str, key: str, value: str) -> None:
     if key in NEEDLESS:
         return
     if key == "connection":
-        made.bridged = True
-        made.notes.append(f"{where}: bridge {value}: not carried over; link GeoMQ brokers with [[peers]]")
+        made.bridges.append(_Bridge(where, value, note=len(made.notes)))
+        made.notes.append(f"{where}: bridge {value}")
     elif key in PLAIN:
         section, ours = PLAIN[key]
         made.put(section, ours, _path(made, value) if key.endswith("_file") else _number(value))
@@ -134,8 +171,17 @@ def _take(made: _Import, where: str, key: str, value: str) -> None:
         made.listener[key] = _path(made, value)
     elif key in _SPECIAL:
         _SPECIAL[key](made, value)
-    elif not made.bridged:
+    elif made.bridges and (key in BRIDGE_OPTIONS or key.startswith("bridge_")):
+        _bridge_option(made.bridges[-1], key, value)
+    else:
         raise ValueError("not carried over")
+
+
+def _bridge_option(bridge: _Bridge, key: str, value: str) -> None:
+    if key in ("address", "addresses"):
+        bridge.addresses += value.split()
+    elif key == "topic":
+        bridge.topics.append(value)
 
 
 def _path(made: _Import, value: str) -> str:
@@ -163,7 +209,6 @@ def _bind_address(made: _Import, value: str) -> None:
 
 
 def _listener(made: _Import, value: str) -> None:
-    made.bridged = False
     port, _, host = value.partition(" ")
     if port == "0":
         made.listeners.append({"skip": True})
@@ -321,7 +366,23 @@ def _finish(made: _Import, path: Path) -> str:
         lines += ["", "[[listeners]]", *(f"{key} = {toml_value(value)}" for key, value in listener.items())]
     for name, section in made.sections.items():
         lines += ["", f"[{name}]", *(f"{key} = {toml_value(value)}" for key, value in section.items())]
+    for bridge in made.bridges:
+        where = ", ".join(bridge.addresses) or "nowhere"
+        told = "not carried over; to link GeoMQ brokers, fill in the [[peers]] at the end of the file"
+        made.notes[bridge.note] = f"{bridge.where}: bridge {bridge.name} to {where}: {told}"
+        lines += ["", *(f"# {line}" for line in _peer(bridge))]
     return "\n".join(lines) + "\n"
+
+
+def _peer(bridge: _Bridge) -> Iterator[str]:
+    """What a bridge was, and the link that may take its place; it goes to the other broker's federation listener."""
+    yield f"Mosquitto had a bridge {toml_value(bridge.name)} to {toml_value(bridge.addresses)} with these topics:"
+    yield from (f"  {toml_value(topic)}" for topic in bridge.topics)
+    yield "If a GeoMQ broker runs there, link to its federation listener:"
+    yield "[[peers]]"
+    yield f"name = {toml_value(bridge.name)}"
+    host, colon, port = (bridge.addresses or ["host"])[0].rpartition(":")
+    yield f"address = {toml_value(f'{host if colon else port}:{FEDERATION_PORT}')}"
 
 
 def _settle_security(made: _Import) -> None:
