@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from geomq.cli import main
+from geomq.workload.figures import figure_names
 
 
 def run(*arguments: str) -> Result:
@@ -34,7 +35,11 @@ def test_report_writes_everything(results: Path, tmp_path: Path) -> None:
     result = run("report", str(results), "--out", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"report.md", "report.csv", "report.html", "messages-0.png", "load-0.svg"} <= names
+    assert names == {"report.md", "report.csv", "report.html", *figure_names({"runs": [{"run": 0}]})}
+    again = run("report", str(results), "--out", str(tmp_path / "out"))
+    assert (again.exit_code, again.stdout) == (2, "")
+    assert "report.md exists already" in again.stderr
+    assert run("report", str(results), "--out", str(tmp_path / "out"), "--overwrite").exit_code == 0
 
 
 def test_report_refuses_what_is_no_result(tmp_path: Path) -> None:
@@ -55,6 +60,28 @@ def test_reproduce_compares_with_the_published_table(tmp_path: Path) -> None:
     assert {"adaptive", "georendezvous", "mesh", "oracle"} < {row[0] for row in data["as_geomq_runs_them"]["round 1"]}
     assert "Round 1" in out.read_text()
     assert "| adaptive |" in out.read_text()
+
+
+def test_reproduce_keeps_a_file_that_is_there_and_begins_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("geomq.cli.evaluate.run_requests", lambda *_, **__: pytest.fail("it began"))
+    (tmp_path / "mine.md").write_text("mine")
+    for out, words in ((tmp_path / "mine.md", "exists already"), (tmp_path, "is a directory")):
+        result = run("reproduce", "disgb", "--out", str(out))
+        assert result.exit_code == 2
+        assert words in result.stderr
+    assert (tmp_path / "mine.md").read_text() == "mine"
+
+
+def test_what_cannot_be_written_in_the_end_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geomq.cli.output.check_files", lambda *_, **__: None)
+    (tmp_path / "file").write_text("")
+    out = str(tmp_path / "file" / "disgb.md")
+    result = run("reproduce", "disgb", "--rounds", "1", "--scale", "0.01", "--engine", "local", "--out", out)
+    assert result.exit_code == 2
+    assert "Round 1" in result.stdout
+    assert result.stderr.startswith("geomq: cannot write ")
 
 
 @pytest.mark.parametrize("arguments", [["--rounds", "4"], ["--rounds", "1,1"], ["--rounds", "x"], ["--scale", "0"]])

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import geomq.pipeline.formation as on_spark
 from geomq.cli import main
+from geomq.cli.reproduce_groups import FILES
 from geomq.workload.formation_study import FormationRow, FormationRun, run_formation
 
 
@@ -25,13 +26,15 @@ def test_it_prints_tables_beside_the_published_numbers_and_writes_files(small: N
     result = CliRunner().invoke(main, ["reproduce", "groups", "--quick", "--out", str(tmp_path / "new")])
     assert result.exit_code == 0, result.output
     assert "| 10 | 1,200 | groups | 260 | 253 | -2.7 % |" in result.output
-    assert {path.name for path in (tmp_path / "new").iterdir()} == {
-        "groups.md",
-        "groups.json",
-        "groups-thresholds.svg",
-        "groups-joins.svg",
-        "groups-oscillation.svg",
-    }
+    assert {path.name for path in (tmp_path / "new").iterdir()} == set(FILES)
+
+
+def test_a_file_that_is_there_is_kept(small: None, tmp_path: Path) -> None:
+    (tmp_path / "groups-joins.svg").write_text("mine")
+    result = CliRunner().invoke(main, ["reproduce", "groups", "--quick", "--out", str(tmp_path)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "groups-joins.svg exists already" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["groups-joins.svg"]
 
 
 def test_json_is_for_machines(small: None) -> None:

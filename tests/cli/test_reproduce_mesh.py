@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 import geomq.pipeline.mesh_study as on_spark
 from geomq.cli import main
+from geomq.cli.reproduce_mesh import FILES
 from geomq.pipeline.mesh_report import claims, lossy_size
 from geomq.sim.mesh_study import MeshRow, MeshRun, run_mesh
 
@@ -27,8 +28,10 @@ def test_it_prints_tables_and_writes_files(small: None, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["reproduce", "mesh", "--quick", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "Theorem 1: a renewed announcement costs at most 2 x links | yes" in result.output
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"mesh.md", "mesh.json", "mesh-overlays.svg", "mesh-losses.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == set(FILES)
+    again = CliRunner().invoke(main, ["reproduce", "mesh", "--quick", "--out", str(tmp_path)])
+    assert again.exit_code == 2
+    assert "mesh.md exists already" in again.stderr
     for title in ("Announcements", "Convergence", "Mesh size and ways", "Losses", "What the paper says"):
         assert title in result.output
     rows = [MeshRow(**row) for row in json.loads((tmp_path / "mesh.json").read_text())]

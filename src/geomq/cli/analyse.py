@@ -20,11 +20,10 @@ def analyse(runs: tuple[Path, ...], out: Path, master: str | None, as_json: bool
     geomq report results
     """
     from geomq.cli.evaluate import as_data
-    from geomq.errors import UsageError
     from geomq.pipeline.analyse_results import analyse as run_analysis
+    from geomq.workload.files import check_new
 
-    if out.exists():
-        raise UsageError(f"{out} exists already; choose another directory")
+    check_new(out)
     analysis = run_analysis(runs, master=master, out=out)
     if as_json:
         click.echo(

@@ -64,14 +64,14 @@ def evaluate(
     with peak_memory() as peak:
         outcomes = run_requests(requests, data=data, engine=engine, master=master)
     facts = {"wall_s": round(time.monotonic() - started, 2), "peak_rss_mb": round(peak.mb, 1), "engine": engine}
-    if out is not None:
-        from geomq.workload.results import write_results
-
-        write_results(out, outcomes, facts, overwrite=overwrite)
     if as_json:
         click.echo(json.dumps(as_data(outcomes) | facts, indent=2))
     else:
         print_outcomes(outcomes, facts)
+    if out is not None:
+        from geomq.workload.results import write_results
+
+        write_results(out, outcomes, facts, overwrite=overwrite)
 
 
 def run_requests(requests: "list[Any]", *, data: Path | None, engine: str, master: str | None) -> "list[Outcome]":

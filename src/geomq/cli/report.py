@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from geomq.errors import DataError
+from geomq.cli.output import check_files, overwrite_option, write_text
 
 if TYPE_CHECKING:
     from geomq.workload.report import RunTable
@@ -23,17 +23,21 @@ if TYPE_CHECKING:
     help="How to print the tables.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Also write report.md, .csv, .html and figures.")
-def report(directory: Path, style: str, out: Path | None) -> None:
+@overwrite_option
+def report(directory: Path, style: str, out: Path | None, overwrite: bool) -> None:
     """Print what `geomq evaluate` or `geomq analyse` found; with --out also write it down, figures included.
 
     \b
     geomq evaluate --preset paper --out results
     geomq report results --out report
     """
+    from geomq.workload.figures import figure_names, page, write_figures
     from geomq.workload.report import check_tables, comma_separated, markdown, run_tables
     from geomq.workload.results import read_results
 
     results = read_results(directory)
+    if out is not None:
+        check_files(out, ["report.md", "report.csv", "report.html", *figure_names(results)], overwrite=overwrite)
     tables, checks = run_tables(results), check_tables(results)
     if style == "markdown":
         click.echo(markdown(tables, checks), nl=False)
@@ -42,18 +46,10 @@ def report(directory: Path, style: str, out: Path | None) -> None:
     else:
         _print(tables, checks)
     if out is not None:
-        from geomq.workload.figures import page, write_figures
-
-        try:
-            paths = write_figures(results, out)
-            for name, text in (
-                ("report.md", markdown(tables, checks)),
-                ("report.csv", comma_separated(results)),
-                ("report.html", page(results)),
-            ):
-                (out / name).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise DataError(f"cannot write {out}: {error.strerror or error}") from None
+        write_text(out / "report.md", markdown(tables, checks))
+        write_text(out / "report.csv", comma_separated(results))
+        write_text(out / "report.html", page(results))
+        paths = write_figures(results, out)
         click.echo(f"{out}: report.md, report.csv, report.html and {len(paths)} figures", err=True)
 
 

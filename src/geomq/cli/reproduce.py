@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from geomq.cli.output import check_file, overwrite_option, write_text
 from geomq.cli.reproduce_groups import groups
 from geomq.cli.reproduce_live import live
 from geomq.cli.reproduce_mesh import mesh
 from geomq.cli.reproduce_rendezvous import rendezvous
-from geomq.errors import DataError, UsageError
+from geomq.errors import UsageError
 
 
 @click.group(short_help="Reproduce a paper's published numbers.")
@@ -31,9 +32,17 @@ reproduce.add_command(rendezvous)
 @click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
 @click.option("--master", help="A Spark master; local[*] if not given.")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the comparison to this Markdown file.")
+@overwrite_option
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable comparison.")
 def disgb(
-    rounds: str, scale: float, seed: int, engine: str, master: str | None, out: Path | None, as_json: bool
+    rounds: str,
+    scale: float,
+    seed: int,
+    engine: str,
+    master: str | None,
+    out: Path | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Run the three published rounds and compare: 25 brokers with 100 k and 1 M clients, 256 with 100 k.
 
@@ -47,17 +56,14 @@ def disgb(
     numbers = _rounds(rounds)
     if not 0 < scale <= 1:
         raise UsageError("the scale must be above 0 and at most 1")
+    if out is not None:
+        check_file(out, overwrite=overwrite)
     started = time.monotonic()
     found = run_requests(requests(numbers, seed=seed, scale=scale), data=None, engine=engine, master=master)
     outcomes = dict(zip(numbers, found[: len(numbers)], strict=True))
     own = dict(zip(numbers, found[len(numbers) :], strict=True))
     wall_s = round(time.monotonic() - started, 1)
     text = markdown(outcomes) + "\n" + own_markdown(own)
-    if out is not None:
-        try:
-            out.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise DataError(f"cannot write {out}: {error.strerror or error}") from None
     if as_json:
         tables = {f"round {number + 1}": compare(outcome, number) for number, outcome in outcomes.items()}
         data = {
@@ -69,6 +75,8 @@ def disgb(
         click.echo(json.dumps(data, indent=2, default=str))
     else:
         click.echo(text + f"\n{wall_s} s")
+    if out is not None:
+        write_text(out, text)
 
 
 def _rounds(text: str) -> list[int]:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
-from geomq.errors import DataError
+from geomq.cli.output import check_files, overwrite_option, write_text
+
+FILES = ("groups.md", "groups.json", "groups-thresholds.svg", "groups-joins.svg", "groups-oscillation.svg")
 
 
 @click.command(short_help="Broadcast group formation: Figures 2 and 3.")
@@ -20,8 +22,11 @@ from geomq.errors import DataError
 )
 @click.option("--master", help="A Spark master; local[*] if not given.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write tables, figures and rows to this directory.")
+@overwrite_option
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable comparison.")
-def groups(quick: bool, cities: str, seed: int, master: str | None, out: Path | None, as_json: bool) -> None:
+def groups(
+    quick: bool, cities: str, seed: int, master: str | None, out: Path | None, overwrite: bool, as_json: bool
+) -> None:
     """Form groups for every published threshold and number of brokers, disturb them, and compare.
 
     \b
@@ -29,7 +34,8 @@ def groups(quick: bool, cities: str, seed: int, master: str | None, out: Path | 
     geomq reproduce groups --cities worldcities.csv --out results
     """
     started = time.monotonic()
-    make_directory(out)
+    if out is not None:
+        check_files(out, FILES, overwrite=overwrite)
     from geomq.pipeline.formation import formation_on_spark
     from geomq.workload.formation_cities import broker_cities
     from geomq.workload.formation_figures import write_figures
@@ -43,30 +49,13 @@ def groups(quick: bool, cities: str, seed: int, master: str | None, out: Path | 
     rows = formation_on_spark(runs, master=master)
     wall_s = round(time.monotonic() - started, 1)
     text = markdown(rows)
-    if out is not None:
-        write_text(out / "groups.md", text)
-        write_text(out / "groups.json", json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-        write_figures(rows, out)
     if as_json:
         found = [claim._asdict() for claim in claims(rows)]
         document = {"published": compare(rows), "claims": found, "runs": [asdict(row) for row in rows]}
         click.echo(json.dumps(document | {"wall_s": wall_s}, indent=1))
     else:
         click.echo(f"{text}\n{len(rows)} runs in {wall_s} s")
-
-
-def make_directory(path: Path | None) -> None:
-    """Make a directory for results before the long work begins, so that a wrong name costs no time."""
-    try:
-        if path is not None:
-            path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
+    if out is not None:
+        write_text(out / "groups.md", text)
+        write_text(out / "groups.json", json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        write_figures(rows, out)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from geomq.cli.reproduce_groups import make_directory, write_text
+from geomq.cli.output import write_text
 
 
 @click.command(short_help="Live experiments: DisGB scenarios, broadcast groups.")
@@ -50,21 +50,23 @@ def live(
     if dice is not None:
         click.echo(_dice(dice))
         return
-    make_directory(out)
     from geomq.pipeline.live_report import as_json as to_json
     from geomq.pipeline.live_report import markdown, write_figures
     from geomq.pipeline.live_study import FULL, QUICK, chosen, run_study
+    from geomq.workload.files import check_writable
 
+    if out is not None:
+        check_writable(out)
     size = chosen(QUICK if quick else FULL, only=only, strategies=strategies, speed=speed, seconds=seconds)
     with tempfile.TemporaryDirectory(prefix="geomq-live-") as scratch:
         directory = Path(scratch) if out is None else out
         study = run_study(directory, size, seed=seed, master=master, say=_say)
     text = markdown(study)
+    click.echo(to_json(study) if as_json else f"{text}\n{time.monotonic() - started:.0f} s; {study.conditions}")
     if out is not None:
         write_text(out / "live.md", text)
         write_text(out / "live.json", to_json(study) + "\n")
         write_figures(study, out)
-    click.echo(to_json(study) if as_json else f"{text}\n{time.monotonic() - started:.0f} s; {study.conditions}")
 
 
 def _say(text: str) -> None:

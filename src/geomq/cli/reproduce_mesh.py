@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
-from geomq.cli.reproduce_groups import make_directory, write_text
+from geomq.cli.output import check_files, overwrite_option, write_text
+
+FILES = ("mesh.md", "mesh.json", "mesh-overlays.svg", "mesh-losses.svg")
 
 
 @click.command(short_help="Federation mesh: theorems, overlays, losses.")
@@ -17,8 +19,9 @@ from geomq.cli.reproduce_groups import make_directory, write_text
 )
 @click.option("--master", help="A Spark master; local[*] if not given.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write tables, figures and rows to this directory.")
+@overwrite_option
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")
-def mesh(quick: bool, seed: int, master: str | None, out: Path | None, as_json: bool) -> None:
+def mesh(quick: bool, seed: int, master: str | None, out: Path | None, overwrite: bool, as_json: bool) -> None:
     """Simulate federation meshes on five overlays: announcements, convergence, ways, and what survives losses.
 
     \b
@@ -26,19 +29,20 @@ def mesh(quick: bool, seed: int, master: str | None, out: Path | None, as_json: 
     geomq reproduce mesh --out results
     """
     started = time.monotonic()
-    make_directory(out)
+    if out is not None:
+        check_files(out, FILES, overwrite=overwrite)
     from geomq.pipeline.mesh_report import claims, markdown, write_figures
     from geomq.pipeline.mesh_study import mesh_on_spark, mesh_runs
 
     rows = mesh_on_spark(mesh_runs(seed=seed, quick=quick), master=master)
     wall_s = round(time.monotonic() - started, 1)
     text = markdown(rows)
-    if out is not None:
-        write_text(out / "mesh.md", text)
-        write_text(out / "mesh.json", json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-        write_figures(rows, out)
     if as_json:
         document = {"claims": [claim._asdict() for claim in claims(rows)], "runs": [asdict(row) for row in rows]}
         click.echo(json.dumps(document | {"wall_s": wall_s}, indent=1))
     else:
         click.echo(f"{text}\n{len(rows)} runs in {wall_s} s")
+    if out is not None:
+        write_text(out / "mesh.md", text)
+        write_text(out / "mesh.json", json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        write_figures(rows, out)

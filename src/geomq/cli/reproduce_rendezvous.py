@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from geomq.cli.output import check_files, overwrite_option, write_text
 from geomq.cli.workload import engine_options
-from geomq.errors import DataError, MissingModuleError, UsageError
+from geomq.errors import MissingModuleError, UsageError
 
 if TYPE_CHECKING:
     from geomq.workload.wireless.findings import Findings
@@ -19,6 +20,7 @@ NETWORKS, PAIRS = 200, 20
 # As many pairs in all as published, in fewer networks.
 QUICK_NETWORKS, QUICK_PAIRS = 40, 100
 NETWORKS_MAX = 10_000
+FILES = ("rendezvous.md", "rendezvous.json", "rendezvous.png")
 
 
 @click.command(short_help="The GeoRendezvous evaluation: Figure 3, signalling, Theorem 3.1.")
@@ -27,9 +29,17 @@ NETWORKS_MAX = 10_000
 @click.option("--seed", default=1, show_default=True, help="Same seed, same numbers.")
 @engine_options
 @click.option("--out", type=click.Path(path_type=Path), help="Also write tables and figure to this directory.")
+@overwrite_option
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable comparison.")
 def rendezvous(
-    quick: bool, networks: int | None, seed: int, engine: str, master: str | None, out: Path | None, as_json: bool
+    quick: bool,
+    networks: int | None,
+    seed: int,
+    engine: str,
+    master: str | None,
+    out: Path | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Route through rendezvous cells in wireless networks of 80 to 3,000 nodes and compare with the paper.
 
@@ -41,8 +51,8 @@ def rendezvous(
     plan = _plan(quick, networks, seed)
     if engine == "local" and master is not None:
         raise UsageError("--master needs --engine spark")
-    if out is not None and out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is no directory")
+    if out is not None:
+        check_files(out, FILES, overwrite=overwrite)
     from geomq.workload.wireless.findings import as_json as as_data
     from geomq.workload.wireless.findings import find, markdown
 
@@ -53,12 +63,12 @@ def rendezvous(
     else:
         found = find(plan, _study_locally(plan))
     data = as_data(found) | {"wall_s": round(time.monotonic() - started, 1), "engine": engine}
-    if out is not None:
-        _write(out, found, markdown(found), json.dumps(data, indent=2))
     if as_json:
         click.echo(json.dumps(data, indent=2))
     else:
         click.echo(markdown(found) + f"\n{data['wall_s']} s")
+    if out is not None:
+        _write(out, found, markdown(found), json.dumps(data, indent=2))
 
 
 def _plan(quick: bool, networks: int | None, seed: int) -> "Plan":
@@ -97,10 +107,6 @@ def _study_locally(plan: "Plan") -> "dict[int, list[Sample]]":
 def _write(out: Path, found: "Findings", tables: str, data: str) -> None:
     from geomq.workload.wireless.drawing import write_figure
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "rendezvous.md").write_text(tables, encoding="utf-8")
-        (out / "rendezvous.json").write_text(data + "\n", encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot write to {out}: {error.strerror or error}") from None
+    write_text(out / "rendezvous.md", tables)
+    write_text(out / "rendezvous.json", data + "\n")
     write_figure(found, out / "rendezvous.png")

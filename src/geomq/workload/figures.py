@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geomq.errors import MissingModuleError
+from geomq.errors import DataError, MissingModuleError
 from geomq.workload.report import HEADERS, KINDS, Rows, cell, run_tables, run_title
 from geomq.workload.results import CLOUD_NAME, statistics_of
 
@@ -42,15 +42,24 @@ def draw_all(results: dict[str, Rows], run: dict[str, Any]) -> "dict[str, Figure
     }
 
 
+def figure_names(results: dict[str, Rows]) -> list[str]:
+    """The files that `write_figures` writes."""
+    kinds = ("messages", "latency", "delay", "load")
+    return [f"{kind}-{run['run']}.{ending}" for run in results["runs"] for kind in kinds for ending in ("png", "svg")]
+
+
 def write_figures(results: dict[str, Rows], directory: Path) -> list[Path]:
     """All figures of all runs as PNG and SVG."""
-    directory.mkdir(parents=True, exist_ok=True)
     paths = []
     for run in results["runs"]:
         for name, figure in draw_all(results, run).items():
             for ending in ("png", "svg"):
                 path = directory / f"{name}-{run['run']}.{ending}"
-                figure.savefig(path, dpi=120, metadata={"Date": None} if ending == "svg" else None)
+                try:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    figure.savefig(path, dpi=120, metadata={"Date": None} if ending == "svg" else None)
+                except OSError as error:
+                    raise DataError(f"cannot write {path}: {error.strerror or error}") from None
                 paths.append(path)
     return paths
 

@@ -4,6 +4,7 @@ Owns reading with the schema checked and writing by rename, so that a reader nev
 with a file comes out as one DataError that names it.
 """
 
+import errno
 import json
 import os
 import re
@@ -99,6 +100,7 @@ def write_table(table: "pa.Table", path: Path) -> None:
 def check_new(path: Path, *, kind: str | None = None, overwrite: bool = False) -> None:
     """Refuse to write over what is there, unless `overwrite` and it is a dataset of this kind and nothing else."""
     if not path.exists():
+        check_writable(path)
         return
     if not overwrite or kind is None:
         raise UsageError(f"{path} exists already; choose another directory{' or say --overwrite' if kind else ''}")
@@ -108,6 +110,16 @@ def check_new(path: Path, *, kind: str | None = None, overwrite: bool = False) -
     foreign = next((name for name in names if not re.fullmatch(REPLACEABLE[kind], name)), None)
     if foreign is not None:
         raise UsageError(f"{path} also holds {foreign!r} and is left alone; choose another directory")
+
+
+def check_writable(directory: Path) -> None:
+    """Refuse what is no directory, or cannot be made or written."""
+    whole = directory.absolute()
+    there = next(path for path in (whole, *whole.parents) if os.path.lexists(path))
+    if not there.is_dir():
+        raise DataError(f"cannot write {directory}: {there} is no directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise DataError(f"cannot write {directory}: {os.strerror(errno.EACCES)}")
 
 
 def _kind_of(manifest: Path) -> str | None:
