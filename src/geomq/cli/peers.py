@@ -23,10 +23,9 @@ class Admin:
     """The admin API of one broker."""
 
     def __init__(self, url: str, token_file: Path | None) -> None:
-        self._root = url.rstrip("/") + "/api/v1/federation"
         self._headers = {"Content-Type": "application/json"}
         token = _read(token_file)
-        check_address(url, token)
+        self._root = check_address(url, token).rstrip("/") + "/api/v1/federation"
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
 

@@ -30,7 +30,7 @@ class AdminClient:
     """One broker's admin API."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        check_address(url, token)
+        url = check_address(url, token)
         parts = urlsplit(url)
         if parts.path not in ("", "/"):
             raise UsageError(f"{url!r} is no address of an admin API, such as http://127.0.0.1:9883")

@@ -45,9 +45,7 @@ class Admin:
     """One broker's admin API."""
 
     def __init__(self, address: str, token: str | None) -> None:
-        base = address if "://" in address else f"http://{address}"
-        check_address(base, token)
-        self._base = base.rstrip("/")
+        self._base = check_address(address, token).rstrip("/")
         self._token = token
         self._since = 0
         self.missed = 0
