@@ -47,6 +47,16 @@ def test_a_broker_the_workload_does_not_know_is_refused(tmp_path: Path) -> None:
         run_testbed(plan, tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    "wrong", ['[[links]]\nbetween = ["Paris", "Rome"]\n', '[cloud]\nenabled = true\nbroker = "Rome"\n']
+)
+def test_a_plan_with_a_wrong_name_writes_nothing(tmp_path: Path, wrong: str) -> None:
+    plan = parse_plan(f'[workload]\npreset = "validation"\nclients = 30\n{wrong}', name="x", base=tmp_path)
+    with pytest.raises(ConfigError, match="the workload has no broker 'Rome'"):
+        run_testbed(plan, tmp_path / "out")
+    assert not list(tmp_path.rglob("out/*"))
+
+
 def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("mine")
     plan = parse_plan('[workload]\npreset = "hiking"\n', name="x", base=tmp_path)

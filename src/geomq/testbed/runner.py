@@ -60,6 +60,7 @@ def run_testbed(plan: Plan, out: Path, *, say: Say = lambda _: None) -> RunRepor
             raise UsageError(f"{out} is not empty; choose another directory")
     except OSError as error:
         raise DataError(f"cannot write {out}: {error.strerror or error}") from None
+    check_names(plan)
     with asyncio.Runner() as runner:
         return runner.run(stoppable(_Testbed(plan, out.absolute(), say).run()))
 
@@ -71,15 +72,31 @@ def broker_name(text: str) -> str:
 
 def make_dataset(plan: Plan, out: Path) -> Path:
     """The workload as a dataset on disk."""
+    if plan.workload.dataset is not None:
+        return Path(plan.workload.dataset)
+    request = _request(plan)
+    write_workload(out / "workload", *build(request), request, overwrite=False)
+    return out / "workload"
+
+
+def _request(plan: Plan) -> Request:
     section = plan.workload
-    if section.dataset is not None:
-        return Path(section.dataset)
     assert section.preset is not None
     seconds = None if section.seconds is None else int(section.seconds)
-    request = Request(section.preset, clients=section.clients, seconds=seconds, seed=plan.testbed.seed)
-    world, spec = build(request)
-    write_workload(out / "workload", world, spec, request, overwrite=False)
-    return out / "workload"
+    return Request(section.preset, clients=section.clients, seconds=seconds, seed=plan.testbed.seed)
+
+
+def check_names(plan: Plan) -> None:
+    """Refuse a plan that names brokers its workload does not have, before anything is written."""
+    dataset = plan.workload.dataset
+    world = build(_request(plan))[0] if dataset is None else DatasetSpec(Path(dataset)).world
+    known = [broker_name(place.name) for place in world.places]
+    named = [broker.name for broker in plan.brokers] + [name for link in plan.links for name in link.between]
+    if plan.cloud.enabled and plan.cloud.broker is not None:
+        named.append(plan.cloud.broker)
+    for name in named:
+        if name not in (*known, CLOUD):
+            raise ConfigError(f"the workload has no broker {name!r}, only {', '.join(sorted(known))}")
 
 
 class _Testbed:
@@ -90,17 +107,9 @@ class _Testbed:
         self._all_names = [broker_name(place.name) for place in self._world.places]
         cloud = plan.cloud.broker if plan.cloud.enabled else None
         self._names = [name for name in self._all_names if name != cloud]
-        self._check_names({*self._all_names, CLOUD}, cloud)
         self._conditions = {frozenset(link.between): conditions_of(link) for link in plan.links}
         self._links: list[EmulatedLink] = []
         self._stack = AsyncExitStack()
-
-    def _check_names(self, known: set[str], cloud: str | None) -> None:
-        named = [broker.name for broker in self._plan.brokers]
-        named += [name for link in self._plan.links for name in link.between]
-        for name in [*named, *([cloud] if cloud is not None else [])]:
-            if name not in known:
-                raise ConfigError(f"the workload has no broker {name!r}, only {', '.join(sorted(self._all_names))}")
 
     async def run(self) -> RunReport:
         async with self._stack:
