@@ -1,5 +1,6 @@
 """`geomq broker`, `passwd` and `import-mosquitto` from the shell."""
 
+import socket
 import subprocess
 import sys
 import time
@@ -44,6 +45,14 @@ def test_a_mistake_in_the_config_is_one_line_and_exit_code_2(tmp_path: Path) -> 
     assert done.stderr == (
         f"geomq: {file}: [limits]: unknown key 'queue_message_max'; did you mean 'queue_messages_max'?\n"
     )
+
+
+def test_a_port_in_use_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = geomq("broker", "-p", str(taken.getsockname()[1]), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cannot listen on localhost:" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_passwords_are_set_changed_and_removed(tmp_path: Path) -> None:

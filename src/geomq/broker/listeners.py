@@ -1,9 +1,12 @@
 """Listening sockets: TCP, TLS, WebSocket and WebSocket over TLS, as many as configured."""
 
 import asyncio
+import contextlib
+import errno
 import socket
 import ssl
 from collections.abc import Callable
+from typing import Any
 
 from geomq.broker.config import Listener
 from geomq.broker.connection import Connection
@@ -53,6 +56,30 @@ def _look_after(bound: socket.socket) -> None:
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
 
 
+async def check_free(listener: Listener) -> None:
+    """Refuse an address that another program has or that is not ours to take, before anything is written for it."""
+    host, port, loop = listener.bind_host, listener.bind_port, asyncio.get_running_loop()
+    with contextlib.suppress(socket.gaierror):
+        for family, *_, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
+            try:
+                _bind_once(family, address)
+            except OSError as error:
+                if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                    raise _cannot_listen(listener, error) from None
+
+
+def _bind_once(family: int, address: tuple[Any, ...]) -> None:
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        probe.bind(address)
+
+
+def _cannot_listen(listener: Listener, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot listen on {listener.host}:{listener.bind_port}: {_first_line(error)}")
+
+
 class Listeners:
     """All open sockets of a broker."""
 
@@ -74,7 +101,7 @@ class Listeners:
                 ssl_handshake_timeout=10.0 if context is not None else None,
             )
         except OSError as error:
-            raise ConfigError(f"cannot listen on {listener.host}:{listener.bind_port}: {_first_line(error)}") from None
+            raise _cannot_listen(listener, error) from None
         self._servers.append(server)
         for bound in server.sockets:
             _look_after(bound)

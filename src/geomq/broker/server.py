@@ -22,7 +22,7 @@ from geomq.broker.config_diff import config_changes, reloaded
 from geomq.broker.core import Core, Security
 from geomq.broker.desk import Desk
 from geomq.broker.federating import client_address, credentials_of, description_of, tls_of
-from geomq.broker.listeners import Listeners
+from geomq.broker.listeners import Listeners, check_free
 from geomq.broker.logs import setup_logging
 from geomq.broker.membership import Membership
 from geomq.broker.memory import keep_freed_memory
@@ -110,6 +110,8 @@ class Broker:
         """Load what is stored and open every listener; GeomqError in one line if that cannot be."""
         config = self._config
         security = load_security(config)
+        for listener in config.listeners:
+            await check_free(listener)
         self._store = _open_store(config)
         state = self._store.load()
         loop = asyncio.get_running_loop()
