@@ -130,6 +130,8 @@ def report(job: str, directory: Path, window: str, out: Path | None, master: str
     """Compute rates, density or delivery latency from the archive in DIRECTORY."""
     if out is not None and out.exists():
         raise UsageError(f"{out} exists already; choose another directory")
+    from pyspark.sql.functions import struct, to_json
+
     from geomq.pipeline.session import spark_session
     from geomq.pipeline.streaming import jobs
     from geomq.pipeline.streaming.archived import check_archive
@@ -143,5 +145,5 @@ def report(job: str, directory: Path, window: str, out: Path | None, master: str
         if out is not None:
             found.write.parquet(str(out))
         else:
-            for line in found.toJSON().toLocalIterator():
-                click.echo(line)
+            for row in found.select(to_json(struct("*"))).toLocalIterator():
+                click.echo(row[0])

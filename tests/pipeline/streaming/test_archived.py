@@ -147,6 +147,17 @@ def test_rates_density_and_latency_count_each_event_once(spark: SparkSession) ->
 
 
 @pytest.mark.timeout(900)
+def test_a_report_is_a_line_of_json_for_each_row_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    prepare_archive(tmp_path / "archive")
+    cell = tmp_path / "archive" / EVENTS / "date=2026-05-04" / "cell=52_13"
+    spark.createDataFrame([row(i, seconds=i) for i in range(100)], DDL).coalesce(1).write.parquet(str(cell))
+    words = ["archive", "report", "rates", str(tmp_path / "archive"), "--window", "50 seconds"]
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [json.loads(line)["events"] for line in done.stdout.splitlines()] == [50, 50]
+
+
+@pytest.mark.timeout(900)
 def test_on_a_stream_late_events_count_until_the_watermark_has_passed(spark: SparkSession, tmp_path: Path) -> None:
     steps = [
         [row(1, seconds=0), row(2, seconds=30)],
