@@ -1,5 +1,7 @@
 """A session in parts: what is packed comes out again, what is damaged is refused."""
 
+import math
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -7,14 +9,14 @@ from hypothesis import strategies as st
 
 from geomq.broker.acl import ALL_RIGHTS
 from geomq.broker.clients import Client
-from geomq.broker.luggage import PART_BYTES, Luggage, pack, unpack, voices_of
+from geomq.broker.luggage import PART_BYTES, Luggage, PackedDelivery, pack, unpack, voices_of
 from geomq.broker.store_records import SessionRecord, SubscriptionRecord
 from geomq.errors import ProtocolError
 from geomq.geo import Circle, Location
 from geomq.mqtt.handshake import Policy
 from geomq.mqtt.message import Fanout, Message
 from geomq.mqtt.outbound import Phase
-from geomq.mqtt.packets import Publish
+from geomq.mqtt.packets import Publish, Will
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.session import Session
 from geomq.mqtt.subscriptions import Subscription, Terms
@@ -91,6 +93,58 @@ def test_a_filter_that_is_none_is_refused() -> None:
     luggage = Luggage(SessionRecord(), (bad,), {}, (), (), ())
     with pytest.raises(ProtocolError, match="cannot be read"):
         unpack([msgspec.msgpack.encode(luggage)])
+
+
+RECORD = SessionRecord()
+
+
+def luggage_of(
+    record: SessionRecord = RECORD,
+    wanted: Subscription | None = None,
+    message: Message | None = None,
+    *,
+    qos: int = 1,
+    packet_id: int = 0,
+    identifiers: tuple[int, ...] = (),
+    receipts: tuple[int, ...] = (),
+) -> bytes:
+    deliveries = () if message is None else (PackedDelivery(message, qos, False, identifiers, packet_id, False),)
+    wishes = () if wanted is None else (SubscriptionRecord(wanted),)
+    return msgspec.msgpack.encode(Luggage(record, wishes, {}, deliveries, receipts, ()))
+
+
+GOOD = Message("t", b"", 1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        luggage_of(message=Message("a/#", b"", 1)),
+        luggage_of(message=Message("", b"", 1)),
+        luggage_of(message=Message("t", b"", 3)),
+        luggage_of(message=Message("t", b"", 1, properties=Properties(message_expiry_interval=2**32))),
+        luggage_of(message=Message("t", b"", 1, properties=Properties(payload_format_indicator=7))),
+        luggage_of(message=Message("t", b"", 1, properties=Properties(response_topic="+"))),
+        luggage_of(message=Message("t", b"", 1, expires_at=math.inf)),
+        luggage_of(message=GOOD, qos=3),
+        luggage_of(message=GOOD, packet_id=65_536),
+        luggage_of(message=GOOD, identifiers=(0,)),
+        luggage_of(receipts=(0,)),
+        luggage_of(wanted=Subscription("a/#/b")),
+        luggage_of(wanted=Subscription("$share/g/a+")),
+        luggage_of(wanted=Subscription("a", qos=3)),
+        luggage_of(wanted=Subscription("a", identifier=-1)),
+        luggage_of(SessionRecord(version=7)),
+        luggage_of(SessionRecord(expiry_s=-1)),
+        luggage_of(SessionRecord(expires_at=math.nan)),
+        luggage_of(SessionRecord(location=(91.0, 0.0))),
+        luggage_of(SessionRecord(will=Will("t", b"", 0, False))),
+    ],
+)
+def test_what_no_client_can_have_is_refused(data: bytes) -> None:
+    assert unpack([luggage_of(SessionRecord(location=(90.0, 0.0)), Subscription("$share/g/a/#", 2), GOOD)])
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        unpack([data])
 
 
 @settings(max_examples=200)

@@ -214,6 +214,21 @@ async def test_notes_of_a_version_that_is_gone_do_no_harm(tmp_path: Path, key: b
     await third.end()
 
 
+async def test_notes_of_what_no_message_can_be_are_skipped(tmp_path: Path) -> None:
+    first = Run(tmp_path)
+    nowhere = msgspec.structs.replace(event(1), topic="a/+")
+    for number, message in enumerate([ForwardEvent(event(1)), ForwardEvent(nowhere), ForwardEvent(event(2))]):
+        first.kept.keep(BER, Data(1, number, message))
+    for topic_filter in ("a/#/b", "x"):
+        first.kept.note_heard(BER, PutSubscription(ClientId("s"), topic_filter, None, None))
+    await first.end()
+    second, restored = Run(tmp_path), node()
+    assert second.kept.load_outbox(BER, second.notes) == [ForwardEvent(event(1)), ForwardEvent(event(2))]
+    second.kept.restore(restored, second.notes, now=0)
+    assert restored.strategy.state_size() == node().strategy.state_size() + 1
+    await second.end()
+
+
 async def test_an_event_that_was_delivered_is_not_delivered_again(tmp_path: Path) -> None:
     first = Run(tmp_path)
     match = Match(ClientId("a"), "x")

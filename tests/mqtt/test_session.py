@@ -54,6 +54,12 @@ def test_versions_get_their_own_encoding() -> None:
     ]
 
 
+def test_what_expires_later_than_a_packet_can_say_expires_as_late_as_it_can() -> None:
+    (sent,) = _packets(_session(Connect("a")).deliver(Fanout(Message("t", expires_at=1e18), 0), QOS0))
+    assert isinstance(sent, Publish)
+    assert sent.properties.message_expiry_interval == 0xFFFF_FFFF
+
+
 def test_the_window_bounds_what_is_in_flight_and_acknowledgements_open_it() -> None:
     session = _session(Connect("c", properties=Properties(receive_maximum=2)))
     sent = [session.deliver(_fan(payload=b"%d" % number), QOS1) for number in range(4)]

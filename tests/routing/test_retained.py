@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geomq.routing.model import BrokerId
-from geomq.routing.retained import RetainedVersions, Version
+from geomq.routing.retained import TIME_MAX, RetainedVersions, Version
 
 versions = st.builds(Version, st.integers(0, 5), st.sampled_from([BrokerId("a"), BrokerId("b"), BrokerId("c")]))
 changes = st.lists(st.tuples(st.sampled_from(["t", "u", "v/w"]), versions), max_size=30)
@@ -47,3 +47,10 @@ def test_there_is_room_for_so_many_topics_only() -> None:
     assert not found.take("u", Version(1, BrokerId("a")))
     assert found.take("t", Version(2, BrokerId("a")))
     assert len(found) == 1
+
+
+def test_no_version_is_later_than_all_times() -> None:
+    found = known([("t", Version(TIME_MAX, BrokerId("b"))), ("u", Version(TIME_MAX + 1, BrokerId("b")))])
+    assert found.get("u") is None
+    assert found.next("t", BrokerId("c"), 10) == Version(TIME_MAX, BrokerId("c"))
+    assert found.next("u", BrokerId("c"), 10) == Version(10, BrokerId("c"))

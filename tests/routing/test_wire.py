@@ -9,12 +9,17 @@ from hypothesis import strategies as st
 
 from geomq.errors import ProtocolError
 from geomq.geo import Circle, Location, Polygon
+from geomq.mqtt.properties import Properties, encode_properties
+from geomq.mqtt.types import PacketType
 from geomq.routing.edition_messages import OfEdition, unwrapped, wrapped
+from geomq.routing.groups_messages import Join
 from geomq.routing.link import Ack, Data, Frame, Hello, Run, is_promised
 from geomq.routing.mesh_messages import Announcement, LostRoute, Membership, Stamp
-from geomq.routing.messages import ForwardEvent, Message, PutLocation, PutSubscription
+from geomq.routing.messages import CoverageChanged, DeliverEvent, ForwardEvent, Message, PutLocation, PutSubscription
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId, Match
 from geomq.routing.plan import Batched, EventBatch
+from geomq.routing.retained import TIME_MAX, PutRetained
+from geomq.routing.travellers import HandOver
 from geomq.routing.wire import (
     MESSAGES,
     PROTOCOL_VERSION,
@@ -31,7 +36,15 @@ SQUARE = Polygon(
     ((Location(0.0, 0.0), Location(0.0, 5.0), Location(5.0, 5.0), Location(5.0, 0.0), Location(0.0, 0.0)),)
 )
 EVENT = Event(
-    EventId(BrokerId("paris"), 3, 12), "a/b", ClientId("c"), Location(48.8, 2.3), SQUARE, b"\x00\xff", 2, True, b"p"
+    EventId(BrokerId("paris"), 3, 12),
+    "a/b",
+    ClientId("c"),
+    Location(48.8, 2.3),
+    SQUARE,
+    b"\x00\xff",
+    2,
+    True,
+    encode_properties(Properties(response_topic="a", user_properties=(("k", "v"),)), PacketType.PUBLISH),
 )
 SAMPLES: dict[str, object] = {
     "event": EVENT,
@@ -145,7 +158,7 @@ entries = st.builds(
 batches = st.builds(
     EventBatch,
     st.integers(0, 2**31),
-    st.integers(0, 2**62),
+    st.integers(0, 2**53),
     st.lists(entries, max_size=20).map(tuple),
     st.lists(st.binary(max_size=300), max_size=5).map(tuple),
 )
@@ -248,6 +261,101 @@ def test_a_circle_that_is_none_is_refused(circle: list[object]) -> None:
     assert decode_frame(msgspec.msgpack.encode([1, 0, 0, [number, "c", "t", [0.0, 0.0, 5.0], None]]))
     with pytest.raises(ProtocolError):
         decode_frame(msgspec.msgpack.encode([1, 0, 0, [number, "c", "t", circle, None]]))
+
+
+def changed(**fields: object) -> Event:
+    return msgspec.structs.replace(EVENT, **fields)
+
+
+def numbered(epoch: int, sequence: int) -> Event:
+    return changed(id=EventId(BrokerId("paris"), epoch, sequence))
+
+
+def assert_refused(message: Message) -> None:
+    for frame in (
+        Data(1, 2, message),
+        Run(1, 2, (PutLocation(ClientId("c"), None), message)),
+        Data(1, 2, OfEdition(Edition(3, "paris"), message)),
+    ):
+        with pytest.raises(ProtocolError):
+            decode_frame(encode_frame(frame))
+
+
+@pytest.mark.parametrize("topic", ["", "a/+", "a/#", "#", "a\0b", "x" * 65_536, "a" + "/" * 200])
+def test_an_event_on_what_is_no_topic_is_refused(topic: str) -> None:
+    for message in (
+        ForwardEvent(changed(topic=topic)),
+        DeliverEvent(changed(topic=topic), ()),
+        PutRetained(changed(topic=topic)),
+    ):
+        assert_refused(message)
+        assert_refused(message)
+
+
+@pytest.mark.parametrize("qos", [-1, 3, 255])
+def test_an_event_of_no_known_qos_is_refused(qos: int) -> None:
+    assert_refused(ForwardEvent(changed(qos=qos)))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [numbered(-1, 1), numbered(1, -1), numbered(2**63, 1), numbered(1, 2**63), changed(at_ms=-1), changed(at_ms=2**54)],
+)
+def test_an_event_with_a_number_out_of_range_is_refused(event: Event) -> None:
+    assert_refused(ForwardEvent(event))
+
+
+def test_ids_as_a_cloud_makes_them_survive_the_wire() -> None:
+    frame = Data(1, 2, ForwardEvent(numbered(2**63 - 1, 2**63 - 1)))
+    assert decode_frame(encode_frame(frame)) == frame
+
+
+def test_a_retained_event_later_than_any_time_is_refused() -> None:
+    frame = Data(1, 2, PutRetained(numbered(0, TIME_MAX)))
+    assert decode_frame(encode_frame(frame)) == frame
+    for late in (TIME_MAX + 1, 2**64 - 1):
+        assert_refused(PutRetained(numbered(0, late)))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ForwardEvent(EVENT, -1),
+        ForwardEvent(EVENT, 2**63),
+        HandOver(ClientId("c"), -1, 0, 1, b""),
+        CoverageChanged(1, (64_800,)),
+        CoverageChanged(1, (-1,)),
+        CoverageChanged(-1, None),
+    ],
+)
+def test_other_numbers_out_of_range_are_refused(message: Message) -> None:
+    assert_refused(message)
+
+
+@pytest.mark.parametrize("frame", [Hello(-1, 2, None, 0, False), Hello(1, 2, -3, 4, True), Ack(5, -6), Ping(-1)])
+def test_link_frames_with_numbers_out_of_range_are_refused(frame: Frame | Ping) -> None:
+    with pytest.raises(ProtocolError):
+        decode_frame(encode_frame(frame))
+
+
+@pytest.mark.parametrize("entry", [{"sequence": -1}, {"sequence": 2**63}, {"events": -1}, {"size": -1}])
+def test_a_batch_with_numbers_out_of_range_is_refused(entry: dict[str, int]) -> None:
+    batched = msgspec.structs.replace(Batched(ClientId("c"), None, 5, 1, False, None, 5), **entry)
+    batch = EventBatch(1, 2, (batched,), (b"0\x03\x00\x01a",))
+    assert_refused(batch)
+    with pytest.raises(ProtocolError):
+        decode_frame(b"".join(loose_parts(batch, None)[1]))
+
+
+@pytest.mark.parametrize("topic_filter", ["", "a/#/b", "a+", "a\0", "x" * 65_536])
+def test_what_is_no_filter_is_refused(topic_filter: str) -> None:
+    taken = 0
+    for kind in MESSAGES:
+        if "topic_filter" in kind.__struct_fields__:
+            assert_refused(msgspec.structs.replace(sample(kind), topic_filter=topic_filter))
+            taken += 1
+    assert taken >= 8
+    assert_refused(Join(1, ("a", topic_filter)))
 
 
 def test_a_fence_of_a_broker_that_allows_larger_ones_survives_the_wire() -> None:

@@ -9,10 +9,10 @@ from geomq.broker.core import Core
 from geomq.broker.details import told
 from geomq.broker.tracer import named
 from geomq.mqtt.message import Fanout, Message
-from geomq.mqtt.properties import NO_PROPERTIES, decode_properties
+from geomq.mqtt.properties import NO_PROPERTIES
 from geomq.mqtt.subscriptions import Subscription, Terms, merge
-from geomq.mqtt.types import PacketType
 from geomq.routing.model import ClientId, Event, Match
+from geomq.routing.wire_checks import properties_of
 
 Grouped = dict[Client, Subscription | tuple[Subscription, ...]]
 
@@ -179,7 +179,7 @@ def message_of_event(event: Event, now: float) -> Message:
     properties = NO_PROPERTIES
     expires_at = None
     if event.properties:
-        properties, _ = decode_properties(event.properties, 0, len(event.properties), PacketType.PUBLISH)
+        properties = properties_of(event.properties)
         if properties.message_expiry_interval is not None:
             accepted = min(now, event.at_ms / 1000.0) if event.at_ms else now
             expires_at = accepted + properties.message_expiry_interval

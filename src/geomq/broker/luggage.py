@@ -4,17 +4,25 @@ Packs and unpacks; who sends it where is decided elsewhere. What arrives is as h
 """
 
 from collections.abc import Iterable
+from math import isfinite
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from geomq.broker.clients import Client
 from geomq.broker.geotopics import read_filter
 from geomq.broker.store_records import SessionRecord, StoredSession, SubscriptionRecord
 from geomq.errors import GeomqError, ProtocolError
-from geomq.geo import Fence, fence_text
+from geomq.geo import Fence, fence_text, make_location
 from geomq.mqtt.message import Message
-from geomq.mqtt.outbound import Delivery, Phase
+from geomq.mqtt.outbound import PACKET_ID_MAX, Delivery, Phase
+from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
+from geomq.mqtt.subscriptions import Subscription
+from geomq.mqtt.topics import check_filter, check_topic
+from geomq.mqtt.types import NEVER_EXPIRES, V5, V311, VARINT_MAX, PacketType
 from geomq.routing.model import ClientId, EventId
+from geomq.routing.wire_checks import check_properties
 
 PART_BYTES = 1 << 20
 PARTS_MAX = 256
@@ -24,10 +32,10 @@ class PackedDelivery(msgspec.Struct, frozen=True, array_like=True):
     """A message on its way to the client; `packet_id` is 0 while it waits in the queue."""
 
     message: Message
-    qos: int
+    qos: Annotated[int, Meta(ge=1, le=2)]
     retain: bool
-    identifiers: tuple[int, ...]
-    packet_id: int
+    identifiers: tuple[Annotated[int, Meta(ge=1, le=VARINT_MAX)], ...]
+    packet_id: Annotated[int, Meta(ge=0, le=PACKET_ID_MAX)]
     released: bool
 
 
@@ -38,7 +46,7 @@ class Luggage(msgspec.Struct, frozen=True, array_like=True):
     subscriptions: tuple[SubscriptionRecord, ...]
     fences: dict[str, str]
     deliveries: tuple[PackedDelivery, ...]
-    receipts: tuple[int, ...]
+    receipts: tuple[Annotated[int, Meta(ge=1, le=PACKET_ID_MAX)], ...]
     had: tuple[EventId, ...]
 
 
@@ -90,9 +98,12 @@ def unpack(parts: Iterable[bytes]) -> tuple[StoredSession, tuple[EventId, ...]]:
     """The session as a store would have remembered it, and what its client has had; ProtocolError if it is none."""
     try:
         luggage = _decode(b"".join(parts))
+        _check_record(luggage.record)
         for subscribed in luggage.subscriptions:
-            read_filter(subscribed.subscription.topic_filter)
-    except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError) as error:
+            _check_subscription(subscribed.subscription)
+        for packed in luggage.deliveries:
+            _check_message(packed.message)
+    except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:
         raise ProtocolError(f"a session that cannot be read: {error}") from None
     stored = StoredSession(
         luggage.record,
@@ -102,6 +113,34 @@ def unpack(parts: Iterable[bytes]) -> tuple[StoredSession, tuple[EventId, ...]]:
         list(luggage.receipts),
     )
     return stored, luggage.had
+
+
+def _check_record(record: SessionRecord) -> None:
+    if record.version not in (V311, V5) or not 0 <= record.expiry_s <= NEVER_EXPIRES or record.will is not None:
+        raise ProtocolError("it is of no client")
+    if record.location is not None:
+        make_location(*record.location)
+    _check_time(record.expires_at)
+
+
+def _check_subscription(wanted: Subscription) -> None:
+    check_filter(read_filter(wanted.topic_filter).plain)
+    if not (0 <= wanted.qos <= 2 and 0 <= wanted.retain_handling <= 2 and 0 <= wanted.identifier <= VARINT_MAX):
+        raise ProtocolError("it has a subscription that nobody can make")
+
+
+def _check_message(message: Message) -> None:
+    check_topic(message.topic)
+    if not 0 <= message.qos <= 2:
+        raise ProtocolError(f"a message in it has QoS {message.qos}")
+    if message.properties != NO_PROPERTIES:
+        check_properties(encode_properties(message.properties, PacketType.PUBLISH))
+    _check_time(message.expires_at)
+
+
+def _check_time(moment: float | None) -> None:
+    if moment is not None and not isfinite(moment):
+        raise ProtocolError("a time in it never comes")
 
 
 def _delivery(number: int, packed: PackedDelivery) -> Delivery:

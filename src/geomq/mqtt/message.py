@@ -12,7 +12,7 @@ import msgspec
 from geomq.mqtt.encode import publish_parts
 from geomq.mqtt.packets import Publish, Will
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.types import V5
+from geomq.mqtt.types import NEVER_EXPIRES, V5
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -71,7 +71,8 @@ class Fanout:
         self.message = message
         self._encoded: dict[int, tuple[bytes, bytes]] = {}
         self._size: int | None = None
-        self._remaining = None if message.expires_at is None else max(0, ceil(message.expires_at - now))
+        left_s = None if message.expires_at is None else ceil(message.expires_at - now)
+        self._remaining = None if left_s is None else max(0, min(left_s, NEVER_EXPIRES))
 
     @property
     def size(self) -> int:

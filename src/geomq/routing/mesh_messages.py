@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
+from geomq.routing.model import BrokerId, Number
 
 SEQUENCE_MAX = 2**53
 NAME_MAX = 1024
@@ -19,7 +19,7 @@ PARENTS_MAX = 8
 class Stamp(NamedTuple):
     """Which edition of the topic-to-group map someone has."""
 
-    version: int
+    version: Number
     origin: BrokerId
 
     def supersedes(self, other: "Stamp | None") -> bool:

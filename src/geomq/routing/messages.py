@@ -3,7 +3,7 @@
 Strategies with a protocol of their own (groups, mesh, rendezvous, adaptive) define their messages in their own file.
 """
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -89,7 +89,7 @@ class CoverageChanged(Message, frozen=True):
     """The cells outside its area in which the sender serves roaming clients; None means everywhere."""
 
     version: int
-    cells: tuple[int, ...] | None
+    cells: tuple[Annotated[int, msgspec.Meta(ge=0, lt=180 * 360)], ...] | None
 
 
 class CoverageConfirmed(Message, frozen=True):

@@ -1,14 +1,19 @@
 """The nouns that routing speaks of: brokers, clients, events and matches. Plain data, no behaviour."""
 
-from typing import NamedTuple, NewType
+from typing import Annotated, NamedTuple, NewType
 
 import msgspec
+from msgspec import Meta
 
 from geomq.errors import UsageError
 from geomq.geo import Fence, Location
 
 BrokerId = NewType("BrokerId", str)
 ClientId = NewType("ClientId", str)
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""A number that names or counts something: it fits into eight bytes wherever it is written."""
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+"""One that is calculated with: large enough for every time in milliseconds, and never near the end of `Number`."""
 
 
 class EventId(NamedTuple):
@@ -16,8 +21,8 @@ class EventId(NamedTuple):
     running number."""
 
     origin: BrokerId
-    epoch: int
-    sequence: int
+    epoch: Number
+    sequence: Number
 
     def __str__(self) -> str:
         return f"{self.origin}:{self.epoch}:{self.sequence}"
@@ -43,16 +48,16 @@ class Event(msgspec.Struct, frozen=True):
     location: Location | None
     fence: Fence | None
     payload: bytes = b""
-    qos: int = 0
+    qos: Annotated[int, Meta(ge=0, le=2)] = 0
     retain: bool = False
     properties: bytes = b""
-    at_ms: int = 0
+    at_ms: Count = 0
 
 
 class Edition(NamedTuple):
     """Which federation description; editions compare by number, then by the broker that made them."""
 
-    number: int
+    number: Count
     origin: str
 
     def __str__(self) -> str:

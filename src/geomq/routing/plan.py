@@ -6,9 +6,10 @@ cover takes the ordinary way, event by event.
 """
 
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from geomq.errors import GeometryError, ProtocolError
 from geomq.geo import Location, make_location
@@ -19,7 +20,7 @@ from geomq.mqtt.properties import NO_PROPERTIES
 from geomq.mqtt.topics import TopicNames
 from geomq.mqtt.types import V5, V311
 from geomq.routing.messages import DeliverEvent, ForwardEvent, Kind, Message
-from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.model import BrokerId, ClientId, Count, Event, EventId, Match
 
 BATCH_BYTES_MAX = 1 << 20
 """A driver sends a batch of this size at once, however early in a tick."""
@@ -52,11 +53,11 @@ class Batched(msgspec.Struct, array_like=True, frozen=True, gc=False, forbid_unk
 
     publisher: ClientId
     place: tuple[float, float] | None
-    sequence: int
-    events: int
+    sequence: Annotated[int, Meta(ge=0, le=2**62)]
+    events: Annotated[int, Meta(ge=0, le=2**31)]
     is_v5: bool
     matches: tuple[Match, ...] | None
-    size: int
+    size: Annotated[int, Meta(ge=0, le=2**31)]
 
 
 class EventBatch(Message, frozen=True):
@@ -64,7 +65,7 @@ class EventBatch(Message, frozen=True):
 
     kind: ClassVar[Kind] = "event"
     epoch: int
-    at_ms: int
+    at_ms: Count
     entries: tuple[Batched, ...]
     packets: Pieces
 

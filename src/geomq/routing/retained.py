@@ -14,6 +14,8 @@ from geomq.routing.messages import Kind, Message
 from geomq.routing.model import BrokerId, Event, EventId
 
 TOPICS_MAX = 1_000_000
+TIME_MAX = 2**53
+"""No version is of a later time, wherever it was made."""
 
 
 class PutRetained(Message, frozen=True):
@@ -68,12 +70,12 @@ class RetainedVersions:
     def next(self, topic: str, me: BrokerId, now_ms: int) -> Version:
         """The version of a change made here: later than any before it, whatever the clocks say."""
         before = self._versions.get(topic)
-        return Version(now_ms if before is None else max(now_ms, before.time_ms + 1), me)
+        return Version(now_ms if before is None else min(max(now_ms, before.time_ms + 1), TIME_MAX), me)
 
     def take(self, topic: str, version: Version) -> bool:
-        """Note a version; False if it is no news, or there is no room for another topic."""
+        """Note a version; False if it is no news, can be none, or there is no room for another topic."""
         before = self._versions.get(topic)
-        if before is None and len(self._versions) >= self._topics_max:
+        if version.time_ms > TIME_MAX or (before is None and len(self._versions) >= self._topics_max):
             return False
         if before is not None and version <= before:
             return False

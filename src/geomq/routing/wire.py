@@ -1,9 +1,9 @@
 """Frames between brokers as bytes: msgpack arrays, each message with a number of its own.
 
 For every message a wire form is derived from its annotations: the same fields, circles as numbers, other fences as
-text. Decoding checks types, ranges and geometry; what fails any check is a ProtocolError, never another exception. How
-long a frame may be is the driver's affair. Unknown message numbers are refused: peers agree on `PROTOCOL_VERSION`
-first.
+text. Decoding checks types, ranges, geometry, topics and properties; what fails any check is a ProtocolError, never
+another exception. How long a frame may be is the driver's affair. Unknown message numbers are refused: peers agree on
+`PROTOCOL_VERSION` first.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec.structs import astuple
 
 from geomq.errors import GeomqError, ProtocolError
 from geomq.geo import (
@@ -40,7 +41,8 @@ from geomq.routing import (
 from geomq.routing.edition_messages import OfEdition, unwrapped
 from geomq.routing.link import Ack, Data, Frame, Hello, Run
 from geomq.routing.messages import Message
-from geomq.routing.model import Edition, Event
+from geomq.routing.model import Count, Edition, Event, Number
+from geomq.routing.wire_checks import check_of
 
 PROTOCOL_VERSION = 6
 
@@ -120,9 +122,12 @@ class _Form:
             for name, hint in get_type_hints(plain, include_extras=True).items()
             if get_origin(hint) is not ClassVar
         }
-        found = list(enumerate(hints.values()))
-        self._pack = [(number, pack) for number, hint in found if (pack := _packer(hint)) is not None]
-        self._unpack = [(number, unpack) for number, hint in found if (unpack := _unpacker(hint)) is not None]
+        packers = [(number, _packer(hint)) for number, hint in enumerate(hints.values())]
+        self._pack = [(number, pack) for number, pack in packers if pack is not None]
+        unpackers = [
+            (number, check_of(name) or _unpacker(plain, hint)) for number, (name, hint) in enumerate(hints.items())
+        ]
+        self._unpack = [(number, unpack) for number, unpack in unpackers if unpack is not None]
         fields = [(name, _wire_type(hint)) for name, hint in hints.items()]
         self.wire = msgspec.defstruct(
             f"Wire{plain.__name__}", fields, array_like=True, frozen=True, forbid_unknown_fields=True, tag=tag
@@ -136,12 +141,14 @@ class _Form:
 
 
 def _converted(thing: Any, converts: list[tuple[int, Convert]]) -> Sequence[Any]:
-    fields = msgspec.structs.astuple(thing)
+    fields = astuple(thing)
     if not converts:
         return fields
     changed = list(fields)
     for number, convert in converts:
-        changed[number] = convert(changed[number])
+        value = changed[number]
+        if value is not None:
+            changed[number] = convert(value)
     return changed
 
 
@@ -164,42 +171,49 @@ def _wire_type(hint: Any) -> Any:
         return _EVENT.wire
     if hint == plan.Pieces:
         return memoryview
-    return hint
+    return Number if hint is int else hint
 
 
 def _packer(hint: Any) -> Convert | None:
     if _is_fence(hint):
         return _fence_to_wire
     if hint is Event:
-        return lambda event: _EVENT.to_wire(event)
+        return _EVENT.to_wire
     if hint == plan.Pieces:
         return b"".join
     return None
 
 
-def _unpacker(hint: Any) -> Convert | None:
+def _unpacker(plain: type, hint: Any) -> Convert | None:
     if _is_fence(hint):
         return _fence_from_wire
     if _is_location(hint):
-        return lambda place: None if place is None else make_location(*place)
+        return lambda place: make_location(*place)
     if hint is Event:
-        return lambda event: _EVENT.from_wire(event)
+        return _retained_from_wire if plain is retained.PutRetained else _EVENT.from_wire
     if hint == plan.Pieces:
         return lambda data: (data,)
     return None
 
 
-def _fence_to_wire(fence: Fence | None) -> str | tuple[float, float, float] | None:
+def _fence_to_wire(fence: Fence) -> str | tuple[float, float, float]:
     """A circle as three numbers, which are quicker to read than text."""
     if isinstance(fence, Circle):
         return (*fence.center, fence.radius_m)
-    return None if fence is None else fence_text(fence)
+    return fence_text(fence)
 
 
-def _fence_from_wire(said: str | tuple[float, float, float] | None) -> Fence | None:
+def _fence_from_wire(said: str | tuple[float, float, float]) -> Fence:
     if isinstance(said, tuple):
         return Circle(Location(*said[:2]), said[2])
-    return None if said is None else parse_fence(said, WRITTEN_LIMITS)
+    return parse_fence(said, WRITTEN_LIMITS)
+
+
+def _retained_from_wire(said: Any) -> Event:
+    event: Event = _EVENT.from_wire(said)
+    if event.id.sequence > retained.TIME_MAX:
+        raise ProtocolError("a retained event is of a time that never comes")
+    return event
 
 
 _EVENT = _Form(Event, tag=None)
@@ -216,38 +230,38 @@ class WireOfEdition(msgspec.Struct, array_like=True, frozen=True, forbid_unknown
 
 
 class WireHello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=0):
-    epoch: int
-    starts_at: int
-    heard_epoch: int | None
-    heard_next: int
+    epoch: Number
+    starts_at: Number
+    heard_epoch: Number | None
+    heard_next: Number
     reply: bool
 
 
 class WireData(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=_DATA):
-    epoch: int
-    number: int
+    epoch: Number
+    number: Number
     message: _AnyMessage | WireOfEdition
 
 
 class WireRun(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=8):
-    epoch: int
-    number: int
+    epoch: Number
+    number: Number
     messages: tuple[_AnyMessage | WireOfEdition, ...]
 
 
 class WireAck(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=2):
-    epoch: int
-    next_number: int
+    epoch: Number
+    next_number: Number
 
 
 class Ping(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=3):
     """A probe of the link; it bypasses the link protocol and comes back as a pong."""
 
-    token: int
+    token: Number
 
 
 class Pong(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=4):
-    token: int
+    token: Number
 
 
 class AskToJoin(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=5):
@@ -270,8 +284,8 @@ class LooseBatch(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fi
     """An EventBatch without a number: nothing that was sent before it still waits, and it is never sent again."""
 
     edition: Edition | None
-    epoch: int
-    at_ms: int
+    epoch: Number
+    at_ms: Count
     entries: tuple[plan.Batched, ...]
     packets: memoryview
 
@@ -293,7 +307,7 @@ def encode_frame(frame: Frame | Aside) -> bytes:
         case Ack(epoch=epoch, next_number=next_number):
             return _encoder.encode(WireAck(epoch, next_number))
         case Hello():
-            return _encoder.encode(WireHello(*msgspec.structs.astuple(frame)))
+            return _encoder.encode(WireHello(*astuple(frame)))
         case Ping() | Pong() | AskToJoin() | Described() | NotJoined():
             return _encoder.encode(frame)
     raise ProtocolError(f"a {type(frame).__name__} has no wire form")
@@ -351,6 +365,6 @@ def decode_frame(data: bytes | memoryview) -> Frame | Aside:
                 return Ack(epoch, next_number)
             case LooseBatch() | Ping() | Pong() | AskToJoin() | Described() | NotJoined():
                 return wire
-        return Hello(*msgspec.structs.astuple(wire))
+        return Hello(*astuple(wire))
     except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:
         raise ProtocolError(f"bad peer frame: {error}") from None
