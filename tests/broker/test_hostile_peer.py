@@ -1,17 +1,26 @@
 """A broker that has the key and says what it should not: nothing of it reaches clients, and the link ends."""
 
+from pathlib import Path
+
+import msgspec
 import pytest
 from tests.broker.federated import configs, federation, until
 
+from geomq.broker.luggage import Luggage, PackedDelivery
 from geomq.broker.probe import Probe
-from geomq.mqtt.packets import Connect, Puback, SubscribeRequest
+from geomq.broker.store_records import SessionRecord
+from geomq.mqtt.message import Message
+from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.types import V5
-from geomq.routing.messages import ForwardEvent, Message
+from geomq.routing.messages import ForwardEvent
+from geomq.routing.messages import Message as PeerMessage
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.retained import PutRetained
+from geomq.routing.travellers import HandOver, SessionWanted
 
 pytestmark = pytest.mark.anyio
 
+replace = msgspec.structs.replace
 FRANKFURT, COLUMBUS = BrokerId("frankfurt"), BrokerId("columbus")
 
 
@@ -29,7 +38,7 @@ def event(topic: str, *, sequence: int = 1, qos: int = 0, retain: bool = False) 
     ],
     ids=["wildcard", "qos", "retained wildcard", "retained version"],
 )
-async def test_what_no_event_can_be_ends_the_link_and_reaches_nobody(message: Message) -> None:
+async def test_what_no_event_can_be_ends_the_link_and_reaches_nobody(message: PeerMessage) -> None:
     async with federation(configs("flood_events", brokers=2)) as brokers:
         here, there = brokers["columbus"].peering, brokers["frankfurt"].peering
         assert here is not None
@@ -46,3 +55,55 @@ async def test_what_no_event_can_be_ends_the_link_and_reaches_nobody(message: Me
         assert brokers["columbus"].desk.retention.topics() == ["ret/x"]
         for probe in (client, publisher):
             await probe.drop()
+
+
+def forged(*messages: Message, user: str = "mallory") -> bytes:
+    record = SessionRecord(user=user, version=V5, expiry_s=300)
+    packed = tuple(PackedDelivery(message, 1, False, (), 0, False) for message in messages)
+    return msgspec.msgpack.encode(Luggage(record, (), {}, packed, (), ()))
+
+
+async def test_a_session_nobody_asked_for_is_not_taken_in() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        columbus, there = brokers["columbus"], brokers["frankfurt"].peering
+        assert there is not None
+        client, _ = await Probe.connect(columbus.port, Connect("car", V5))
+        for number, name in enumerate(("car", "bus")):
+            there.send(COLUMBUS, HandOver(ClientId(name), number, 0, 1, forged(Message("never/subscribed", b"x", 1))))
+        assert await client.silent(0.5)
+        assert "bus" not in columbus.core.clients
+        assert columbus.core.counts.sessions_taken == 0
+        await client.drop()
+
+
+async def test_a_client_gets_nothing_from_a_late_session_that_it_has_no_right_to_read(tmp_path: Path) -> None:
+    acl = tmp_path / "acl"
+    acl.write_text("topic readwrite open/#\n")
+    configured = configs("flood_events", brokers=2)
+    config = configured["columbus"]
+    configured["columbus"] = replace(
+        config,
+        auth=replace(config.auth, acl_file=str(acl)),
+        federation=replace(config.federation, session_wait_s=0.2),
+    )
+    async with federation(configured) as brokers:
+        columbus, frankfurt = brokers["columbus"], brokers["frankfurt"]
+        roaming = frankfurt._roaming
+        assert roaming is not None
+        asked: list[SessionWanted] = []
+
+        def keep_waiting(peer: BrokerId, message: PeerMessage) -> bool:
+            if isinstance(message, SessionWanted):
+                asked.append(message)
+            return True
+
+        roaming.heard = keep_waiting  # type: ignore[method-assign]
+        client, _ = await Probe.connect(columbus.port, Connect("car", V5))
+        there = frankfurt.peering
+        assert there is not None
+        late = forged(Message("secret", b"no", 1), Message("open/a", b"yes", 1))
+        there.send(COLUMBUS, HandOver(ClientId("car"), asked[0].token, 0, 1, late))
+        assert (await client.expect(Publish)).payload == b"yes"
+        assert await client.silent(0.3)
+        assert columbus.core.counts.deliveries_denied == 1
+        await client.drop()

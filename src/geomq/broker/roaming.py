@@ -7,8 +7,7 @@ client comes: because it was sent, because it moved, or because its broker is go
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -17,11 +16,11 @@ from geomq.broker.clients import Client
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.geotopics import read_filter
+from geomq.broker.handovers import HandOvers, Notes
 from geomq.broker.identity import client_id_refusal
-from geomq.broker.luggage import PARTS_MAX, Ghost, ghost_of, pack, read_ghost, unpack, voices_of
+from geomq.broker.luggage import PARTS_MAX, Ghost, ghost_of, pack, read_ghost, voices_of
 from geomq.broker.registry import Registry, roams
 from geomq.broker.store_records import StoredSession
-from geomq.errors import ProtocolError
 from geomq.geo import Fence, Location
 from geomq.mqtt.handshake import Agreement
 from geomq.mqtt.outbound import Phase
@@ -35,14 +34,9 @@ from geomq.routing.travellers import ClientAddress, HandOver, NoSession, Session
 
 log = logging.getLogger("geomq.roaming")
 
-DEPARTED, HAD, PART, TAKEN = "departed", "had", "luggage-part", "taken"
-TAKEN_MAX = 16_384
+DEPARTED, HAD = "departed", "had"
 VISITS_MAX = 10_000
 UNASKED_MAX = 10_000
-_TOKEN_SHIFT = 20
-
-Notes = Mapping[str, Mapping[bytes, bytes]]
-
 
 _had = msgspec.msgpack.Decoder(tuple[EventId, ...]).decode
 
@@ -75,7 +69,7 @@ class _Visit:
 class Roaming:
     """One broker's side of all of it."""
 
-    def __init__(self, core: Core, registry: Registry, *, epoch: int) -> None:
+    def __init__(self, core: Core, registry: Registry) -> None:
         self.my_address: str | None = None
         self._core = core
         self._registry = registry
@@ -85,12 +79,10 @@ class Roaming:
         self._up: dict[BrokerId, None] = {}
         self._started = core.loop.time()
         self._down_since: dict[BrokerId, float] = {}
-        self._next_token = epoch << _TOKEN_SHIFT
         self._visits: dict[str, _Visit] = {}
         self._unasked: dict[BrokerId, dict[str, SessionWanted]] = {}
         """What peers that did not answer will be asked when they are back."""
-        self._parts: dict[int, dict[int, bytes]] = {}
-        self._taken: OrderedDict[int, None] = OrderedDict()
+        self._handovers = HandOvers(core.store, core.outbox)
         self._departed: dict[str, None] = {}
         self._settling: dict[str, None] = {}
         self._outside: dict[str, float] = {}
@@ -111,10 +103,7 @@ class Roaming:
                 had = (*_had(value), *node.had_by(client.spoken()))
                 for voice in client.spoken():
                     node.handle(ClientArrived(voice, had), now=now)
-        for key, value in notes.get(PART, {}).items():
-            self._parts.setdefault(int.from_bytes(key[:8]), {})[int.from_bytes(key[8:])] = value
-        for key in notes.get(TAKEN, {}):
-            self._taken[int.from_bytes(key)] = None
+        self._handovers.load(notes)
 
     def _haunt(self, client_id: str, ghost: Ghost, now: float) -> None:
         """Put back what routing knew of a client that left; nothing of that is news to other brokers."""
@@ -147,9 +136,8 @@ class Roaming:
         if agreement.assigned or client_id in core.clients:
             then(None)
             return
-        self._next_token += 1
-        since_ms = int(core.wall_s() * 1000)
-        wanted = SessionWanted(ClientId(client_id), self._next_token, user, connect.clean_start, True, since_ms)
+        token, since_ms = self._handovers.make_token(client_id), int(core.wall_s() * 1000)
+        wanted = SessionWanted(ClientId(client_id), token, user, connect.clean_start, True, since_ms)
         before = self._visits.pop(client_id, None)
         if before is not None:
             self._cancel(before)
@@ -249,7 +237,7 @@ class Roaming:
             case NoSession(client=client, token=token):
                 self._no_session(peer, client, token, refused=message.refused)
             case HandOver():
-                self._handed(message)
+                self._handed(peer, message)
             case _:
                 return False
         return True
@@ -328,38 +316,11 @@ class Roaming:
 
     # Taking.
 
-    def _handed(self, message: HandOver) -> None:
-        """A part of a session; with the last one it is ours. A part that comes again is recognised by its token."""
-        token, store = message.token, self._core.store
-        if token in self._taken or token > self._next_token or not 0 <= message.part < message.parts <= PARTS_MAX:
-            return
-        if token not in self._parts and len(self._parts) >= VISITS_MAX:
-            log.error("session of %s lost: too many are under way", message.client)
-            return
-        parts = self._parts.setdefault(token, {})
-        parts[message.part] = message.data
-        if len(parts) < message.parts:
-            store.put_note(PART, _part_key(token, message.part), message.data)
-            self._core.outbox.schedule()
-            return
-        del self._parts[token]
-        for number in range(message.parts):
-            store.delete_note(PART, _part_key(token, number))
-        self._note_taken(token)
-        try:
-            stored, had = unpack(parts[number] for number in range(message.parts))
-        except ProtocolError as error:
-            log.error("session of %s lost: %s", message.client, error)
-            return
-        self._take(message.client, stored, had)
-
-    def _note_taken(self, token: int) -> None:
-        self._taken[token] = None
-        self._core.store.put_note(TAKEN, token.to_bytes(8, "big"), b"")
-        if len(self._taken) > TAKEN_MAX:
-            oldest, _ = self._taken.popitem(last=False)
-            self._core.store.delete_note(TAKEN, oldest.to_bytes(8, "big"))
-        self._core.outbox.schedule()
+    def _handed(self, peer: BrokerId, message: HandOver) -> None:
+        """A part of a session; with the last one it is ours."""
+        found = self._handovers.take(peer, message)
+        if found is not None:
+            self._take(message.client, *found)
 
     def _take(self, client_id: str, stored: StoredSession, had: tuple[EventId, ...]) -> None:
         core = self._core
@@ -370,6 +331,7 @@ class Roaming:
         if known is None:
             self._registry.take_in(client_id, stored)
         else:
+            self._withhold(known, stored)
             self._merge(known, stored)
         self._settling[client_id] = None
         core.store.put_note(HAD, _key(client_id), msgspec.msgpack.encode(had))
@@ -378,6 +340,12 @@ class Roaming:
         visit = self._visits.get(client_id)
         if visit is not None:
             self._resolve(visit)
+
+    def _withhold(self, client: Client, stored: StoredSession) -> None:
+        """Leave out what the client has no right to read."""
+        allowed = [each for each in stored.deliveries if client.rights.may_read(each.message.topic)]
+        self._core.counts.deliveries_denied += len(stored.deliveries) - len(allowed)
+        stored.deliveries = allowed
 
     def _merge(self, client: Client, stored: StoredSession) -> None:
         """The client did not wait for its session and has a new one: it gets what it has not had.
@@ -434,7 +402,3 @@ class Roaming:
 
 def _key(client_id: str) -> bytes:
     return client_id.encode("utf-8", "surrogatepass")
-
-
-def _part_key(token: int, part: int) -> bytes:
-    return token.to_bytes(8, "big") + part.to_bytes(4, "big")

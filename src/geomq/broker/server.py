@@ -201,7 +201,7 @@ class Broker:
             membership.peering = self.peering = peering
             self._retained = RetainedSync(core, self.desk.retention, membership.addresses, core.tell_peer, self._linked)
             self._retained.load(notes)
-            self._roaming = Roaming(core, self.desk.registry, epoch=epoch)
+            self._roaming = Roaming(core, self.desk.registry)
             self._roaming.load(notes)
             self.desk.admission.roaming = self._roaming
             membership.followers.append(self._retained.set_peers)
