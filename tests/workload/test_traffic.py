@@ -61,15 +61,31 @@ def test_times_begin_at_zero_and_clients_are_numbered_broker_by_broker() -> None
 def test_wildcards_become_topics_and_who_leaves_matches_nothing() -> None:
     found = traffic(
         row(1000, "subscribed", topic="s/#"),
-        row(1100, "subscribed", topic="other"),
+        row(1100, "subscribed", topic="other/#"),
         row(1200, "subscribed", topic="$share/g/s/1", fence="geo:50,8;u=1000"),
         row(1300, "unsubscribed", topic="s/#"),
         row(1400, "disconnected", reason="session ended"),
     )
     assert subscriptions(found) == [(0, "s/1", NO_FENCE), (0, "s/1", 100_000), (0, "s/1", 0), (0, "s/1", 0)]
-    assert any("wildcards" in note for note in found.notes)
+    assert found.notes == (
+        "1 filters with wildcards, taken as the topics they match",
+        "1 filters with wildcards left out, as nothing they match was published",
+    )
     kept = traffic(row(1000, "subscribed", topic="s/1"), row(1400, "disconnected", reason="session kept"))
     assert len(subscriptions(kept)) == 1
+
+
+def test_subscriptions_count_where_nothing_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        row(1000, "subscribed", topic="quiet"),
+        row(1100, "subscribed", topic="#"),
+        row(1200, "subscribed", topic="x"),
+    ]
+    assert subscriptions(traffic(*rows)) == [(0, "quiet", NO_FENCE), (0, "s/1", NO_FENCE), (0, "x", NO_FENCE)]
+    monkeypatch.setattr("geomq.workload.traffic.TOPICS_MAX", 2)
+    few = traffic(*rows)
+    assert subscriptions(few) == [(0, "quiet", NO_FENCE), (0, "s/1", NO_FENCE)]
+    assert "1 filters left out, as at most 2 topics can be evaluated" in few.notes
 
 
 def test_fences_become_circles_and_that_is_said() -> None:

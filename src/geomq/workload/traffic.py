@@ -2,8 +2,8 @@
 
 Owns the way from trace rows to actions and what is lost on it. The evaluation knows circles around places and exact
 topics: a polygon becomes the circle around it, an event's fence is drawn around its publisher, a filter with wildcards
-becomes the topics of the trace that it matches, and an unsubscription becomes a subscription that nothing can match.
-What had to be changed is counted and said.
+becomes the published topics that it matches, and an unsubscription becomes a subscription that nothing can match.
+What had to be changed or left out is counted and said.
 """
 
 from collections import Counter
@@ -122,7 +122,6 @@ def trace_actions(given: Sequence[Path]) -> list[dict[str, Any]]:
 
 def traffic_of(outline: Outline, rows: Iterable[Row], *, last_s: float | None = None) -> Traffic:
     """Rows in the order of time as traffic of these brokers."""
-    maker = _Maker(outline)
     listed = list(rows)
     if not any(row["step"] == "published" for row in listed):
         raise DataError("nothing was published in this trace: there is nothing to judge strategies by")
@@ -131,7 +130,7 @@ def traffic_of(outline: Outline, rows: Iterable[Row], *, last_s: float | None = 
     topics = {row["topic"]: None for row in listed if row["step"] == "published" and row["topic"] is not None}
     if len(topics) > TOPICS_MAX:
         raise UsageError(f"the trace has {len(topics):,} topics; at most {TOPICS_MAX:,} can be evaluated")
-    maker.topics = {topic: number for number, topic in enumerate(topics)}
+    maker = _Maker(outline, list(topics))
     for row in listed:
         if float(row["t_ms"]) >= begin or row["step"] != "published":
             maker.take(row, max(0, int(float(row["t_ms"]) - max(begin, float(listed[0]["t_ms"])))))
@@ -141,8 +140,9 @@ def traffic_of(outline: Outline, rows: Iterable[Row], *, last_s: float | None = 
 class _Maker:
     """Takes rows one by one."""
 
-    def __init__(self, outline: Outline) -> None:
+    def __init__(self, outline: Outline, published: list[str]) -> None:
         self._outline = outline
+        self._published = published
         self._brokers = {broker.name: number for number, broker in enumerate(outline.brokers)}
         self._clients: dict[tuple[int, str], int] = {}
         self._homes: list[int] = []
@@ -151,7 +151,7 @@ class _Maker:
         self._fences: dict[str, tuple[Rounded, bool]] = {}
         self._matching: dict[str, list[int]] = {}
         self._made: list[tuple[int, int, int, int, int, int, int, int]] = []
-        self.topics: dict[str, int] = {}
+        self.topics = {topic: number for number, topic in enumerate(published)}
         self.changed: Counter[str] = Counter()
 
     def take(self, row: Row, t_ms: int) -> None:
@@ -224,14 +224,20 @@ class _Maker:
             plain = topic_filter.split("/", 2)[-1] if topic_filter.startswith("$share/") else topic_filter
             if plain.startswith("$geo/from/"):
                 plain = plain.split("/", 3)[-1]
-            if plain in self.topics:
-                found = [self.topics[plain]]
-            else:
-                found = [number for topic, number in self.topics.items() if topic_matches(plain, topic)]
-                if found:
-                    self.changed["filters with wildcards, taken as the topics they match"] += 1
-            self._matching[topic_filter] = found
+            found = self._matching[topic_filter] = self._matched_by(plain)
         return found
+
+    def _matched_by(self, plain: str) -> list[int]:
+        """The published topics that a filter matches; one without wildcards is a topic, published on or not."""
+        if "+" in plain or "#" in plain:
+            found = [number for number, topic in enumerate(self._published) if topic_matches(plain, topic)]
+            self.changed["filters with wildcards, taken as the topics they match"] += bool(found)
+            self.changed["filters with wildcards left out, as nothing they match was published"] += not found
+            return found
+        if plain not in self.topics and len(self.topics) == TOPICS_MAX:
+            self.changed[f"filters left out, as at most {TOPICS_MAX:,} topics can be evaluated"] += 1
+            return []
+        return [self.topics.setdefault(plain, len(self.topics))]
 
     def _circle(self, text: str) -> tuple[Rounded, bool]:
         found = self._fences.get(text)
