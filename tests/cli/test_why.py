@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from tests.broker.federated import configs, federation, until
@@ -126,7 +129,23 @@ def test_a_broker_whose_trace_is_missing_is_named(traces: Path) -> None:
     (row,) = ask("--topic", "road/#", str(traces))
     only = [str(path) for path in traces.glob("trace.paris.*")]
     text = run("--event", row["event_id"], *only).output
-    assert "reached nobody\nno trace was given of frankfurt\n" in text
+    assert "the trace holds no delivery: there was none, or deliveries were not recorded ([trace] steps)\n" in text
+    assert "\nno trace was given of frankfurt\n" in text
+
+
+def test_a_trace_without_deliveries_and_subscriptions_proves_nothing(traces: Path, tmp_path: Path) -> None:
+    for path in traces.glob("*.parquet"):
+        table = pq.read_table(path)
+        kept = pc.is_in(table.column("step"), pa.array(["published", "sent", "received"]))
+        pq.write_table(table.filter(kept), tmp_path / path.name)
+    (row,) = ask("--topic", "road/#", "--client", "near", str(tmp_path))
+    assert (row["reached"], row["clients"]["near"]["verdict"]) == (None, "unexplained")
+    text = run("--topic", "road/#", str(tmp_path)).output
+    assert "car on road/1\nthe trace holds no delivery" in text
+    advised = CliRunner().invoke(main, ["advise", str(tmp_path)])
+    assert advised.exit_code == 2
+    assert advised.stderr.startswith("geomq: no subscription to judge strategies by")
+    assert advised.stderr.count("\n") == 1
 
 
 def test_simulated_traces_are_read_alike(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def trace(tmp_path: Path) -> Path:
 
 def test_an_event_and_what_clients_did_are_picked_from_all_files_in_the_order_of_time(trace: Path) -> None:
     picked = read_trace([trace], of_event(ONE.event_id or EventId(A, 0, 0), ["c", "nobody"]))
-    assert picked == Picked([MOVED, ONE], frozenset((A, B)), 5.0, 30.0)
+    assert picked == Picked([MOVED, ONE], frozenset((A, B)), 5.0, 30.0, frozenset(("moved", "published", "dropped")))
     assert read_trace([trace], of_event(EventId(B, 1, 1), [])).records == [THREE]
     assert read_trace(sorted(trace.glob("*.b.*")), of_event(EventId(B, 1, 1), [])).brokers == {B}
     both = [one.event_id for one in (ONE, THREE) if one.event_id is not None]

@@ -10,7 +10,7 @@ from geomq.geo import Circle, Location
 from geomq.routing.events import ClientPublished, ClientSubscribed, ClientUnsubscribed
 from geomq.routing.model import BrokerId, ClientId, EventId
 from geomq.routing.registry import STRATEGIES
-from geomq.routing.trace import TraceRecord
+from geomq.routing.trace import STEPS, TraceRecord
 from geomq.sim.engine import Simulation
 from geomq.sim.network import Latencies
 from geomq.sim.oracle import Oracle
@@ -34,9 +34,14 @@ def of_event(t_ms: float, broker: BrokerId, step: Any, **fields: Any) -> TraceRe
 
 
 SUBSCRIBED = record(10, B, "subscribed", kind="subscription", client="s", topic="t", qos=1)
+LOCATED = record(20, B, "moved", kind="location", client="s", lat=0.0, lon=0.0)
 MATCHED = of_event(101, A, "matched", client="s", topic="t", peer=B)
 SENT = of_event(101, A, "sent", peer=B, kind="delivery", reason="DeliverEvent")
 RECEIVED = of_event(110, B, "received", peer=A, kind="delivery", reason="DeliverEvent")
+
+
+def without(*steps: str) -> set[str]:
+    return {str(step) for step in STEPS} - set(steps)
 
 
 def answer(*records: TraceRecord, brokers: tuple[BrokerId, ...] = (A, B)) -> Answer:
@@ -66,6 +71,24 @@ def test_what_was_delivered_is_delivered() -> None:
 )
 def test_a_drop_is_given_as_the_reason(more: tuple[TraceRecord, ...], expected: str) -> None:
     assert answer(PUBLISHED, SUBSCRIBED, MATCHED, SENT, *more) == ("dropped", expected)
+
+
+@pytest.mark.parametrize(
+    ("missing", "records", "text"),
+    [
+        ("subscribed", (), "cannot tell: the trace holds no subscription"),
+        ("moved", (SUBSCRIBED,), "cannot tell: where clients were was not recorded ([trace] steps)"),
+        ("delivered", (SUBSCRIBED, MATCHED), "it matched 't' at a; the trace holds no delivery"),
+        ("received", (SUBSCRIBED, MATCHED, SENT), "it matched 't' at a; the trace holds no delivery"),
+        ("delivered", (SUBSCRIBED, LOCATED), "by the rule it was due; the trace holds no delivery"),
+    ],
+)
+def test_what_was_not_recorded_proves_nothing(missing: str, records: tuple[TraceRecord, ...], text: str) -> None:
+    fenced = PUBLISHED._replace(fence=FENCE)
+    recorded = without(missing, "connected", "delivered")
+    found = Case(E, [*records, fenced], (A, B), recorded).answer("s")
+    assert found.verdict == "unexplained"
+    assert found.text.startswith(text)
 
 
 def test_what_is_under_way_has_not_arrived() -> None:

@@ -64,7 +64,7 @@ def _one(traces: tuple[Path, ...], event_id: EventId, clients: tuple[str, ...], 
     from geomq.workload.verdict import Case
 
     picked = read_trace(traces, of_event(event_id, clients))
-    case = Case(event_id, picked.records, picked.brokers)
+    case = Case(event_id, picked.records, picked.brokers, picked.steps)
     if not case.steps:
         span = f"{_time(picked.first_ms)} to {_time(picked.last_ms)}"
         raise UsageError(f"no record of event {event_id} in the trace of {_several(picked.brokers)}, {span}")
@@ -87,7 +87,7 @@ def _list(
 ) -> None:
     from geomq.mqtt.topics import check_filter
     from geomq.workload.trace_reading import of_events, of_topic, read_trace
-    from geomq.workload.verdict import Case
+    from geomq.workload.verdict import NO_DELIVERIES, Case
 
     topic = None if topic is None else check_filter(topic)
     picked = read_trace(traces, of_topic(topic, publisher, span, clients))
@@ -102,8 +102,9 @@ def _list(
         row: dict[str, Any] = record_fields(record)
         if record.event_id is not None:
             steps = [one for one in about if one.event_id == record.event_id]
-            case = Case(record.event_id, sorted([*steps, *mine], key=lambda one: one.t_ms), picked.brokers)
-            row["reached"] = case.reached
+            ordered = sorted([*steps, *mine], key=lambda one: one.t_ms)
+            case = Case(record.event_id, ordered, picked.brokers, picked.steps)
+            row["reached"] = _reached(case)
             row["clients"] = {client: _answer_data(case.answer(client)) for client in clients}
         rows.append(row)
     if as_json:
@@ -113,6 +114,8 @@ def _list(
         raise UsageError(f"nothing like that was published in the trace of {_several(picked.brokers)}")
     for row in rows:
         _print_row(row)
+    if ids and "delivered" not in picked.steps:
+        _say(NO_DELIVERIES)
 
 
 def _say(text: str) -> None:
@@ -122,14 +125,14 @@ def _say(text: str) -> None:
 
 def _print_row(row: dict[str, Any]) -> None:
     name = row.get("event_id", f"refused: {row.get('reason')}")
-    reached = f" reached {len(row['reached'])}" if "reached" in row else ""
+    reached = f" reached {len(row['reached'])}" if row.get("reached") is not None else ""
     _say(f"{_time(row['t_ms'])}  {name}  {row.get('client', '-')} on {row.get('topic')}{reached}")
     for client, answer in row.get("clients", {}).items():
         _say(f"    {client}: {answer['verdict']}: {answer['reason']}")
 
 
 def _print_case(case: "Case", answers: "dict[str, Answer]") -> None:
-    from geomq.workload.verdict import step_text
+    from geomq.workload.verdict import NO_DELIVERIES, step_text
 
     event, start_ms = case.published, (case.published or case.steps[0]).t_ms
     if event is None:
@@ -143,11 +146,10 @@ def _print_case(case: "Case", answers: "dict[str, Answer]") -> None:
     for record in case.steps:
         _say(f"{record.t_ms - start_ms:>+12.1f} ms  {record.broker:<{width}}  {step_text(record)}")
     reached = case.reached
-    _say(
-        f"reached {len(reached)} client{'' if len(reached) == 1 else 's'}: {_several(reached)}"
-        if reached
-        else "reached nobody"
-    )
+    if reached:
+        _say(f"reached {len(reached)} client{'' if len(reached) == 1 else 's'}: {_several(reached)}")
+    else:
+        _say("reached nobody" if case.tells_deliveries else NO_DELIVERIES)
     if case.unread:
         _say(f"no trace was given of {_several(case.unread)}")
     for client, answer in answers.items():
@@ -159,10 +161,14 @@ def _as_data(case: "Case", answers: "dict[str, Answer]") -> dict[str, Any]:
         "event": str(case.event_id),
         "published": None if case.published is None else record_fields(case.published),
         "steps": [record_fields(record) for record in case.steps],
-        "reached": case.reached,
+        "reached": _reached(case),
         "no_trace_of": case.unread,
         "clients": {client: _answer_data(answer) for client, answer in answers.items()},
     }
+
+
+def _reached(case: "Case") -> list[str] | None:
+    return case.reached if case.tells_deliveries else None
 
 
 def _answer_data(answer: "Answer") -> dict[str, Any]:

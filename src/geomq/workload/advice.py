@@ -12,13 +12,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from geomq.errors import DataError
 from geomq.geo import Circle, Location, distances_m, location_text, unit_vectors
 from geomq.routing.link import Data
 from geomq.routing.messages import DropClient, ForwardEvent, PutLocation, PutSubscription
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.outline import Outline, OutlinedBroker
 from geomq.routing.wire import encode_frame
-from geomq.workload.model import Spec
+from geomq.workload.model import Kind, Spec
 from geomq.workload.results import Outcome, Run
 from geomq.workload.summary import ORACLE, StrategyResult, statistics
 from geomq.workload.traffic import Traffic
@@ -128,6 +129,10 @@ def advise(
     samples: int = SAMPLES,
 ) -> Advice:
     """Evaluate the traffic as it was, halves of it, and whatever else might serve it better; then choose."""
+    if not np.any(traffic.actions.kind == Kind.SUBSCRIPTION):
+        raise DataError(
+            "no subscription to judge strategies by: there was none, or they were not recorded ([trace] steps)"
+        )
     variants = [traffic, *_halves(traffic, samples)]
     nearest = _nearest(traffic)
     placed = None if place is None else place_brokers(traffic, place)

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 
 class Picked(NamedTuple):
-    """Records in the order of time, the brokers whose trace was read, and when it begins and ends."""
+    """Records in the order of time, the brokers whose trace was read, when it begins and ends, and its steps."""
 
     records: list[TraceRecord]
     brokers: frozenset[str]
     first_ms: float
     last_ms: float
+    steps: frozenset[str]
 
 
 def trace_paths(given: Sequence[Path]) -> list[tuple[Path, bool]]:
@@ -93,16 +94,18 @@ def read_trace(given: Sequence[Path], pick: "Callable[[pa.Table], pa.Array]") ->
     need_pyarrow()
     records: list[TraceRecord] = []
     brokers: set[str] = set()
+    steps: set[str] = set()
     moments: list[float] = []
     for path, table in trace_tables(given):
         if table.num_rows:
             brokers.update(table.column("broker").unique().to_pylist())
+            steps.update(table.column("step").unique().to_pylist())
             moments += _span(table)
             records += _records(table.filter(pick(table)), path)
     records.sort(key=lambda record: record.t_ms)
     if not moments:
         raise DataError("the trace is empty")
-    return Picked(records, frozenset(brokers), min(moments), max(moments))
+    return Picked(records, frozenset(brokers), min(moments), max(moments), frozenset(steps))
 
 
 def of_event(event_id: EventId, clients: Iterable[str]) -> "Callable[[pa.Table], pa.Array]":

@@ -14,7 +14,7 @@ from geomq.geo import Circle, Location, distance_m, parse_fence
 from geomq.mqtt.topics import topic_matches
 from geomq.routing.model import EventId
 from geomq.routing.recorder import SESSION_ENDED
-from geomq.routing.trace import TraceRecord
+from geomq.routing.trace import STEPS, TraceRecord
 
 Verdict = Literal[
     "delivered",
@@ -32,6 +32,8 @@ Verdict = Literal[
 ]
 RANK: tuple[Verdict, ...] = get_args(Verdict)
 """From the nearest to delivery to the farthest from it."""
+NO_DELIVERIES = "the trace holds no delivery: there was none, or deliveries were not recorded ([trace] steps)"
+NO_SUBSCRIPTIONS = "the trace holds no subscription: there was none, or they were not recorded ([trace] steps)"
 
 
 class Answer(NamedTuple):
@@ -59,20 +61,32 @@ class ClientAt:
 class Case:
     """One event and everything a trace says about it and about some clients.
 
-    `brokers` are those whose trace was read: silence of others proves nothing.
+    `brokers` are those whose trace was read, `recorded` the steps it holds: silence of others proves nothing.
     """
 
-    def __init__(self, event_id: EventId, records: Iterable[TraceRecord], brokers: Iterable[str]) -> None:
+    def __init__(
+        self,
+        event_id: EventId,
+        records: Iterable[TraceRecord],
+        brokers: Iterable[str],
+        recorded: Iterable[str] = STEPS,
+    ) -> None:
         self.event_id = event_id
         self.records = list(records)
         self.brokers = frozenset(brokers)
+        self.recorded = frozenset(recorded)
         self.steps = [record for record in self.records if record.event_id == event_id]
         self.published = next((record for record in self.steps if record.step == "published"), None)
 
     @property
     def reached(self) -> list[str]:
-        """The clients it was delivered to."""
+        """The clients it was delivered to; says nothing if the trace does not tell of deliveries."""
         return list(dict.fromkeys(str(record.client) for record in self.steps if record.step == "delivered"))
+
+    @property
+    def tells_deliveries(self) -> bool:
+        """Whether the trace knows of deliveries at all."""
+        return "delivered" in self.recorded
 
     @property
     def unread(self) -> list[str]:
@@ -88,6 +102,8 @@ class Case:
             return said
         if self.published is None:
             return Answer("unexplained", f"the trace does not say when {self.event_id} was published")
+        if "subscribed" not in self.recorded:
+            return Answer("unexplained", f"cannot tell: {NO_SUBSCRIPTIONS}")
         homes = clients_at(self.records, client, self.published.t_ms)
         if not homes:
             return Answer("unknown client", "the trace knows no client of that name")
@@ -118,6 +134,8 @@ class Case:
         ended = [r for r in self.steps if r.step == "dropped" and r.client is None and r.broker == home]
         if ended:
             return Answer("dropped", f"{where}, but {home} dropped it: {ended[0].reason}")
+        if not self.tells_deliveries:
+            return Answer("unexplained", f"{where}; {NO_DELIVERIES}")
         for record in matched:
             taker = self._taker(_share_group(record.topic), client)
             if taker is not None:
@@ -148,6 +166,8 @@ class Case:
         if all(misses.values()):
             text = "; ".join(f"{topic_filter!r}: the publisher {why}" for topic_filter, why in misses.items())
             return Answer("outside the subscription's fence", text)
+        if event.fence is not None and not self.recorded & {"connected", "moved"}:
+            return Answer("unexplained", "cannot tell: where clients were was not recorded ([trace] steps)")
         why = _outside(event.fence, at.location)
         if why is not None:
             return Answer("outside the event's fence", f"the client {why}")
@@ -178,6 +198,8 @@ class Case:
             return Answer("dropped", f"{ended[-1].broker} dropped it: {ended[-1].reason}")
         if self.unread:
             return Answer("unexplained", f"by the rule it was due; no trace was given of {', '.join(self.unread)}")
+        if not self.tells_deliveries:
+            return Answer("unexplained", f"by the rule it was due; {NO_DELIVERIES}")
         return Answer("unexplained", "by the rule it was due, and nothing in the trace says what became of it")
 
     def _lost(self, sender: str, receiver: str) -> Answer | None:
@@ -185,7 +207,7 @@ class Case:
         for record in self.steps:
             if record.step == "dropped" and record.broker == sender and record.peer == receiver:
                 return Answer("dropped", f"{sender} could not send it to {receiver}: {record.reason}")
-        if receiver not in self.brokers:
+        if receiver not in self.brokers or "received" not in self.recorded:
             return None
         sent = sum(r.step == "sent" and (r.broker, r.peer) == (sender, receiver) for r in self.steps)
         received = sum(r.step == "received" and (r.broker, r.peer) == (receiver, sender) for r in self.steps)
