@@ -130,6 +130,12 @@ def test_mistakes_are_one_line_and_exit_code_2(arguments: list[str], message: by
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("qos", ["0", "1"])
+def test_what_a_broker_hangs_up_for_is_one_line(mosquitto_port: int, qos: str) -> None:
+    done = geomq("pub", "-t", "", "-m", "x", "-q", qos, "-H", "127.0.0.1", "-p", str(mosquitto_port))
+    assert (done.returncode, done.stderr) == (2, b"geomq: cannot publish: the topic is empty\n")
+
+
 def test_fences_on_the_command_line(tmp_path: Path) -> None:
     assert fence_argument(None) is None
     assert fence_argument("52.5, 13.4, 5km") == "geo:52.5,13.4;u=5000.000"

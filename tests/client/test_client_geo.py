@@ -9,7 +9,8 @@ import pytest
 
 from geomq.broker.config import Config, Listener, Persistence
 from geomq.broker.server import Broker
-from geomq.client import Client, Message, RefusedError, Will
+from geomq.client import Client, ClientError, Message, RefusedError, Will
+from geomq.errors import UsageError
 from geomq.geo import Circle, Location
 
 BERLIN, POTSDAM, PARIS = (52.52, 13.405), (52.40, 13.06), (48.86, 2.35)
@@ -106,3 +107,56 @@ def test_a_fence_the_broker_refuses_is_an_error_with_its_reason() -> None:
             await client.publish("t", b"x", qos=1)
 
     with_broker(main)
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "text"),
+    [("", b"x", "the topic is empty"), ("a", bytes(3_000_000), "a packet of 3,000,009 bytes, and the broker takes at")],
+)
+def test_what_the_broker_would_hang_up_for_is_not_sent(topic: str, payload: bytes, text: str) -> None:
+    async def main(port: int) -> None:
+        async with at(port) as client:
+            with pytest.raises(UsageError, match=text):
+                await client.publish(topic, payload)
+            await client.publish("a", b"x", qos=1)
+
+    with_broker(main)
+
+
+def test_the_largest_packet_is_sent() -> None:
+    async def main(port: int) -> None:
+        async with at(port) as client:
+            most = client._link.welcome.MaximumPacketSize  # type: ignore[union-attr]
+            await client.publish("a", bytes(most - 10), qos=1)
+            with pytest.raises(UsageError, match="at most"):
+                await client.publish("a", bytes(most - 9), qos=1)
+
+    with_broker(main)
+
+
+def test_a_broker_that_hangs_up_is_heard_at_once_and_in_its_own_words() -> None:
+    async def asked(port: int) -> None:
+        async with asyncio.timeout(5), at(port) as client:
+            await client.subscribe("$share/x")
+
+    async def unasked(port: int) -> None:
+        async with asyncio.timeout(5), at(port) as client:
+            client._link._client.subscribe("$share/x")
+            await asyncio.wait([client._link._disconnected])
+
+    with pytest.raises(ClientError, match=r"^cannot subscribe: the broker hung up: .*share"):
+        with_broker(asked)
+    with pytest.raises(ClientError, match=r"^the connection to .* is lost: the broker hung up: .*share"):
+        with_broker(unasked)
+
+
+def test_a_broker_that_dies_is_not_waited_for() -> None:
+    async def main() -> None:
+        config = Config(listeners=(Listener(host="127.0.0.1", port=0),), persistence=Persistence(enabled=False))
+        async with asyncio.timeout(5), Broker(config) as broker, at(broker.port) as client:
+            await client.publish("a", b"x", qos=1)
+            await broker.stop()
+            await client.publish("a", b"x", qos=1)
+
+    with pytest.raises(ClientError, match=r"^cannot publish: the broker "):
+        asyncio.run(main())

@@ -85,6 +85,8 @@ class Client:
         context = ssl.create_default_context() if tls is True else (tls or None)
         self._location = None if at is None else location_of(at)
         self._asked = ((DETAILS_PROPERTY,) if details else ()) + ((ROAM_PROPERTY,) if roam else ())
+        self._told = False
+        """Whether somebody has heard of a connection that is lost."""
         self._session_expiry_s = session_expiry_s or (ROAMING_EXPIRY_S if roam else 0)
         with self._plain_errors("cannot connect"):
             self._link = Link(
@@ -139,6 +141,7 @@ class Client:
         return self._link.session_present
 
     async def __aenter__(self) -> Self:
+        self._told = False
         with self._plain_errors(f"cannot connect to {self.address}"):
             await self._link.__aenter__()
         return self
@@ -151,6 +154,8 @@ class Client:
         except aiomqtt.MqttError:
             if error is None:
                 raise ClientError(f"the connection to {self.address} broke before it was closed") from None
+        if error is None and self._link.lost is not None and not self._told:
+            raise ClientError(f"the connection to {self.address} is lost: {self._link.lost}")
 
     async def move(self, lat: float, lon: float, *, qos: int = 0) -> None:
         """Tell the broker that this client is somewhere else now."""
@@ -225,10 +230,23 @@ class Client:
             if value is not None:
                 setattr(properties, name, value)
         await self._link.arrived()
+        with self._plain_errors("cannot publish"):
+            self._check_size(topic, payload, qos, properties)
         if at is not None:
             self._is_at(location_of(at))
         with self._plain_errors("cannot publish"):
             await self._link.publish(topic, payload, qos, retain, properties)
+
+    def _check_size(self, topic: str, payload: bytes | str, qos: int, properties: Any) -> None:
+        """Refuse what the broker would close the connection for."""
+        if not topic:
+            raise ValueError("the topic is empty")
+        most = getattr(self._link.welcome, "MaximumPacketSize", None)
+        size = len(topic.encode()) + len(payload.encode() if isinstance(payload, str) else payload)
+        size += len(properties.pack()) + (4 if qos else 2)
+        size += 2 + (size > 127) + (size > 16_383) + (size > 2_097_151)
+        if most is not None and size > most:
+            raise ValueError(f"it makes a packet of {size:,} bytes, and the broker takes at most {most:,}")
 
     async def _received(self) -> AsyncIterator[Message]:
         with self._plain_errors(f"the connection to {self.address} is lost"):
@@ -252,7 +270,8 @@ class Client:
         except aiomqtt.MqttError as error:
             if self._link.refused is not None:
                 raise self._link.refused from None
-            raise ClientError(f"{what}: {' '.join(str(error).split())}") from None
+            self._told = True
+            raise ClientError(f"{what}: {self._link.lost or ' '.join(str(error).split())}") from None
         except OSError as error:
             raise ClientError(f"{what}: {error}") from None
         except ValueError as error:

@@ -1,7 +1,7 @@
 """The connection underneath: aiomqtt, made to say what the broker answered.
 
 aiomqtt forgets the reason codes of PUBACK and PUBREC and the reason strings of all answers; here they are kept
-until the call that caused them has raised them.
+until the call that caused them has raised them. A call that waits for an answer ends when the connection does.
 
 A link that follows goes where a broker sends it ("use another server") without anybody above noticing: what was on its
 way is sent again there, with the same packet identifiers.
@@ -9,8 +9,8 @@ way is sent again there, with the same packet identifiers.
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Iterator
+from typing import Any, Self, TypeVar
 
 import aiomqtt
 from paho.mqtt.client import Client as PahoClient
@@ -46,6 +46,8 @@ class Link(aiomqtt.Client):
         self.welcome: Properties | None = None
         self.session_present = False
         self.refused: RefusedError | None = None
+        self.lost: str | None = None
+        """Why the connection is gone, if it was not closed here."""
 
     def _watch_pubrec(self) -> None:
         """paho drops the reason of a PUBREC and goes on as if all were well; note it first."""
@@ -96,6 +98,12 @@ class Link(aiomqtt.Client):
     def address(self) -> str:
         return f"{self._hostname}:{self._port}"
 
+    async def __aenter__(self) -> Self:
+        self.lost = None
+        await super().__aenter__()
+        self._disconnected.add_done_callback(_heard)
+        return self
+
     async def __aexit__(self, *details: Any) -> None:
         if self._journey is not None:
             self._journey.cancel()
@@ -131,6 +139,10 @@ class Link(aiomqtt.Client):
             return  # the journey sees for itself whether it gets anywhere
         address = self._sent_to(reason_code, properties)
         if address is None:
+            if flags.is_disconnect_packet_from_server:
+                self.lost = f"the broker hung up: {_reason(reason_code, properties)}"
+            elif reason_code.is_failure:
+                self.lost = "the broker is gone, or hung up without a reason"
             super()._on_disconnect(client, userdata, flags, reason_code, properties)
         else:
             self._go(address)
@@ -208,6 +220,18 @@ class Link(aiomqtt.Client):
                 self._refusals[mid] = _refusal("subscribe", code, properties)
         super()._on_subscribe(client, userdata, mid, reason_codes, properties)
 
+    async def _wait_for(self, fut: Awaitable[T], timeout: float | None) -> T:
+        if fut is self._disconnected:
+            return await super()._wait_for(fut, timeout)
+        answer = asyncio.ensure_future(fut)
+        await asyncio.wait(
+            (answer, self._disconnected), timeout=timeout or self.timeout, return_when=asyncio.FIRST_COMPLETED
+        )
+        if answer.done():
+            return answer.result()
+        answer.cancel()
+        raise aiomqtt.MqttError("the connection is lost" if self._disconnected.done() else "no answer in time")
+
     @contextlib.contextmanager
     def _pending_call(self, mid: int, value: T, pending_dict: dict[int, T]) -> Iterator[None]:
         try:
@@ -219,6 +243,16 @@ class Link(aiomqtt.Client):
             raise refusal
 
 
+def _heard(lost: "asyncio.Future[None]") -> None:
+    """Take note of how a connection ended, so that asyncio does not."""
+    if not lost.cancelled():
+        lost.exception()
+
+
 def _refusal(action: str, code: ReasonCode, properties: Properties | None) -> RefusedError:
-    text = getattr(properties, "ReasonString", None) or str(code)
-    return RefusedError(action, int(code.value), " ".join(str(text).split()))
+    return RefusedError(action, int(code.value), _reason(code, properties))
+
+
+def _reason(code: ReasonCode, properties: Properties | None) -> str:
+    """The broker's own words, or for want of them those of MQTT."""
+    return " ".join(str(getattr(properties, "ReasonString", None) or code).split())
