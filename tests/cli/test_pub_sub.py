@@ -1,6 +1,8 @@
 """`geomq pub` and `geomq sub` as a person uses them, through a real broker and a real shell."""
 
 import json
+import os
+import pty
 import shutil
 import socket
 import subprocess
@@ -84,6 +86,21 @@ def test_a_published_event_is_printed(mosquitto_port: int) -> None:
     publish_until_read(mosquitto_port, subscriber, "-t", "cli/a", "-m", "hello", "-q", "1")
     assert subscriber.wait() == [b"cli/a hello\n"]
     assert subscriber.process.returncode == 0
+
+
+def test_a_terminal_is_not_steered_and_a_pipe_gets_all_bytes(mosquitto_port: int) -> None:
+    where = ["-H", "127.0.0.1", "-p", str(mosquitto_port)]
+    payload = b"\x1b[2J\ntwo\xff \xc3\xa4"
+    assert geomq("pub", *where, "-t", "cli/raw", "-r", "-q", "1", "-f", "-", stdin=payload).returncode == 0
+    read = ["sub", *where, "-t", "cli/raw", "-C", "1"]
+    assert geomq(*read).stdout == payload + b"\n"
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run([*GEOMQ, *read], stdout=theirs, timeout=30, check=True)
+        assert os.read(ours, 1000).strip() == b"\\x1b[2J\\ntwo\\xff \xc3\xa4"
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_json_shows_payload_properties_and_places(mosquitto_port: int, tmp_path: Path) -> None:

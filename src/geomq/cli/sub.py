@@ -39,7 +39,8 @@ def sub(
     as_json: bool,
     **reach: Unpack[Reach],
 ) -> None:
-    """Print every event that arrives, a line each, until interrupted.
+    """Print every event that arrives, a line each, until interrupted. A terminal shows control characters spelt out,
+    such as \\x1b; a pipe or a file gets the payload as it is.
 
     Stops with exit code 27 if --wait ends it before --count does.
 
@@ -71,11 +72,16 @@ async def _print(client: "Client", count: int | None, *, verbose: bool, as_json:
             out.write(json.dumps(as_dict(message), ensure_ascii=False).encode() + b"\n")
         else:
             out.write(printable(message.topic).encode() + b" " if verbose else b"")
-            out.write(message.payload + b"\n")
+            out.write((_shown(message.payload) if sys.stdout.isatty() else message.payload) + b"\n")
         out.flush()
         seen += 1
         if seen == count:
             return
+
+
+def _shown(payload: bytes) -> bytes:
+    """A payload as one line that cannot steer the terminal."""
+    return printable(payload.decode(errors="backslashreplace")).encode()
 
 
 def as_dict(message: "Message") -> dict[str, Any]:
