@@ -1,9 +1,12 @@
 """`geomq simulate`: what it prints, for people and for programs, and how it refuses."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +156,14 @@ def test_an_error_is_one_line_outside_a_test_too() -> None:
     finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (finished.returncode, finished.stdout) == (2, "")
     assert finished.stderr == "geomq: strategy single serves one broker, this federation has 24\n"
+
+
+def test_an_interrupt_ends_it_and_its_workers_at_once() -> None:
+    command = [GEOMQ, "simulate", "--clients", "5000", "--seconds", "1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
+        time.sleep(3)
+        os.killpg(process.pid, signal.SIGINT)
+        _, error = process.communicate(timeout=15)
+    assert (process.returncode, error) == (130, b"geomq: interrupted\n")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)

@@ -1,6 +1,10 @@
 """Starting Spark: Java discovery, failures in one line."""
 
+import signal
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -95,3 +99,30 @@ def test_a_local_spark_that_runs_is_used_and_left_running(spark: SparkSession) -
     with spark_session() as again:
         assert again.sparkContext is spark.sparkContext
     assert spark.range(3).count() == 3
+
+
+ENDLESS = """
+import sys, time
+from geomq.pipeline.session import spark_session
+with spark_session() as spark:
+    print("running", flush=True)
+    def wait(batches):
+        time.sleep(1000)
+        yield from batches
+    rows = spark.range(1).mapInArrow(wait, "id long")
+    print(getattr(rows, sys.argv[1])())
+"""
+
+
+@pytest.mark.parametrize("action", ["collect", "toArrow"])
+def test_an_interrupt_ends_spark_without_tracebacks_of_its_own(action: str) -> None:
+    command = [sys.executable, "-c", ENDLESS, action]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"running\n"
+        time.sleep(5)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert error.endswith(b"KeyboardInterrupt\n")
+    assert b"while sending command" not in error

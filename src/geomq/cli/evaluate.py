@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from geomq.cli.interrupt import quiet_interrupt
 from geomq.cli.workload import engine_options, workload_options
 from geomq.errors import UsageError
 
@@ -61,7 +62,7 @@ def evaluate(
     if data is not None and sweep:
         raise UsageError("--data is one workload; it cannot be swept")
     requests = spread(request, [term for given in sweep for term in given.split()])
-    with peak_memory() as peak:
+    with quiet_interrupt(), peak_memory() as peak:
         outcomes = run_requests(requests, data=data, engine=engine, master=master)
     facts = {"wall_s": round(time.monotonic() - started, 2), "peak_rss_mb": round(peak.mb, 1), "engine": engine}
     if as_json:

@@ -1,14 +1,17 @@
 """`geomq simulate`: play a workload under one strategy, or all, in the deterministic simulator."""
 
 import json
+import signal
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
 import click
 
+from geomq.cli.interrupt import quiet_interrupt
 from geomq.cli.simulation import Scenario, explain, simulate_one
 from geomq.errors import UsageError
 from geomq.routing.registry import strategy_class
@@ -72,7 +75,8 @@ def simulate(
         return
     traces = _traces(trace, names)
     started = time.monotonic()
-    results = _run_all(scenario, names, traces, progress=sys.stderr.isatty())
+    with quiet_interrupt():
+        results = _run_all(scenario, names, traces, progress=sys.stderr.isatty())
     wall_s = round(time.monotonic() - started, 2)
     if as_json:
         click.echo(json.dumps({"scenario": scenario.describe(), "strategies": results, "wall_s": wall_s}, indent=2))
@@ -96,12 +100,18 @@ def _run_all(scenario: Scenario, names: list[str], traces: dict[str, Path | None
     if len(names) == 1:
         return {names[0]: simulate_one(scenario, names[0], traces[names[0]])}
     results: dict[str, Any] = {}
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
         futures = {name: pool.submit(simulate_one, scenario, name, traces[name]) for name in names}
-        for done, (name, future) in enumerate(futures.items(), start=1):
-            results[name] = future.result()
-            if progress:
-                click.echo(f"\r{done}/{len(names)} strategies", err=True, nl=done == len(names))
+        try:
+            for done, (name, future) in enumerate(futures.items(), start=1):
+                results[name] = future.result()
+                if progress:
+                    click.echo(f"\r{done}/{len(names)} strategies", err=True, nl=done == len(names))
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():
+                worker.terminate()
+            raise
     return results
 
 

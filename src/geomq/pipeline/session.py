@@ -5,11 +5,14 @@ and its workers print goes to a log file, of which the first telling line is sho
 """
 
 import contextlib
+import logging
 import os
 import re
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +75,8 @@ def spark_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
         raise explain(str(error)) from None
 
 
@@ -129,10 +134,34 @@ def _start(master: str, scratch: Path, memory_gb: int) -> SparkContext:
     with log_path.open("wb") as log:
         try:
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-            return SparkContext(conf=conf, gateway=gateway)
+            context = SparkContext(conf=conf, gateway=gateway)
         except Exception as error:
             # Whatever went wrong, the JVM's log knows more than the Python exception.
             raise UsageError(f"Spark did not start on {master}: {_first_error(log_path) or error}") from None
+    _take_interrupts(context)
+    return context
+
+
+def _take_interrupts(context: SparkContext) -> None:
+    """Let Ctrl-C end the jobs. Spark's own handler asks the JVM in the middle of another call, and both fail."""
+    for name in ("", "py4j"):
+        logging.getLogger(name).addFilter(_is_no_interrupted_call)
+
+    def cancel() -> None:
+        with contextlib.suppress(Exception):
+            context.cancelAllJobs()
+
+    def interrupted(*_: object) -> None:
+        threading.Thread(target=cancel, daemon=True).start()
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        context.setLocalProperty("spark.job.interruptOnCancel", "true")
+        signal.signal(signal.SIGINT, interrupted)
+
+
+def _is_no_interrupted_call(record: logging.LogRecord) -> bool:
+    return not str(record.msg).endswith("while sending command.")
 
 
 def _configuration(master: str, scratch: Path, memory_gb: int) -> SparkConf:
