@@ -87,7 +87,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 def test_a_person_gets_a_table() -> None:
     result = run("--strategy", "dht", *SMALL)
     assert result.exit_code == 0
-    assert "4 brokers, 12 clients, 150 s, seed 1" in result.output
+    assert "4 brokers, 10 clients (12 by population, rounded down), 150 s, seed 1" in result.output
     (row,) = [line for line in result.output.splitlines() if "│ dht" in line]
     assert len(row.split("│")) == 2 + 10
 

@@ -1,6 +1,7 @@
 """Statistics, results on disk, tables, figures and the comparison with the published numbers."""
 
 import statistics as exact
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,24 @@ def test_the_comparison_names_all_published_strategies(outcome: Outcome) -> None
     assert all(claim.text in text for claim in published.claims({0: outcome}))
 
 
+def test_a_share_of_the_clients_is_not_taken_for_all(outcome: Outcome) -> None:
+    heading = f"Round 1: 25 brokers, {outcome.run.clients:,} of 100,000 clients (scaled, not comparable)\n"
+    assert heading in published.markdown({0: outcome})
+    assert heading in published.own_markdown({0: outcome})
+
+
+@pytest.mark.parametrize(("dht_ms", "holds"), [(10, False), (22, True), (36, False)])
+def test_a_factor_is_bounded_on_both_sides(outcome: Outcome, dht_ms: int, holds: bool) -> None:
+    latency = {name: np.zeros(1000, np.int64) for name in published.TABLE_III}
+    for name, counts in latency.items():
+        counts[10 * dht_ms if name == "dht" else 10] = 1
+    strategies = {
+        name: replace(result, latency=latency.get(name, result.latency)) for name, result in outcome.strategies.items()
+    }
+    claims = published.claims({0: replace(outcome, strategies=strategies)})
+    assert [claim.holds for claim in claims if "DHT" in claim.text] == [holds]
+
+
 def test_table_three_is_met_within_a_tenth() -> None:
     """The published round of 25 brokers and 100,000 clients, exactly as it is."""
     request = published.requests([0], seed=1)[0]
@@ -98,6 +117,7 @@ def test_table_three_is_met_within_a_tenth() -> None:
     for name, mean, _, ours, _, _ in published.compare(full, 0):
         assert ours == pytest.approx(mean, rel=0.1), name
     assert all(claim.holds for claim in published.claims({0: full}))
+    assert "### Round 1: 25 brokers, 100,000 clients\n" in published.markdown({0: full})
 
 
 def test_memory_of_this_process_is_seen() -> None:

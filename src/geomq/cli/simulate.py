@@ -22,7 +22,7 @@ KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "tot
 @click.command(short_help="Run strategies in the deterministic simulator.")
 @click.option("--strategy", "-s", default="all", show_default=True, help="A strategy's name, or all.")
 @click.option("--brokers", "-b", default=25, show_default=True, help="How many brokers, in large cities.")
-@click.option("--clients", "-c", default=500, show_default=True, help="How many clients.")
+@click.option("--clients", "-c", default=500, show_default=True, help="How many clients, by population, rounded down.")
 @click.option("--seconds", "-t", default=120, show_default=True, help="Simulated seconds of activity.")
 @click.option("--topics", default=1000, show_default=True, help="How many topics there are.")
 @click.option("--preset", default="steady", type=click.Choice(["paper", "steady"]), show_default=True)

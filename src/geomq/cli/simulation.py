@@ -56,7 +56,9 @@ class Scenario:
         return asdict(self)
 
     def title(self) -> str:
-        return f"{self.brokers} brokers, {self.clients} clients, {self.seconds} s, seed {self.seed}"
+        acting = int(self.world().clients_per_broker(self.clients).sum())
+        rounded = "" if acting == self.clients else f" ({self.clients} by population, rounded down)"
+        return f"{self.brokers} brokers, {acting} clients{rounded}, {self.seconds} s, seed {self.seed}"
 
     def world(self) -> World:
         return _world(self.brokers, self.seed)
