@@ -167,3 +167,18 @@ def test_an_interrupt_ends_it_and_its_workers_at_once() -> None:
     assert (process.returncode, error) == (130, b"geomq: interrupted\n")
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+@pytest.mark.parametrize("more", [["--json"], ["--explain"]])
+def test_a_run_too_short_for_subscriptions_says_so(more: list[str]) -> None:
+    few = ["-s", "disgb_events", "-b", "4", "-c", "40", "--topics", "5"]
+    short, long = run(*few, "-t", "30", *more), run(*few, "-t", "100", *more)
+    assert short.stderr == "geomq: nobody subscribed: clients begin after 50 s or later; give more --seconds\n"
+    assert long.stderr == ""
+    assert (short.exit_code, long.exit_code) == (0, 0)
+
+
+def test_the_transcript_of_the_readme_shows_an_event_at_another_broker() -> None:
+    command = "--strategy disgb_events --brokers 9 --clients 100 --topics 5 --explain"
+    assert f"geomq simulate {command}\n" in (Path(__file__).parents[2] / "README.md").read_text()
+    assert re.search(r" said ForwardEvent .*\n +-> deliver", run(*command.split()).output)

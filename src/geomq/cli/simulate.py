@@ -15,6 +15,7 @@ from geomq.cli.interrupt import quiet_interrupt
 from geomq.cli.simulation import Scenario, explain, simulate_one
 from geomq.errors import UsageError
 from geomq.routing.registry import strategy_class
+from geomq.workload.disgb import FIRST_UPDATE_MS
 
 KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "total")
 
@@ -57,20 +58,22 @@ def simulate(
 ) -> None:
     """Run the real routing core in virtual time and say what each strategy costs.
 
-    Clients walk about in large cities, subscribe with fences of 10 degrees and publish with fences of 5, as in the
-    published DisGB simulation. Then everybody stands still and each client publishes once more: in this quiet tail
-    every strategy must deliver exactly the same.
+    Brokers stand in large cities. Their clients start anywhere in the broker's area, the part of the earth that is its
+    own, and travel at 50 to 100 km/h. After 50 to 100 seconds each begins to subscribe with fences of 10 degrees and to
+    publish with fences of 5, as in the published DisGB simulation. Then everybody stands still and each client
+    publishes once more: in this quiet tail every strategy must deliver exactly the same.
 
     \b
     geomq simulate --strategy all --brokers 25 --clients 500
-    geomq simulate --strategy disgb_events --brokers 3 --clients 12 --explain
-    geomq simulate --strategy dht --trace trace && geomq why --topic topic-1 trace
+    geomq simulate --strategy disgb_events --brokers 9 --clients 100 --topics 5 --explain
+    geomq simulate --strategy dht --topics 50 --trace trace && geomq why --topic topic-1 trace
     """
     scenario = Scenario(brokers=brokers, clients=clients, seconds=seconds, topics=topics, preset=preset, seed=seed)
     names = scenario.strategies() if strategy == "all" else [strategy]
     for name in names:
         strategy_class(name).check(scenario.federation())
     if explained:
+        _warn_if(scenario.seconds * 1000 <= FIRST_UPDATE_MS)
         explain(scenario, names[0], write=click.echo, steps_max=steps)
         return
     traces = _traces(trace, names)
@@ -78,10 +81,17 @@ def simulate(
     with quiet_interrupt():
         results = _run_all(scenario, names, traces, progress=sys.stderr.isatty())
     wall_s = round(time.monotonic() - started, 2)
+    _warn_if(not any(result["deliveries"] for result in results.values()))
     if as_json:
         click.echo(json.dumps({"scenario": scenario.describe(), "strategies": results, "wall_s": wall_s}, indent=2))
     else:
         _print_table(scenario, results, wall_s)
+
+
+def _warn_if(idle: bool) -> None:
+    if idle:
+        begin_s = FIRST_UPDATE_MS // 1000
+        click.echo(f"geomq: nobody subscribed: clients begin after {begin_s} s or later; give more --seconds", err=True)
 
 
 def _traces(directory: Path | None, names: list[str]) -> dict[str, Path | None]:
