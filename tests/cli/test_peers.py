@@ -88,11 +88,13 @@ async def test_bad_input_is_one_clear_line_and_changes_nothing(tmp_path: Path) -
         columbus = brokers["columbus"]
         for words, complaint in [
             ((*given, file_of(tmp_path, overlapping)), "overlap"),
-            (("areas", "given"), "areas are needed"),
-            (("areas", "grid"), "grid_deg"),
+            (("areas", "given"), "--file is needed with 'areas given', and only there"),
+            (("areas", "grid"), "--degrees is needed with 'areas grid', and only there"),
+            (("areas", "nearest", "--degrees", "6"), "--degrees is needed with 'areas grid', and only there"),
             (("areas", "grid", "--degrees", "7"), "divides 90"),
             ((*given, str(tmp_path / "missing")), "No such file"),
-            (("add", "rome", "nowhere", "41.9,12.5"), "address"),
+            (("add", "rome", "nowhere", "41.9,12.5"), "ADDRESS 'nowhere' does not read host:port"),
+            (("add", "rome", "rome:123456", "41.9,12.5"), "does not read host:port"),
             (("add", "rome", "127.0.0.1:1", "91,0"), "latitude"),
             (("remove", "nobody"), "no broker 'nobody'"),
             (("strategy", "carrier_pigeon"), "carrier_pigeon"),
@@ -120,6 +122,19 @@ async def test_a_change_that_takes_long_says_whom_it_waits_for(monkeypatch: pyte
         assert code == 0
         assert said.startswith("A change is under way")
         assert said.splitlines()[-1].startswith("Edition 1 is in force")
+
+
+async def test_a_change_nobody_waits_for_is_on_its_way() -> None:
+    async with federation(with_admin(configs("disgb_events", brokers=2))) as brokers:
+        await brokers["frankfurt"].stop()
+        code, said = await peers(brokers["columbus"], "strategy", "dht", "--no-wait")
+        assert (code, said) == (0, "Edition 1 is on its way: 2 brokers, dht.\n")
+
+
+async def test_one_broker_is_one_broker() -> None:
+    async with federation(with_admin(configs("single", brokers=1))) as brokers:
+        _, said = await peers(brokers["columbus"], "list")
+        assert said.startswith("1 broker, strategy single")
 
 
 def test_no_broker_there_is_one_clear_line() -> None:

@@ -137,6 +137,8 @@ def test_lines_retained_and_deleted(mosquitto_port: int) -> None:
         (["sub", "-t", "a", "--key", "k"], b"geomq: --key needs --cert\n"),
         (["sub", "-t", "a", "--cafile", "/none"], b"geomq: cannot use /none: "),
         (["sub", "-t", "a", "--within", "@/none"], b"geomq: cannot read the fence from /none: "),
+        (["sub", "-t", "a", "--within", "52,13"], b"geomq: fence text is neither WKT (POLYGON, MULTIPOLYGON), nor "),
+        (["pub", "-t", "a", "-m", "x", "--to", "geo:1,2"], b"geomq: "),
         (["sub", "-t", "a", "--at", "here"], b"geomq: location 'here' is neither 'lat,lon' nor a geo URI\n"),
     ],
 )
@@ -151,6 +153,12 @@ def test_mistakes_are_one_line_and_exit_code_2(arguments: list[str], message: by
 def test_what_a_broker_hangs_up_for_is_one_line(mosquitto_port: int, qos: str) -> None:
     done = geomq("pub", "-t", "", "-m", "x", "-q", qos, "-H", "127.0.0.1", "-p", str(mosquitto_port))
     assert (done.returncode, done.stderr) == (2, b"geomq: cannot publish: the topic is empty\n")
+
+
+def test_what_is_no_fence_is_told_the_short_form() -> None:
+    for text in ("52,13", "here", "geo:1,2"):
+        with pytest.raises(UsageError, match="; a circle is lat,lon,radius, such as"):
+            fence_argument(text)
 
 
 def test_fences_on_the_command_line(tmp_path: Path) -> None:

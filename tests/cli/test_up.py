@@ -10,7 +10,10 @@ import urllib.request
 
 import pytest
 
+from geomq.broker.local_federation import Site
+from geomq.cli.up import Plan, _announce
 from geomq.client import Client
+from geomq.geo import Location
 from geomq.routing.registry import STRATEGIES
 
 GEOMQ = [sys.executable, "-m", "geomq"]
@@ -36,6 +39,16 @@ def test_a_federation_comes_up_under_every_strategy_serves_and_stops(strategy: s
         running.send_signal(signal.SIGINT)
         _, _ = running.communicate(timeout=10)
     assert running.returncode == 0
+
+
+@pytest.mark.parametrize("demo", [True, False])
+def test_only_what_somebody_publishes_is_suggested(demo: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    site = Site("paris", Location(48.9, 2.4))
+    plan = Plan(1, "single", None, 0, [], demo=demo, as_json=False)
+    _announce([site], {"paris": 1883}, "single", "http://127.0.0.1/", plan)
+    said = capsys.readouterr().out
+    assert said.startswith("1 broker, strategy single")
+    assert ("-t 'warning/#'" in said) == demo
 
 
 async def crosses(there: int, here: int) -> bytes:

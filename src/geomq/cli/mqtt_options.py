@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
-from geomq.errors import UsageError
+from geomq.errors import GeometryError, UsageError
 
 if TYPE_CHECKING:
     from geomq.client import Client
@@ -116,12 +116,22 @@ def fence_argument(text: str | None) -> str | None:
             raise UsageError(f"cannot read the fence from {text[1:]}: {error}") from None
     match = _ROUND.fullmatch(text)
     if match is None:
-        return text
+        return _checked_fence(text)
     try:
         radius_m = float(match[3]) * (1_000.0 if match[4] == "km" else 1.0)
     except ValueError:
         raise UsageError(f"{match[3]!r} is no radius") from None
     return f"geo:{match[1]},{match[2]};u={radius_m:.3f}"
+
+
+def _checked_fence(text: str) -> str:
+    from geomq.geo import parse_fence
+
+    try:
+        parse_fence(text)
+    except GeometryError as error:
+        raise UsageError(f"{error}; a circle is lat,lon,radius, such as 52.52,13.4,5km") from None
+    return text
 
 
 def run_client(main: Callable[[], Coroutine[Any, Any, int]]) -> int:

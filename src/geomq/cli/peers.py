@@ -1,6 +1,7 @@
 """`geomq peers`: see and change the federation of a running broker, through its admin API."""
 
 import json
+import re
 import time
 import urllib.error
 import urllib.request
@@ -96,13 +97,16 @@ def show(admin: Admin, as_json: bool) -> None:
         return
     edition = found["edition"]
     made = f"edition {edition['number']} by {edition['origin']}" if edition["number"] else "as configured"
-    click.echo(
-        f"{len(found['brokers'])} brokers, strategy {found['strategy']}, areas {found['areas']['kind']}; {made}."
-    )
+    click.echo(f"{_brokers(found)}, strategy {found['strategy']}, areas {found['areas']['kind']}; {made}.")
     for broker in found["brokers"]:
         click.echo(f"  {_line(broker, found['me'])}")
     if found["change"] is not None:
         click.echo(_under_way(found["change"]))
+
+
+def _brokers(found: dict[str, Any]) -> str:
+    count = len(found["brokers"])
+    return f"{count} broker{'' if count == 1 else 's'}"
 
 
 def _line(broker: dict[str, Any], me: str) -> str:
@@ -134,6 +138,8 @@ def add(
     admin: Admin, /, name: str, address: str, location: str, area: str | None, strategy: str | None, **how: Any
 ) -> None:
     """Add the broker NAME, which other brokers reach at ADDRESS (host:port), at LOCATION (lat,lon)."""
+    if not re.fullmatch(r".+:\d{1,5}", address):
+        raise UsageError(f"ADDRESS {address!r} does not read host:port")
     body = {"name": name, "address": address, "location": location, "area": area, "strategy": strategy}
     _change(admin, "POST", "/peers", body, **how)
 
@@ -155,6 +161,9 @@ def remove(admin: Admin, /, name: str, **how: Any) -> None:
 @click.pass_obj
 def areas(admin: Admin, /, kind: str, degrees: int | None, file: Path | None, **how: Any) -> None:
     """Redraw all areas: the nearest broker's, squares of a grid, or given fences."""
+    for option, given, needed_by in (("--degrees", degrees, "grid"), ("--file", file, "given")):
+        if (given is not None) != (kind == needed_by):
+            raise UsageError(f"{option} is needed with 'areas {needed_by}', and only there")
     body: dict[str, Any] = {"kind": kind}
     if degrees is not None:
         body["grid_deg"] = degrees
@@ -209,9 +218,8 @@ def _change(admin: Admin, method: str, path: str, body: object, *, dry_run: bool
     if not found["changed"]:
         click.echo("Nothing changes.")
         return
-    verb = "would be" if dry_run else "is"
-    edition = found["edition"]
-    click.echo(f"Edition {edition['number']} {verb} in force: {len(found['brokers'])} brokers, {found['strategy']}.")
+    state = "would be in force" if dry_run else "is in force" if wait else "is on its way"
+    click.echo(f"Edition {found['edition']['number']} {state}: {_brokers(found)}, {found['strategy']}.")
     for move in found["moves"]:
         click.echo(f"  {move['km2']:,.0f} km2 from {move['from'] or 'nobody'} to {move['to'] or 'nobody'}")
     if found["clients_outside"]:

@@ -88,7 +88,7 @@ async def _run(plan: Plan) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        _announce(sites, ports, strategy, page.url, as_json=plan.as_json)
+        _announce(sites, ports, strategy, page.url, plan)
         living = asyncio.create_task(crowd.run()) if crowd is not None else None
         await stop.wait()
         if living is not None:
@@ -112,11 +112,11 @@ def _sites(count: int) -> "list[Site]":
     return [Site(place.name.lower().replace(" ", "-"), Location(place.lat, place.lon)) for place in world.places]
 
 
-def _announce(sites: "list[Site]", ports: dict[str, int], strategy: str, url: str, *, as_json: bool) -> None:
-    if as_json:
+def _announce(sites: "list[Site]", ports: dict[str, int], strategy: str, url: str, plan: Plan) -> None:
+    if plan.as_json:
         click.echo(json.dumps({"strategy": strategy, "brokers": ports, "page": url}))
         return
-    click.echo(f"{len(ports)} brokers, strategy {strategy}; Ctrl-C stops them all.")
+    click.echo(f"{len(ports)} broker{'' if len(ports) == 1 else 's'}, strategy {strategy}; Ctrl-C stops them all.")
     for site in sites:
         click.echo(
             f"  {site.name:<24} mqtt://127.0.0.1:{ports[site.name]}  at {site.location.lat:g},{site.location.lon:g}"
@@ -128,4 +128,5 @@ def _announce(sites: "list[Site]", ports: dict[str, int], strategy: str, url: st
     click.echo("Try, in other terminals:")
     click.echo(f"  {geomq} sub -p {ports[first.name]} --at {near} -t 'news/#'")
     click.echo(f"  {geomq} pub -p {ports[last.name]} --to {near},5km -t news/here -m 'for those near {first.name}'")
-    click.echo(f"  {geomq} sub -p {ports[first.name]} --at {near} -t 'warning/#' --json")
+    if plan.demo:
+        click.echo(f"  {geomq} sub -p {ports[first.name]} --at {near} -t 'warning/#' --json")
