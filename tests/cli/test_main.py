@@ -12,6 +12,9 @@ from click.testing import CliRunner
 from geomq import __version__
 from geomq.cli import COMMANDS, SPARK_EXTRA, main
 from geomq.errors import ConfigError, MissingModuleError
+from geomq.workload.disgb import DisgbSpec
+from geomq.workload.presets import PRESETS
+from geomq.workload.scenarios import SCENARIOS
 
 
 def test_every_command_is_listed_with_a_summary() -> None:
@@ -116,3 +119,33 @@ def test_without_a_command_the_help_is_shown() -> None:
     result = CliRunner().invoke(main, [])
     assert "Commands:" in result.output
     assert "geomq: " not in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["advise", "--last", "nan", "trace"],
+        ["advise", "--live", "127.0.0.1:1", "--seconds", "nan"],
+        ["sub", "-t", "a", "-W", "nan"],
+        ["pub", "-t", "a", "-m", "x", "--timeout", "nan"],
+        ["archive", "land", "--brokers", "a", "--snapshot-every", "nan", "out"],
+        ["replay", "x", "--brokers", "a", "--seconds", "nan", "--out", "y"],
+    ],
+)
+def test_nan_is_no_number(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "'nan' is no number" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["workload", "evaluate"])
+def test_help_says_what_a_workload_is_if_nothing_is_given(command: str) -> None:
+    said = " ".join(CliRunner().invoke(main, [command, "--help"]).output.split())
+    usual = DisgbSpec()
+    for number in (usual.clients, usual.topics, usual.seconds, SCENARIOS["hiking"].clients):
+        assert f"{number:,}" in said
+    assert f"{usual.event_fence_deg:g} if not given" in said
+    assert f"{usual.subscription_fence_deg:g} if not given" in said
+    assert all(preset in said for preset in PRESETS)
+    assert "name, latitude, longitude and population" in said

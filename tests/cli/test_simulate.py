@@ -136,6 +136,10 @@ REFUSED = [
     (["--seed", "-1"], "seed must be between 0"),
     (["--seed", str(2**70)], "seed must be between 0"),
     (["--steps", "0", "--explain"], "'--steps'"),
+    (["--explain"], "--explain follows one strategy; name it with --strategy"),
+    (["-s", "dht", "--explain", "--json"], "it goes with neither --json nor --trace"),
+    (["-s", "dht", "--explain", "--trace", "x"], "it goes with neither --json nor --trace"),
+    (["-s", "dht", "--topics", "20000000"], "the number of topics must be between 1 and 10,000,000, not 20,000,000"),
     (["--preset", "fast"], "'fast' is not one of 'paper', 'steady'"),
     (["--fast"], "No such option"),
 ]
@@ -182,3 +186,8 @@ def test_the_transcript_of_the_readme_shows_an_event_at_another_broker() -> None
     command = "--strategy disgb_events --brokers 9 --clients 100 --topics 5 --explain"
     assert f"geomq simulate {command}\n" in (Path(__file__).parents[2] / "README.md").read_text()
     assert re.search(r" said ForwardEvent .*\n +-> deliver", run(*command.split()).output)
+
+
+def test_help_names_all_strategies() -> None:
+    said = " ".join(run("--help").output.split())
+    assert ", ".join(STRATEGIES) in said

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from geomq.cli.numbers import NumberRange
 from geomq.cli.workload import engine_options
 from geomq.errors import UsageError
 
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 @click.option(
     "--seconds",
     default=60.0,
-    type=click.FloatRange(1, 86_400),
+    type=NumberRange(1, 86_400),
     show_default=True,
     help="How long to listen with --live.",
 )
 @click.option("--token-file", type=click.Path(path_type=Path), help="File with the token of the admin APIs.")
-@click.option("--last", type=click.FloatRange(1), metavar="SECONDS", help="Only the last seconds of trace or archive.")
+@click.option("--last", type=NumberRange(1), metavar="SECONDS", help="Only the last seconds of trace or archive.")
 @click.option(
     "--prefer",
     type=click.Choice(["messages", "bytes", "latency"]),

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from geomq.cli.numbers import NumberRange
 from geomq.errors import UsageError
 
 JOBS = ("rates", "density", "latency")
@@ -35,7 +36,7 @@ def archive() -> None:
 @click.option(
     "--snapshot-every",
     default=600.0,
-    type=click.FloatRange(1),
+    type=NumberRange(1),
     metavar="SECONDS",
     show_default=True,
     help="How often they are asked who is where and subscribed to what.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
+from geomq.cli.numbers import NumberRange
 from geomq.errors import GeometryError, UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ _OPTIONS = (
     click.option("--websocket", is_flag=True, help="Connect by WebSocket."),
     click.option("--path", default="/mqtt", show_default=True, help="Path of the WebSocket."),
     click.option("--keep-alive", type=click.IntRange(1, 65_535), default=60, show_default=True, help="Seconds."),
-    click.option("--timeout", type=click.FloatRange(0.1, 3_600), default=10.0, show_default=True, help="Seconds."),
+    click.option("--timeout", type=NumberRange(0.1, 3_600), default=10.0, show_default=True, help="Seconds."),
 )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from geomq.cli.numbers import NumberRange
 from geomq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--speed", type=float, default=1.0, show_default=True, help="How many times faster than the workload.")
 @click.option("--processes", type=int, default=2, show_default=True, help="Processes the clients are shared out to.")
 @click.option("--qos", type=click.IntRange(0, 1), default=0, show_default=True, help="Of events and subscriptions.")
-@click.option("--seconds", type=float, help="Only the first seconds of the workload.")
+@click.option("--seconds", type=NumberRange(min=0, min_open=True), help="Only the first seconds of the workload.")
 @click.option("--plain", is_flag=True, help="Ordinary MQTT 3.1.1 without places and fences, for other brokers.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Directory for what was sent and received.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable report.")

@@ -14,21 +14,34 @@ import click
 from geomq.cli.interrupt import quiet_interrupt
 from geomq.cli.simulation import Scenario, explain, simulate_one
 from geomq.errors import UsageError
-from geomq.routing.registry import strategy_class
+from geomq.routing.registry import STRATEGIES, strategy_class
 from geomq.workload.disgb import FIRST_UPDATE_MS
 
 KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "total")
 
 
 @click.command(short_help="Run strategies in the deterministic simulator.")
-@click.option("--strategy", "-s", default="all", show_default=True, help="A strategy's name, or all.")
+@click.option(
+    "--strategy", "-s", default="all", show_default=True, help=f"One of {', '.join(STRATEGIES)}; module:Class, or all."
+)
 @click.option("--brokers", "-b", default=25, show_default=True, help="How many brokers, in large cities.")
 @click.option("--clients", "-c", default=500, show_default=True, help="How many clients, by population, rounded down.")
 @click.option("--seconds", "-t", default=120, show_default=True, help="Simulated seconds of activity.")
 @click.option("--topics", default=1000, show_default=True, help="How many topics there are.")
-@click.option("--preset", default="steady", type=click.Choice(["paper", "steady"]), show_default=True)
+@click.option(
+    "--preset",
+    default="steady",
+    type=click.Choice(["paper", "steady"]),
+    show_default=True,
+    help="steady: pauses of up to a minute; paper: pauses that grow with time, as published.",
+)
 @click.option("--seed", default=1, show_default=True, help="Same seed, same trace.")
-@click.option("--explain", "explained", is_flag=True, help="Print a transcript, message by message, and stop early.")
+@click.option(
+    "--explain",
+    "explained",
+    is_flag=True,
+    help="Print a transcript of one strategy, message by message, and stop early.",
+)
 @click.option(
     "--steps",
     default=60,
@@ -73,6 +86,10 @@ def simulate(
     for name in names:
         strategy_class(name).check(scenario.federation())
     if explained:
+        if len(names) > 1:
+            raise UsageError("--explain follows one strategy; name it with --strategy")
+        if as_json or trace is not None:
+            raise UsageError("--explain prints a transcript; it goes with neither --json nor --trace")
         _warn_if(scenario.seconds * 1000 <= FIRST_UPDATE_MS)
         explain(scenario, names[0], write=click.echo, steps_max=steps)
         return

@@ -11,6 +11,7 @@ import click
 
 from geomq.broker.logs import printable
 from geomq.cli.mqtt_options import FENCE_HELP, Reach, fence_argument, make_client, reach_options, run_client
+from geomq.cli.numbers import NumberRange
 
 if TYPE_CHECKING:
     from geomq.client import Client, Message
@@ -23,7 +24,7 @@ TIMED_OUT = 27
 @click.option("--within", "--from", "within", metavar="FENCE", help=f"Only events from inside. {FENCE_HELP}")
 @click.option("--qos", "-q", type=click.IntRange(0, 2), default=0, show_default=True)
 @click.option("--count", "-C", type=click.IntRange(min=1), help="Stop after so many events.")
-@click.option("--wait", "-W", type=click.FloatRange(min=0, min_open=True), help="Stop after so many seconds.")
+@click.option("--wait", "-W", type=NumberRange(min=0, min_open=True), help="Stop after so many seconds.")
 @click.option("--no-retained", "-R", is_flag=True, help="Leave out retained events.")
 @click.option("--verbose", "-v", is_flag=True, help="Print the topic before the payload.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")

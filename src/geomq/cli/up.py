@@ -12,6 +12,7 @@ import click
 
 from geomq.cli.dashboard import read_all_views
 from geomq.errors import ConfigError, UsageError
+from geomq.routing.registry import STRATEGIES
 
 if TYPE_CHECKING:
     from geomq.broker.local_federation import Site
@@ -34,7 +35,13 @@ class Plan(NamedTuple):
 
 @click.command(short_help="Start a federation on this machine, with its page and demo clients.")
 @click.option("--brokers", "-b", default=3, show_default=True, help="How many; 3 regions, 25 published cities.")
-@click.option("--strategy", "-s", default="adaptive", show_default=True, help="How events find subscribers.")
+@click.option(
+    "--strategy",
+    "-s",
+    default="adaptive",
+    show_default=True,
+    help=f"How events find subscribers: {', '.join(STRATEGIES)}.",
+)
 @click.option("--port", "-p", default=1883, show_default=True, help="Port of the first broker; 0 takes free ones.")
 @click.option("--page-port", default=9884, show_default=True, help="Port of the page; 0 takes a free one.")
 @click.option("--view", "views", multiple=True, type=click.Path(path_type=Path), help="Show a recorded directory too.")

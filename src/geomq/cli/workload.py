@@ -12,19 +12,40 @@ from geomq.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_PRESET_HELP = (
+    "paper: the published DisGB simulation, in which pauses grow with time; steady: the same with pauses of up to a "
+    "minute; open, hiking, context, validation, mixed: scenarios of three brokers."
+)
+
 
 def workload_options(command: F) -> F:
     """The options that say which workload is meant; shared by the commands that generate one."""
     options = (
-        click.option("--preset", default="paper", show_default=True, help="paper, steady, open, hiking, context, ..."),
+        click.option("--preset", default="paper", show_default=True, help=_PRESET_HELP),
         click.option("--brokers", type=int, help="How many brokers; 25 are the published places, others large cities."),
-        click.option("--clients", type=int, help="How many clients in all."),
-        click.option("--topics", type=int, help="How many topics there are."),
-        click.option("--seconds", type=int, help="How long clients act."),
-        click.option("--event-fence", "event_fence_deg", type=float, help="Radius of event fences in degrees."),
-        click.option("--subscription-fence", "subscription_fence_deg", type=float, help="Likewise of subscriptions."),
-        click.option("--field", "field_deg", type=int, help="Side of the grid squares in degrees."),
-        click.option("--places", type=click.Path(path_type=Path), help="CSV of brokers: name, latitude, ..."),
+        click.option("--clients", type=int, help="How many clients in all; 100,000 if not given, 3,600 in scenarios."),
+        click.option("--topics", type=int, help="How many topics there are; 1,000 if not given."),
+        click.option("--seconds", type=int, help="How many seconds clients act; 900 if not given."),
+        click.option(
+            "--event-fence", "event_fence_deg", type=float, help="Radius of event fences in degrees; 5 if not given."
+        ),
+        click.option(
+            "--subscription-fence",
+            "subscription_fence_deg",
+            type=float,
+            help="Likewise of subscriptions; 10 if not given.",
+        ),
+        click.option(
+            "--field",
+            "field_deg",
+            type=int,
+            help="Side of the grid squares in degrees; 6 if not given, or less where that has no room.",
+        ),
+        click.option(
+            "--places",
+            type=click.Path(path_type=Path),
+            help="CSV file of brokers with the columns name, latitude, longitude and population.",
+        ),
         click.option("--cities", is_flag=True, help="Large cities even for 25 brokers."),
         click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same data."),
     )

@@ -183,7 +183,7 @@ def block_homes(homes: NDArray[np.int64], number: int) -> tuple[Int32Array, Int3
 def check_range(name: str, value: float, low: float, high: float) -> None:
     """Refuse a number outside [low, high], nan included."""
     if not low <= value <= high:
-        raise UsageError(f"{name} must be between {low:g} and {high:g}, not {value:g}")
+        raise UsageError(f"{name} must be between {low:,.12g} and {high:,.12g}, not {value:,.12g}")
 
 
 class ActionList:
