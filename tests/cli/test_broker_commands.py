@@ -55,6 +55,28 @@ def test_a_port_in_use_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+BROKEN = [
+    ('[routing]\nstrategy = "dth"', "unknown strategy 'dth'"),
+    ('[auth]\nacl_file = "broken"', "broken"),
+    ('[auth]\npassword_file = "broken"', "broken"),
+    ('[[listeners]]\nkind = "tls"\nport = 1\ncertfile = "broken"\nkeyfile = "broken"', "listener"),
+    ('[federation]\nport = 1\nkey_file = "broken"', "broken is shorter than 16 bytes"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), BROKEN)
+def test_a_printed_config_is_checked_as_if_it_were_started(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "geomq.toml"
+    file.write_text(text)
+    (tmp_path / "broken").write_text("nonsense\n")
+    printed, started = geomq("broker", "-c", str(file), "--print-config"), geomq("broker", "-c", str(file))
+    assert (printed.returncode, started.returncode) == (2, 2)
+    assert words in printed.stderr
+    assert printed.stderr.count("\n") == 1
+    assert printed.stderr.removeprefix("geomq: ").strip() in started.stderr
+    assert printed.stdout.startswith("#")
+
+
 def test_passwords_are_set_changed_and_removed(tmp_path: Path) -> None:
     file = tmp_path / "users"
     assert geomq("passwd", "--iterations", "10", str(file), "alice", stdin="first\n").returncode == 0

@@ -1,9 +1,14 @@
 """`geomq broker`: run one MQTT broker."""
 
+import random
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from geomq.broker.config import Config
 
 
 @click.command(short_help="Run one MQTT broker.")
@@ -11,7 +16,9 @@ import click
     "--config", "-c", "file", type=click.Path(path_type=Path), help="A geomq.toml; defaults apply without one."
 )
 @click.option("--port", "-p", type=click.IntRange(0, 65_535), help="Port of the plain listener; 0 picks a free one.")
-@click.option("--print-config", is_flag=True, help="Print every setting in effect, as TOML with comments, and stop.")
+@click.option(
+    "--print-config", is_flag=True, help="Print every setting in effect, as TOML with comments, check it, and stop."
+)
 def broker(file: Path | None, port: int | None, print_config: bool) -> None:
     """Run a broker until SIGTERM; SIGHUP reads the config file again.
 
@@ -23,10 +30,9 @@ def broker(file: Path | None, port: int | None, print_config: bool) -> None:
     geomq broker -c geomq.toml
     geomq broker --print-config > geomq.toml
     """
-    from geomq.broker.config import Config
     from geomq.broker.config_load import default_config, load_config, with_port
 
-    def load() -> Config:
+    def load() -> "Config":
         config = default_config() if file is None else load_config(file)
         return config if port is None else with_port(config, port)
 
@@ -35,7 +41,27 @@ def broker(file: Path | None, port: int | None, print_config: bool) -> None:
         from geomq.broker.config_text import config_text
 
         click.echo(config_text(config), nl=False)
+        _check(config)
         return
     from geomq.broker.server import run
 
     sys.exit(run(config, reload=load))
+
+
+def _check(config: "Config") -> None:
+    """Refuse what starting would, as far as that shows without opening ports and data: files, certificates, areas and
+    the strategy."""
+    from geomq.broker.federating import credentials_of, description_of, tls_of
+    from geomq.broker.listeners import tls_context
+    from geomq.broker.server import load_security
+    from geomq.routing.federated_node import FederatedNode
+    from geomq.routing.model import BrokerId
+
+    load_security(config)
+    for listener in config.listeners:
+        if listener.tls:
+            tls_context(listener)
+    FederatedNode(me=BrokerId(config.broker.name), description=description_of(config), rng=random.Random(0))
+    if config.peers or config.federation.port is not None or config.federation.seed is not None:
+        tls_of(config)
+        credentials_of(config)
