@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from geomq.cli.numbers import NumberRange
 from geomq.cli.output import write_text
 
 
@@ -14,7 +15,7 @@ from geomq.cli.output import write_text
 @click.option("--quick", is_flag=True, help="A tenth of the clients, half a minute of their time, three strategies.")
 @click.option("--only", help="Only these of open, hiking, context and groups, with commas.")
 @click.option("--strategies", help="Only these strategies, with commas.")
-@click.option("--speed", type=click.FloatRange(0.1, 100), help="How many times faster than the published experiments.")
+@click.option("--speed", type=NumberRange(0.1, 100), help="How many times faster than the published experiments.")
 @click.option("--seconds", type=click.IntRange(10, 900), help="Only so much of the scenarios' time; else all of it.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of the workloads; else one for each like Table II.")
 @click.option("--dice", type=click.IntRange(2, 10_000), help="Run nothing; look at that many seeds instead.")
