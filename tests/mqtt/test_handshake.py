@@ -6,8 +6,8 @@ from geomq.mqtt.faults import ProtocolViolation
 from geomq.mqtt.handshake import Policy, agree, expiry_after, refusal, welcome
 from geomq.mqtt.packets import Connect, Disconnect, Will
 from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5, V311
+from geomq.mqtt.reasons import ALLOWED, ReasonCode
+from geomq.mqtt.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5, V311, PacketType
 
 
 def test_an_empty_client_id_gets_the_spare_one_and_is_told() -> None:
@@ -80,6 +80,15 @@ def test_a_refusal_may_name_a_reason_and_another_server() -> None:
     assert refusal(ReasonCode.BANNED).properties == Properties()
     moved = refusal(ReasonCode.USE_ANOTHER_SERVER, "go", server_reference="b:1883")
     assert moved.properties.server_reference == "b:1883"
+
+
+@pytest.mark.parametrize("reason", ReasonCode)
+def test_a_refusal_has_a_reason_that_connack_may_carry(reason: ReasonCode) -> None:
+    allowed = ALLOWED[PacketType.CONNACK]
+    assert refusal(reason).reason in allowed
+    assert refusal(reason).reason == reason or reason not in allowed
+    assert refusal(ReasonCode.SESSION_TAKEN_OVER, "why").reason == ReasonCode.SERVER_BUSY
+    assert refusal(ReasonCode.SERVER_SHUTTING_DOWN).reason == ReasonCode.SERVER_UNAVAILABLE
 
 
 def test_disconnect_may_shorten_a_session_but_not_create_one() -> None:

@@ -33,7 +33,7 @@ from geomq.mqtt.packets import (
     Unsubscribe,
 )
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.reasons import ReasonCode, to_connack
 from geomq.mqtt.types import V5, V311, PacketType
 
 if TYPE_CHECKING:
@@ -411,7 +411,7 @@ class Connection:
             if self.version == V5:
                 self.send(self.client.session.reply(Disconnect(reason, properties)))
         elif self._state is State.CHECKING or reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
-            self.send_packet(Connack(False, reason, properties))
+            self.send_packet(Connack(False, to_connack(reason), properties))
         self._shut(None)
 
     def _shut(self, farewell: Disconnect | None) -> None:

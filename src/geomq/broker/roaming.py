@@ -172,7 +172,7 @@ class Roaming:
         """The same client comes once more, here or elsewhere, before it was let in."""
         if visit.timer is not None:
             visit.timer.cancel()
-        visit.connection.dismiss(ReasonCode.SESSION_TAKEN_OVER)
+        visit.connection.dismiss(ReasonCode.SERVER_BUSY, "the client connects once more")
 
     def _ask_later(self, peer: BrokerId, wanted: SessionWanted) -> None:
         asked = self._unasked.setdefault(peer, {})
@@ -262,7 +262,7 @@ class Roaming:
         if visit is not None and wanted.live and self._me < peer and visit.successor is None:
             # The client is at two brokers at once. The one whose name sorts last keeps it; we answer when we know.
             visit.successor = (peer, wanted)
-            visit.connection.dismiss(ReasonCode.SESSION_TAKEN_OVER)
+            visit.connection.dismiss(ReasonCode.SERVER_BUSY, "the client connects once more")
             return
         client = core.clients.get(client_id)
         if client is None or (not wanted.live and client.since_ms > wanted.since_ms):

@@ -8,7 +8,7 @@ import msgspec
 from geomq.mqtt.faults import ProtocolViolation
 from geomq.mqtt.packets import Connack, Connect, Disconnect
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.reasons import ReasonCode, to_connack
 from geomq.mqtt.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
 
 
@@ -102,10 +102,10 @@ def welcome(connect: Connect, agreement: Agreement, policy: Policy, *, session_p
 
 
 def refusal(reason: ReasonCode, text: str | None = None, *, server_reference: str | None = None) -> Connack:
-    """The CONNACK that turns a client away."""
+    """The CONNACK that turns a client away, for this reason or the nearest that it may carry."""
     if text is None and server_reference is None:
-        return Connack(False, reason, NO_PROPERTIES)
-    return Connack(False, reason, Properties(reason_string=text, server_reference=server_reference))
+        return Connack(False, to_connack(reason), NO_PROPERTIES)
+    return Connack(False, to_connack(reason), Properties(reason_string=text, server_reference=server_reference))
 
 
 def expiry_after(farewell: Disconnect | None, expiry_s: int, policy: Policy) -> int:

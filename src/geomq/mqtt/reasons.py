@@ -129,6 +129,11 @@ ALLOWED: dict[int, dict[int, ReasonCode]] = {
     for packet in PacketType
 }
 
+_BEFORE_CONNACK = {
+    ReasonCode.SERVER_SHUTTING_DOWN: ReasonCode.SERVER_UNAVAILABLE,
+    ReasonCode.SESSION_TAKEN_OVER: ReasonCode.SERVER_BUSY,
+}
+
 _CONNACK_V311 = {
     ReasonCode.SUCCESS: 0,
     ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: 1,
@@ -148,6 +153,11 @@ FROM_CONNACK_V311 = {
     4: ReasonCode.BAD_USER_NAME_OR_PASSWORD,
     5: ReasonCode.NOT_AUTHORIZED,
 }
+
+
+def to_connack(reason: ReasonCode) -> ReasonCode:
+    """The reason nearest in meaning that CONNACK may carry."""
+    return ALLOWED[_CONNACK].get(_BEFORE_CONNACK.get(reason, reason), ReasonCode.UNSPECIFIED_ERROR)
 
 
 def to_connack_v311(reason: int) -> int:
