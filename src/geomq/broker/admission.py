@@ -144,7 +144,7 @@ class Admission:
         if self.roaming is None:
             self._let_in(connection, connect, agreement, user, location)
             return
-        address = self.roaming.address_for(connect, location)
+        address = self.roaming.redirecting.address_for(connect, location)
         if address is not None:
             self._refuse(connection, ReasonCode.USE_ANOTHER_SERVER, "another broker is nearer", go_to=address)
             return

@@ -1,4 +1,4 @@
-"""Sessions follow their clients from broker to broker, and clients are sent to the broker where they belong.
+"""Sessions follow their clients from broker to broker.
 
 A session lives at one broker. When a client connects at another, that broker asks all others for the session, and the
 one that has it hands it over: on the giver's disk until the taker has it on its own. So it does not matter why a
@@ -19,14 +19,14 @@ from geomq.broker.geotopics import read_filter
 from geomq.broker.handovers import HandOvers, Notes
 from geomq.broker.identity import client_id_refusal
 from geomq.broker.luggage import PARTS_MAX, Ghost, ghost_of, pack, read_ghost, voices_of
-from geomq.broker.registry import Registry, roams
+from geomq.broker.redirecting import Redirecting
+from geomq.broker.registry import Registry
 from geomq.broker.store_records import StoredSession
 from geomq.geo import Fence, Location
 from geomq.mqtt.handshake import Agreement
 from geomq.mqtt.outbound import Phase
 from geomq.mqtt.packets import Connect
 from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5
 from geomq.routing.events import ClientArrived, ClientDeparted, ClientMoved, ClientSubscribed
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId, ClientId, EventId
@@ -74,9 +74,8 @@ class Roaming:
         self._core = core
         self._registry = registry
         self._me = core.node.me
-        self._given = {BrokerId(p.name): p.client_address for p in core.config.peers if p.client_address is not None}
-        self._addresses: dict[BrokerId, str] = dict(self._given)
         self._up: dict[BrokerId, None] = {}
+        self.redirecting = Redirecting(core, registry, self._up)
         self._started = core.loop.time()
         self._down_since: dict[BrokerId, float] = {}
         self._visits: dict[str, _Visit] = {}
@@ -85,8 +84,6 @@ class Roaming:
         self._handovers = HandOvers(core.store, core.outbox)
         self._departed: dict[str, None] = {}
         self._settling: dict[str, None] = {}
-        self._outside: dict[str, float] = {}
-        core.client_moved = self.moved
 
     def load(self, notes: Notes) -> None:
         """Take in what the store remembered; sessions and what peers placed here are there already."""
@@ -116,12 +113,6 @@ class Roaming:
             node.handle(ClientDeparted(ClientId(voice), BrokerId(ghost.to)), now=now)
 
     # A client comes.
-
-    def address_for(self, connect: Connect, location: Location | None) -> str | None:
-        """Where a connecting client should rather go; None if it is to be served here."""
-        if connect.version != V5 or not self._may_send(roams(connect)):
-            return None
-        return self._better_address(location)
 
     def fetch(
         self,
@@ -230,8 +221,7 @@ class Roaming:
         """Deal with a message of a peer; False if it is none of ours."""
         match message:
             case ClientAddress(address=address):
-                if peer not in self._given and len(address) <= 300 and address.isprintable():
-                    self._addresses[peer] = address
+                self.redirecting.learn(peer, address)
             case SessionWanted():
                 self._wanted(peer, message)
             case NoSession(client=client, token=token):
@@ -360,37 +350,12 @@ class Roaming:
                         core.outbox.hold(client.connection, data)
         core.outbox.schedule()
 
-    # Sending clients away.
-
-    def moved(self, client: Client) -> None:
-        """A client is somewhere else: note since when it has been outside the area."""
-        if self._core.node.better_home(client.location) is None or not self._is_sent(client):
-            self._outside.pop(client.id, None)
-        else:
-            self._outside.setdefault(client.id, self._core.loop.time())
-
-    def _is_sent(self, client: Client) -> bool:
-        return client.connection is not None and client.session.version == V5 and self._may_send(client.roams)
-
-    def _may_send(self, wish: bool | None) -> bool:
-        policy = self._core.config.federation.redirect
-        return wish is True if policy == "asked" else policy == "all" and wish is not False
-
-    def _better_address(self, location: Location | None) -> str | None:
-        home = self._core.node.better_home(location)
-        return self._addresses.get(home) if home is not None and home in self._up else None
+    # The clock.
 
     def sweep(self) -> None:
         """Now and then: send away who has been outside for long enough, forget what is settled."""
         core = self._core
-        due = core.loop.time() - core.config.federation.redirect_after_s
-        for client_id in [client_id for client_id, since in self._outside.items() if since <= due]:
-            client = core.clients.get(client_id)
-            if client is None or not self._is_sent(client):
-                del self._outside[client_id]
-            elif (address := self._better_address(client.location)) is not None:
-                del self._outside[client_id]
-                self._registry.send_away(client, address)
+        self.redirecting.sweep()
         travellers = core.node.travellers
         for client_id in [each for each in self._departed if not travellers.has_left(ClientId(each))]:
             self._forget_departure(client_id)
