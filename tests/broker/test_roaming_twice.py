@@ -1,14 +1,17 @@
 """One client at two brokers at once: one connection and one session remain."""
 
 import asyncio
+import time
+from itertools import product
 
 import pytest
 from tests.broker.federated import federation, until
-from tests.broker.test_roaming import lasting, quick
+from tests.broker.test_roaming import lasting, quick, replace
 
+from geomq.broker.config import Config
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
-from geomq.mqtt.packets import Connack, Connect
+from geomq.mqtt.packets import Connack, Connect, Disconnect
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5, V311
 from geomq.routing.messages import Message
@@ -72,3 +75,69 @@ async def test_who_waits_for_its_session_at_a_broker_that_stops_is_told_so_in_co
         assert (await client.expect(Connack)).reason == ReasonCode.SERVER_UNAVAILABLE
         await client.drop()
         await stopping
+
+
+def anybody(configured: dict[str, Config]) -> dict[str, Config]:
+    """Brokers at which a client id is not bound to a user, so that a clean start waits for nobody."""
+    return {name: replace(config, auth=replace(config.auth, client_id="any")) for name, config in configured.items()}
+
+
+async def check_the_later_stays(
+    brokers: dict[str, Broker], first: str, second: str, one: Connect, other: Connect
+) -> None:
+    """One client at two brokers within the latency of their link: the later connection stays, with the one session."""
+    early = await connecting(brokers[first], one)
+    late = await connecting(brokers[second], other)
+    assert (await late.expect(Connack)).reason == ReasonCode.SUCCESS
+    refused = (await early.expect(Connack)).reason
+    if refused == ReasonCode.SUCCESS:
+        assert (await early.expect(Disconnect)).reason == ReasonCode.SESSION_TAKEN_OVER
+    else:
+        assert refused == ReasonCode.SERVER_BUSY
+    assert await late.silent(0.4)
+    assert [name for name, broker in brokers.items() if one.client_id in broker.core.clients] == [second]
+    for probe in (early, late):
+        await probe.drop()
+
+
+@pytest.mark.parametrize("second", ["columbus", "paris"])
+@pytest.mark.parametrize("wait_s", [0.0, 5.0])
+async def test_of_two_connections_within_the_latency_of_a_link_the_later_stays(second: str, wait_s: float) -> None:
+    first = "paris" if second == "columbus" else "columbus"
+    async with federation(anybody(quick("flood_events", session_wait_s=wait_s))) as brokers:
+        slow(brokers, 0.15)
+        for number, (one, other) in enumerate(product((True, False), repeat=2)):
+            name = f"r{number}"
+            if wait_s:
+                before, _ = await Probe.connect(brokers["frankfurt"].port, lasting(name))
+                await before.drop()
+            await check_the_later_stays(brokers, first, second, lasting(name, clean=one), lasting(name, clean=other))
+
+
+async def test_a_client_that_moves_on_is_not_sent_back_by_a_clock_that_is_ahead() -> None:
+    async with federation(anybody(quick("flood_events"))) as brokers:
+        brokers["paris"].core.wall_s = lambda: time.time() + 600.0
+        first, _ = await Probe.connect(brokers["paris"].port, lasting("r", clean=True))
+        await until(lambda: not brokers["paris"]._roaming._let_in)  # type: ignore[union-attr]
+        second, _ = await Probe.connect(brokers["columbus"].port, lasting("r", clean=True))
+        assert (await first.expect(Disconnect)).reason == ReasonCode.SESSION_TAKEN_OVER
+        assert await second.silent()
+        for probe in (first, second):
+            await probe.drop()
+
+
+async def test_a_client_comes_once_more_to_the_broker_that_had_yielded_to_another() -> None:
+    async with federation(quick("flood_events", session_wait_s=2.0)) as brokers:
+        slow(brokers, 0.15)
+        probes = [await connecting(brokers[name], lasting("r")) for name in ("columbus", "paris")]
+        await asyncio.sleep(0.2)
+        probes.append(await connecting(brokers["columbus"], lasting("r")))
+        begun = time.monotonic()
+        reasons = [(await probe.expect(Connack)).reason for probe in probes]
+        assert reasons[0] == ReasonCode.SERVER_BUSY
+        assert reasons[2] == ReasonCode.SUCCESS
+        assert time.monotonic() - begun < 1.5, "nobody waits in vain"
+        await asyncio.sleep(0.5)
+        assert [name for name, broker in brokers.items() if "r" in broker.core.clients] == ["columbus"]
+        for probe in probes:
+            await probe.drop()

@@ -18,7 +18,8 @@ from geomq.broker.geocontext import GeoContext
 from geomq.broker.geotopics import LOCATION_PROPERTY
 from geomq.broker.identity import anonymous_allowed, certificate_user, client_id_refusal
 from geomq.broker.registry import Registry
-from geomq.broker.roaming import Roaming, Trouble
+from geomq.broker.roaming import Roaming
+from geomq.broker.searches import Trouble
 from geomq.errors import GeometryError
 from geomq.geo import Location, parse_location
 from geomq.mqtt.faults import ProtocolViolation

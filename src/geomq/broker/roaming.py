@@ -5,10 +5,7 @@ one that has it hands it over: on the giver's disk until the taker has it on its
 client comes: because it was sent, because it moved, or because its broker is gone for it.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +18,7 @@ from geomq.broker.identity import client_id_refusal
 from geomq.broker.luggage import PARTS_MAX, Ghost, ghost_of, pack, read_ghost, voices_of
 from geomq.broker.redirecting import Redirecting
 from geomq.broker.registry import Registry
+from geomq.broker.searches import Search, Then, Trouble, Unasked, Visit
 from geomq.broker.store_records import StoredSession
 from geomq.geo import Fence, Location
 from geomq.mqtt.handshake import Agreement
@@ -36,34 +34,9 @@ log = logging.getLogger("geomq.roaming")
 
 DEPARTED, HAD = "departed", "had"
 VISITS_MAX = 10_000
-UNASKED_MAX = 10_000
+
 
 _had = msgspec.msgpack.Decoder(tuple[EventId, ...]).decode
-
-
-class Trouble(NamedTuple):
-    """Why a client may not come in."""
-
-    reason: ReasonCode
-    text: str
-
-
-Then = Callable[[Trouble | None], None]
-"""What to do when the search for a session is over."""
-
-
-class _Visit:
-    """A client that waits to be let in until its session is found."""
-
-    def __init__(self, wanted: SessionWanted, connection: Connection, then: Then) -> None:
-        self.wanted = wanted
-        self.connection = connection
-        self.then = then
-        self.waiting: dict[BrokerId, None] = {}
-        self.is_unsure = False
-        """Whether the session may be at a broker that has been away for long."""
-        self.timer: asyncio.TimerHandle | None = None
-        self.successor: tuple[BrokerId, SessionWanted] | None = None
 
 
 class Roaming:
@@ -78,9 +51,10 @@ class Roaming:
         self.redirecting = Redirecting(core, registry, self._up)
         self._started = core.loop.time()
         self._down_since: dict[BrokerId, float] = {}
-        self._visits: dict[str, _Visit] = {}
-        self._unasked: dict[BrokerId, dict[str, SessionWanted]] = {}
-        """What peers that did not answer will be asked when they are back."""
+        self._visits: dict[str, Visit] = {}
+        self._let_in: dict[str, Search] = {}
+        """Clients that did not wait for everybody, until everybody has answered."""
+        self._unasked = Unasked()
         self._handovers = HandOvers(core.store, core.outbox)
         self._departed: dict[str, None] = {}
         self._settling: dict[str, None] = {}
@@ -135,7 +109,7 @@ class Roaming:
         if len(self._visits) >= VISITS_MAX:
             then(Trouble(ReasonCode.SERVER_BUSY, "too many clients wait for their sessions"))
             return
-        visit = self._visits[client_id] = _Visit(wanted, connection, then)
+        visit = self._visits[client_id] = Visit(wanted, connection, then)
         wait_s = core.config.federation.session_wait_s
         for peer in core.node.strategy.federation.ids:
             if peer == self._me:
@@ -146,42 +120,50 @@ class Roaming:
             elif core.loop.time() - self._down_since.get(peer, self._started) < wait_s:
                 visit.waiting[peer] = None
             else:
-                self._ask_later(peer, wanted)
+                self._unasked.add(peer, wanted)
                 visit.is_unsure = True
         if connect.clean_start and core.config.auth.client_id == "any":
-            for peer in visit.waiting:
-                if peer not in self._up:
-                    self._ask_later(peer, wanted)
-            visit.waiting.clear()
+            self._go_without(visit)  # nobody can keep it out, and it wants nothing
+            return
         if not visit.waiting or not wait_s:
             self._give_up(visit)
             return
         connection.opened_at = core.loop.time() + wait_s
         visit.timer = core.loop.call_later(wait_s, self._give_up, visit)
 
-    def _cancel(self, visit: _Visit) -> None:
-        """The same client comes once more, here or elsewhere, before it was let in."""
+    def _cancel(self, visit: Visit) -> None:
+        """The same client comes once more before it was let in."""
         if visit.timer is not None:
             visit.timer.cancel()
         visit.connection.dismiss(ReasonCode.SERVER_BUSY, "the client connects once more")
+        if visit.successor is not None:
+            self._wanted(*visit.successor)
 
-    def _ask_later(self, peer: BrokerId, wanted: SessionWanted) -> None:
-        asked = self._unasked.setdefault(peer, {})
-        if len(asked) < UNASKED_MAX:
-            asked[wanted.client] = msgspec.structs.replace(wanted, live=False)
-
-    def _give_up(self, visit: _Visit) -> None:
+    def _give_up(self, visit: Visit) -> None:
         """Not everybody answered in time: the client comes in without, and gets later what is found; or not at all."""
         is_missing = (visit.waiting or visit.is_unsure) and not visit.wanted.clean
         if is_missing and self._core.config.federation.session_missing == "refuse":
             text = "a broker that may have the session does not answer; try again"
             self._resolve(visit, Trouble(ReasonCode.SERVER_UNAVAILABLE, text))
             return
-        for peer in visit.waiting:
-            self._ask_later(peer, visit.wanted)
+        self._go_without(visit)
+
+    def _go_without(self, visit: Visit) -> None:
+        """Let a client in without waiting any longer for those that have not answered."""
+        wanted, waiting = visit.wanted, visit.waiting
+        for peer in [peer for peer in waiting if peer not in self._up]:
+            del waiting[peer]
+            self._unasked.add(peer, wanted)
+        self._let_in.pop(wanted.client, None)
+        if waiting:
+            self._let_in[wanted.client] = Search(wanted, waiting)
+        if len(self._let_in) > VISITS_MAX:
+            oldest = self._let_in.pop(next(iter(self._let_in)))
+            for peer in oldest.waiting:
+                self._unasked.add(peer, oldest.wanted)
         self._resolve(visit)
 
-    def _resolve(self, visit: _Visit, refusal: Trouble | None = None) -> None:
+    def _resolve(self, visit: Visit, refusal: Trouble | None = None) -> None:
         client_id = visit.wanted.client
         if self._visits.get(client_id) is visit:
             del self._visits[client_id]
@@ -191,6 +173,8 @@ class Roaming:
             if refusal is None:
                 self._forget_departure(client_id)
             visit.then(refusal)
+            if refusal is None and client_id in self._core.clients:
+                self._core.clients[client_id].since_ms = visit.wanted.since_ms
         if visit.successor is not None:
             self._wanted(*visit.successor)
 
@@ -206,10 +190,16 @@ class Roaming:
         self._up[peer] = None
         if self.my_address is not None:
             self._core.tell_peer(peer, ClientAddress(self.my_address))
-        for visit in tuple(self._visits.values()):
+        for search in self._let_in.values():
+            if peer in search.waiting:
+                self._unasked.add(peer, search.wanted)
+        unasked = self._unasked.pop(peer)
+        for client_id, visit in self._visits.items():
+            if unasked.pop(client_id, None) is not None:
+                visit.waiting[peer] = None
             if peer in visit.waiting:
                 self._core.tell_peer(peer, visit.wanted)
-        for client_id, wanted in self._unasked.pop(peer, {}).items():
+        for client_id, wanted in unasked.items():
             if wanted.clean or client_id in self._core.clients:
                 self._core.tell_peer(peer, wanted)
 
@@ -233,7 +223,11 @@ class Roaming:
         return True
 
     def _no_session(self, peer: BrokerId, client_id: str, token: int, *, refused: bool) -> None:
-        visit = self._visits.get(client_id)
+        search, visit = self._let_in.get(client_id), self._visits.get(client_id)
+        if search is not None and search.wanted.token == token:
+            search.waiting.pop(peer, None)
+            if not search.waiting:
+                del self._let_in[client_id]
         if visit is None or visit.wanted.token != token:
             return
         visit.waiting.pop(peer, None)
@@ -249,13 +243,13 @@ class Roaming:
         """A client of this id is at a peer: give it the session, if there is one and it is that client's."""
         core, client_id = self._core, wanted.client
         visit = self._visits.get(client_id)
-        if visit is not None and wanted.live and self._me < peer and visit.successor is None:
-            # The client is at two brokers at once. The one whose name sorts last keeps it; we answer when we know.
+        if visit is not None and wanted.live and visit.successor is None and visit.is_before(peer, wanted, self._me):
+            # The client is at two brokers at once. The one it came to later keeps it; we answer when we know.
             visit.successor = (peer, wanted)
             visit.connection.dismiss(ReasonCode.SERVER_BUSY, "the client connects once more")
             return
         client = core.clients.get(client_id)
-        if client is None or (not wanted.live and client.since_ms > wanted.since_ms):
+        if client is None or self._stays(client, peer, wanted):
             core.tell_peer(peer, NoSession(client_id, wanted.token))
             return
         auth = core.config.auth
@@ -270,6 +264,13 @@ class Roaming:
         if core.clients.get(client_id) is client:
             self._registry.end(client)
         core.tell_peer(peer, NoSession(client_id, wanted.token))
+
+    def _stays(self, client: Client, peer: BrokerId, wanted: SessionWanted) -> bool:
+        """Whether a client came here later than to a peer that asks for its session."""
+        if not wanted.live:
+            return (client.since_ms, self._me) > (wanted.since_ms, peer)
+        search = self._let_in.get(client.id)
+        return search is not None and not search.is_before(peer, wanted, self._me)
 
     def _give(self, peer: BrokerId, client: Client, token: int) -> None:
         """From here on the session is the peer's; this broker only sends on what still comes for it."""
