@@ -54,7 +54,7 @@ class Delivery:
             if message.expired(now):
                 self._core.counts.events_dropped += 1
                 return None
-        if self._core.tracer is not None:
+        if self._core.tracer is not None or (event.qos and self._core.links is not None):
             message = named(message, event)
         fanout = Fanout(message, now)
         self._event, self._plain, self._told = event, fanout, None

@@ -98,11 +98,17 @@ class Roaming:
     ) -> None:
         """Find the client's session wherever it is, then go on."""
         core, client_id = self._core, agreement.client_id
-        if agreement.assigned or client_id in core.clients:
+        known, clean = client_id in core.clients, connect.clean_start
+        if agreement.assigned or (known and not clean):
             then(None)
             return
-        token, since_ms = self._handovers.make_token(client_id), int(core.wall_s() * 1000)
-        wanted = SessionWanted(ClientId(client_id), token, user, connect.clean_start, True, since_ms)
+        wanted = self._want(client_id, user, int(core.wall_s() * 1000), clean=clean, live=True)
+        if known:
+            for peer in core.node.strategy.federation.ids:
+                if peer != self._me and peer not in self._up:
+                    self._unasked.add(peer, wanted)
+            then(None)
+            return
         before = self._visits.pop(client_id, None)
         if before is not None:
             self._cancel(before)
@@ -122,7 +128,7 @@ class Roaming:
             else:
                 self._unasked.add(peer, wanted)
                 visit.is_unsure = True
-        if connect.clean_start and core.config.auth.client_id == "any":
+        if clean and core.config.auth.client_id == "any":
             self._go_without(visit)  # nobody can keep it out, and it wants nothing
             return
         if not visit.waiting or not wait_s:
@@ -130,6 +136,10 @@ class Roaming:
             return
         connection.opened_at = core.loop.time() + wait_s
         visit.timer = core.loop.call_later(wait_s, self._give_up, visit)
+
+    def _want(self, client_id: str, user: str | None, since_ms: int, *, clean: bool, live: bool) -> SessionWanted:
+        token = self._handovers.make_token(client_id)
+        return SessionWanted(ClientId(client_id), token, user, clean, live, since_ms)
 
     def _cancel(self, visit: Visit) -> None:
         """The same client comes once more before it was let in."""
@@ -251,6 +261,10 @@ class Roaming:
         client = core.clients.get(client_id)
         if client is None or self._stays(client, peer, wanted):
             core.tell_peer(peer, NoSession(client_id, wanted.token))
+            if client is not None and not wanted.live:
+                # The two were out of touch, and the peer may have an earlier session of the client.
+                since_ms = client.since_ms
+                core.tell_peer(peer, self._want(client_id, client.user, since_ms, clean=False, live=False))
             return
         auth = core.config.auth
         if client_id_refusal(auth, client_id=client_id, user=wanted.user, owner=client.user, exists=True) is not None:
@@ -316,12 +330,14 @@ class Roaming:
     def _take(self, client_id: str, stored: StoredSession, had: tuple[EventId, ...]) -> None:
         core = self._core
         self._forget_departure(client_id)
+        known = core.clients.get(client_id)
+        had_here = frozenset(() if known is None else core.node.had_by(known.spoken()))
         for voice in voices_of(client_id, stored):
             core.handle(ClientArrived(voice, had))
-        known = core.clients.get(client_id)
         if known is None:
             self._registry.take_in(client_id, stored)
         else:
+            stored.deliveries = [each for each in stored.deliveries if each.message.event_id not in had_here]
             self._withhold(known, stored)
             self._merge(known, stored)
         self._settling[client_id] = None
