@@ -100,14 +100,14 @@ class Roaming:
         core, client_id = self._core, agreement.client_id
         known, clean = client_id in core.clients, connect.clean_start
         if agreement.assigned or (known and not clean):
-            then(None)
+            self._come_in(client_id, then)
             return
         wanted = self._want(client_id, user, int(core.wall_s() * 1000), clean=clean, live=True)
         if known:
             for peer in core.node.strategy.federation.ids:
                 if peer != self._me and peer not in self._up:
                     self._unasked.add(peer, wanted)
-            then(None)
+            self._come_in(client_id, then)
             return
         before = self._visits.pop(client_id, None)
         if before is not None:
@@ -182,11 +182,19 @@ class Roaming:
         if not visit.connection.closed:
             if refusal is None:
                 self._forget_departure(client_id)
-            visit.then(refusal)
-            if refusal is None and client_id in self._core.clients:
-                self._core.clients[client_id].since_ms = visit.wanted.since_ms
+                self._come_in(client_id, visit.then, visit.wanted.since_ms)
+            else:
+                visit.then(refusal)
         if visit.successor is not None:
             self._wanted(*visit.successor)
+
+    def _come_in(self, client_id: str, then: Then, since_ms: int | None = None) -> None:
+        """Let a client in; its session may know it to be outside the area."""
+        then(None)
+        client = self._core.clients.get(client_id)
+        if client is not None:
+            client.since_ms = client.since_ms if since_ms is None else since_ms
+            self.redirecting.look_at(client)
 
     # What peers say.
 
