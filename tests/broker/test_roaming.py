@@ -405,6 +405,7 @@ async def test_a_clean_start_ends_the_session_at_a_broker_that_was_away_for_a_mo
         await client.drop()
         assert columbus._roaming is not None
         columbus._roaming.peer_down(frankfurt.core.node.me)
+        await asyncio.sleep(0.01)  # so that the clocks can tell which connection is the later
         client, _ = await Probe.connect(columbus.port, lasting("r", clean=True))
         columbus._roaming.peer_up(frankfurt.core.node.me)
         await until(lambda: "r" not in frankfurt.core.clients)
