@@ -102,7 +102,7 @@ def test_a_local_spark_that_runs_is_used_and_left_running(spark: SparkSession) -
 
 
 ENDLESS = """
-import sys, time
+import time
 from geomq.pipeline.session import spark_session
 with spark_session() as spark:
     print("running", flush=True)
@@ -110,13 +110,12 @@ with spark_session() as spark:
         time.sleep(1000)
         yield from batches
     rows = spark.range(1).mapInArrow(wait, "id long")
-    print(getattr(rows, sys.argv[1])())
+    print(rows.toArrow())
 """
 
 
-@pytest.mark.parametrize("action", ["collect", "toArrow"])
-def test_an_interrupt_ends_spark_without_tracebacks_of_its_own(action: str) -> None:
-    command = [sys.executable, "-c", ENDLESS, action]
+def test_an_interrupt_ends_spark_without_tracebacks_of_its_own() -> None:
+    command = [sys.executable, "-c", ENDLESS]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"running\n"

@@ -174,7 +174,10 @@ class GeoRendezvous(RendezvousStrategy):
 
     def _deliver_matched(self, event: Event, matches: tuple[Match, ...]) -> None:
         """A rendezvous may hold only some of a client's filters; here all of them are known."""
-        super()._deliver_matched(event, self.table.match(event).get(self.me, ()))
+        clients = {match.client for match in matches}
+        known = self.table.match(event).get(self.me, ())
+        others = (match for match in known if match.client in clients)
+        super()._deliver_matched(event, tuple(dict.fromkeys((*matches, *others))))
 
     def _needed(self, key: str, publisher: BrokerId) -> bool:
         """Whether any home needs a publisher's events on this key from us."""
