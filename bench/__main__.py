@@ -37,7 +37,7 @@ SECTIONS: dict[str, Section] = {
 
 @click.command()
 @click.option("--only", metavar="NAME", help=f"One of {', '.join(SECTIONS)}; or part of a QoS 0 load's name.")
-@click.option("--quick", is_flag=True, help="Short measurements: less than three minutes.")
+@click.option("--quick", is_flag=True, help="Short measurements: about three minutes.")
 @click.option("--json", "json_wanted", is_flag=True, help="JSON instead of tables.")
 @click.option("--brokers", default=",".join(KINDS), show_default=True, help="Which brokers to measure.")
 def main(only: str | None, quick: bool, json_wanted: bool, brokers: str) -> None:
