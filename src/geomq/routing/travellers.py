@@ -36,7 +36,7 @@ class ClientAddress(Message, frozen=True):
 class SessionWanted(Message, frozen=True):
     """A client connects at the sender: whoever has its session is to hand it over, or to end it (`clean`).
 
-    `live` while the client waits. Later than that, `since_ms` decides which of two sessions is the client's latest.
+    `live` as the client comes; asked later, or by two brokers at the same time, `since_ms` decides where it came last.
     """
 
     client: ClientId
