@@ -96,6 +96,13 @@ def test_nothing_is_left_for_later(path: Path) -> None:
     assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_every_legend_has_its_place(path: Path) -> None:
+    """Left to find the best place, matplotlib warns when that takes more than a second on a busy machine."""
+    for call in re.findall(r"\.legend\(([^)]*)\)", path.read_text()):
+        assert re.search(r"loc=\"(?!best)", call), call
+
+
 def test_every_module_has_a_test_that_names_it() -> None:
     imported = "\n".join(path.read_text() for path in TESTS)
     for path in SOURCES:

@@ -327,7 +327,7 @@ def _bars(scenario: str, outcome: Outcome) -> "Figure":
     axes.set_xticks(places, names, rotation=20, fontsize=7)
     axes.set_yscale("log")
     axes.set_title(f"{scenario}: messages between brokers")
-    axes.legend()
+    axes.legend(loc="upper right")
     return figure
 
 
@@ -341,5 +341,5 @@ def _steps_figure(study: Study) -> "Figure":
     axes.set_xlim(0, 80)
     axes.set_xlabel("delivery latency in ms")
     axes.set_title("telemetry: share of deliveries within a time")
-    axes.legend()
+    axes.legend(loc="lower right")
     return figure

@@ -212,7 +212,7 @@ def _cost_figure(rows: Rows) -> "Figure":
             axes.plot(*zip(*points, strict=True), marker=".", color=colour, label=topology)
     both[0].set(xlabel="brokers", ylabel="latency between homes in ms", yscale="log")
     both[1].set(xlabel="brokers", ylabel="event messages per delivery")
-    both[0].legend(fontsize=8)
+    both[0].legend(fontsize=8, loc="upper left")
     return figure
 
 
@@ -228,5 +228,5 @@ def _loss_figure(rows: Rows) -> "Figure":
                 label = f"{topology}, {redundancy}"
                 axes.plot(*zip(*points, strict=True), style, marker=".", color=colour, label=label)
         axes.set(xlabel=f"{failure} lost in percent", ylabel="arrives before the loss is noticed, percent")
-    both[0].legend(fontsize=6)
+    both[0].legend(fontsize=6, loc="lower left")
     return figure

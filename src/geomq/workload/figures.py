@@ -112,7 +112,7 @@ def _messages(axes: "Axes", results: dict[str, Rows], number: int) -> None:
         axes.annotate(f"{height:.2f}", (x, height), ha="center", va="bottom", fontsize=8)
     axes.set_ylabel("messages between brokers, millions")
     axes.tick_params(axis="x", rotation=30)
-    axes.legend()
+    axes.legend(loc="upper right")
 
 
 def _boxes(axes: "Axes", results: dict[str, Rows], number: int, measure: str, label: str) -> None:

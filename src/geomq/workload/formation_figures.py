@@ -60,7 +60,7 @@ def _groups(rows: Sequence[FormationRow]) -> "Figure":
     shown = [(ms, run.groups) for (ms, count), run in PUBLISHED.items() if count == 12000]
     axes.plot(*zip(*shown, strict=True), "kx", label="published, 12,000")
     axes.set(xscale="log", yscale="log", xlabel="latency threshold in ms", ylabel="broadcast groups")
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="upper right")
     return figure
 
 
@@ -76,7 +76,7 @@ def _joins(rows: Sequence[FormationRow]) -> "Figure":
             if shown:
                 axes.plot(*zip(*shown, strict=True), "x", color=colour, label=f"{threshold} ms, published")
         axes.set(xlabel="brokers", ylabel=name.replace("_", " "))
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=7, loc="upper left")
     return figure
 
 
@@ -95,5 +95,5 @@ def _oscillation(rows: Sequence[FormationRow]) -> "Figure":
     axes.set(xlabel="noise of a probe in percent", ylabel="changes of leader per broker in 100 ticks")
     axes.set_yscale("symlog", linthresh=0.01)
     axes.set_title(f"threshold {threshold:g} ms", fontsize=9)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="upper left")
     return figure

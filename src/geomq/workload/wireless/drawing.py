@@ -48,7 +48,7 @@ def _by_rendezvous(axes: "Axes", found: Findings) -> None:
         axes.plot(numbers, found.overhead(nodes), marker=".", label=f"{nodes:,} nodes")
     axes.plot(numbers, overhead_in_plane(RENDEZVOUS), "k--", label="the plane")
     axes.set(title="(a) overhead by rendezvous", xlabel="rendezvous n", ylabel="hops over direct hops")
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, loc="upper right")
 
 
 def _by_size(axes: "Axes", found: Findings) -> None:
@@ -65,7 +65,7 @@ def _by_closeness(axes: "Axes", found: Findings) -> None:
     axes.plot(range(1, FIXED + 1), found.overhead(FOCUS)[:FIXED], "k:", label="all of m (panel a)")
     axes.set(title=f"(c) closest rendezvous, {FOCUS} nodes", xlabel="tried m", ylabel="hops over direct hops")
     axes.set_ylim(1.0, 1.7)
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, loc="upper right")
 
 
 def _by_subscribers(axes: "Axes", found: Findings) -> None:
@@ -76,4 +76,4 @@ def _by_subscribers(axes: "Axes", found: Findings) -> None:
     axes.set(
         title=f"(d) tree with {FIXED} rendezvous over 1, {FOCUS} nodes", xlabel="subscribers", ylabel="length ratio"
     )
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, loc="upper right")
