@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import geomq.pipeline.formation as on_spark
+import geomq.reproduction.groups.on_spark as on_spark
 from geomq.cli import main
 from geomq.cli.reproduce_groups import FILES
-from geomq.workload.formation_study import FormationRow, FormationRun, run_formation
+from geomq.reproduction.groups.study import FormationRow, FormationRun, run_formation
 
 
 @pytest.fixture

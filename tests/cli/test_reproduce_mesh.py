@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import geomq.pipeline.mesh_study as on_spark
+import geomq.reproduction.mesh.on_spark as on_spark
 from geomq.cli import main
 from geomq.cli.reproduce_mesh import FILES
-from geomq.pipeline.mesh_report import claims, lossy_size
-from geomq.sim.mesh_study import MeshRow, MeshRun, run_mesh
+from geomq.reproduction.mesh.report import claims, lossy_size
+from geomq.reproduction.mesh.study import MeshRow, MeshRun, run_mesh
 
 
 @pytest.fixture

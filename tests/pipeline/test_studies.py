@@ -6,12 +6,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from geomq.errors import UsageError
-from geomq.pipeline.formation import formation_on_spark
-from geomq.pipeline.mesh_study import mesh_on_spark, mesh_runs
 from geomq.pipeline.studies import run_study
-from geomq.sim.mesh_study import MeshRow, MeshRun, run_mesh
+from geomq.reproduction.groups.on_spark import formation_on_spark
+from geomq.reproduction.groups.study import FormationRow, FormationRun, run_formation
+from geomq.reproduction.mesh.on_spark import mesh_on_spark, mesh_runs
+from geomq.reproduction.mesh.study import MeshRow, MeshRun, run_mesh
 from geomq.sim.overlay import TOPOLOGIES
-from geomq.workload.formation_study import FormationRow, FormationRun, run_formation
 
 FORMATION_RUNS = [
     FormationRun("form", 60, 30),

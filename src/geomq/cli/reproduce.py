@@ -51,7 +51,7 @@ def disgb(
     geomq reproduce disgb --rounds 1 --scale 0.1
     """
     from geomq.cli.evaluate import run_requests
-    from geomq.workload.published import claims, compare, markdown, own_markdown, own_rows, requests
+    from geomq.reproduction.disgb.published import claims, compare, markdown, own_markdown, own_rows, requests
 
     numbers = _rounds(rounds)
     if not 0 < scale <= 1:

@@ -36,11 +36,11 @@ def groups(
     started = time.monotonic()
     if out is not None:
         check_files(out, FILES, overwrite=overwrite)
-    from geomq.pipeline.formation import formation_on_spark
-    from geomq.workload.formation_cities import broker_cities
-    from geomq.workload.formation_figures import write_figures
-    from geomq.workload.formation_published import claims, compare, markdown
-    from geomq.workload.formation_study import change_runs, list_runs, sweep, watch_runs
+    from geomq.reproduction.groups.cities import broker_cities
+    from geomq.reproduction.groups.figures import write_figures
+    from geomq.reproduction.groups.on_spark import formation_on_spark
+    from geomq.reproduction.groups.published import claims, compare, markdown
+    from geomq.reproduction.groups.study import change_runs, list_runs, sweep, watch_runs
 
     runs = sweep(cities=cities, seed=seed, quick=quick)
     broker_cities(cities, max(run.brokers for run in runs), seed=seed)

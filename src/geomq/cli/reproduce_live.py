@@ -51,9 +51,9 @@ def live(
     if dice is not None:
         click.echo(_dice(dice))
         return
-    from geomq.pipeline.live_report import as_json as to_json
-    from geomq.pipeline.live_report import markdown, write_figures
-    from geomq.pipeline.live_study import FULL, QUICK, chosen, run_study
+    from geomq.reproduction.live.report import as_json as to_json
+    from geomq.reproduction.live.report import markdown, write_figures
+    from geomq.reproduction.live.study import FULL, QUICK, chosen, run_study
     from geomq.workload.files import check_writable
 
     if out is not None:
@@ -77,6 +77,6 @@ def _say(text: str) -> None:
 
 def _dice(seeds: int) -> str:
     """How usual the published run is, and what runs like it send."""
-    from geomq.workload.dice import MESSAGES, look_at, markdown
+    from geomq.reproduction.live.dice import MESSAGES, look_at, markdown
 
     return markdown({scenario: look_at(scenario, range(1, seeds + 1), _say) for scenario in MESSAGES})

@@ -31,8 +31,8 @@ def mesh(quick: bool, seed: int, master: str | None, out: Path | None, overwrite
     started = time.monotonic()
     if out is not None:
         check_files(out, FILES, overwrite=overwrite)
-    from geomq.pipeline.mesh_report import claims, markdown, write_figures
-    from geomq.pipeline.mesh_study import mesh_on_spark, mesh_runs
+    from geomq.reproduction.mesh.on_spark import mesh_on_spark, mesh_runs
+    from geomq.reproduction.mesh.report import claims, markdown, write_figures
 
     rows = mesh_on_spark(mesh_runs(seed=seed, quick=quick), master=master)
     wall_s = round(time.monotonic() - started, 1)

@@ -13,8 +13,8 @@ from geomq.cli.workload import engine_options
 from geomq.errors import MissingModuleError, UsageError
 
 if TYPE_CHECKING:
-    from geomq.workload.wireless.findings import Findings
-    from geomq.workload.wireless.study import Plan, Sample
+    from geomq.reproduction.rendezvous.findings import Findings
+    from geomq.reproduction.rendezvous.study import Plan, Sample
 
 NETWORKS, PAIRS = 200, 20
 # As many pairs in all as published, in fewer networks.
@@ -53,11 +53,11 @@ def rendezvous(
         raise UsageError("--master needs --engine spark")
     if out is not None:
         check_files(out, FILES, overwrite=overwrite)
-    from geomq.workload.wireless.findings import as_json as as_data
-    from geomq.workload.wireless.findings import find, markdown
+    from geomq.reproduction.rendezvous.findings import as_json as as_data
+    from geomq.reproduction.rendezvous.findings import find, markdown
 
     if engine == "spark":
-        from geomq.pipeline.wireless import study_on_spark
+        from geomq.reproduction.rendezvous.on_spark import study_on_spark
 
         found = find(plan, study_on_spark(plan, master=master))
     else:
@@ -80,7 +80,7 @@ def _plan(quick: bool, networks: int | None, seed: int) -> "Plan":
     if seed < 0:
         raise UsageError("--seed must not be negative")
     try:
-        from geomq.workload.wireless.study import SIZES, Plan
+        from geomq.reproduction.rendezvous.study import SIZES, Plan
     except ImportError:
         raise MissingModuleError("numba") from None
     return Plan(sizes=SIZES, networks=count, pairs=QUICK_PAIRS if quick else PAIRS, seed=seed)
@@ -90,7 +90,7 @@ def _study_locally(plan: "Plan") -> "dict[int, list[Sample]]":
     from rich.console import Console
     from rich.progress import track
 
-    from geomq.workload.wireless.study import measure
+    from geomq.reproduction.rendezvous.study import measure
 
     samples: dict[int, list[Sample]] = {}
     for nodes, number in track(
@@ -105,7 +105,7 @@ def _study_locally(plan: "Plan") -> "dict[int, list[Sample]]":
 
 
 def _write(out: Path, found: "Findings", tables: str, data: str) -> None:
-    from geomq.workload.wireless.drawing import write_figure
+    from geomq.reproduction.rendezvous.figures import write_figure
 
     write_text(out / "rendezvous.md", tables)
     write_text(out / "rendezvous.json", data + "\n")

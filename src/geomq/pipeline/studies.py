@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Record(Protocol):
-    """A dataclass of numbers and texts."""
+    """A dataclass of numbers, texts and bytes."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -27,8 +27,8 @@ Row = TypeVar("Row", bound=Record)
 Run = TypeVar("Run")
 
 RUNS_MAX = 100_000
-_ARROW = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
-_SQL = {int: "bigint", float: "double", str: "string", bool: "boolean"}
+_ARROW = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_(), bytes: pa.binary()}
+_SQL = {int: "bigint", float: "double", str: "string", bool: "boolean", bytes: "binary"}
 
 
 def run_study(

@@ -1,0 +1,1 @@
+"""The DisGB simulation: Table III and Figures 9 to 12."""

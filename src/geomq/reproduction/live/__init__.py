@@ -1,0 +1,1 @@
+"""The papers' live experiments: real brokers, real clients, emulated links."""

@@ -1,0 +1,1 @@
+"""The federation mesh: its theorems, overlays and losses."""
