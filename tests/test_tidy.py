@@ -105,6 +105,22 @@ def test_every_legend_has_its_place(path: Path) -> None:
         assert re.search(r"loc=\"(?!best)", call), call
 
 
+OF_THE_MACHINE = r"""(?x)
+    \b time\.(time|time_ns|monotonic|monotonic_ns|perf_counter|perf_counter_ns|sleep)\b
+    | \b (secrets|uuid)\. | \b os\.urandom\b | \b random\.(?!Random\b) | \b datetime\.now\b
+    | \b (ThreadPoolExecutor|ProcessPoolExecutor|to_thread|run_in_executor|threading\.Thread)\b
+    | \b from\ (time|secrets|uuid|random)\ import
+"""
+MAY_ASK_THE_MACHINE = ("platform.py", "trace_writer.py")
+"""The one that hands it out, and a writer of files of which nothing comes back."""
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.parent.name == "broker"], ids=relative)
+def test_a_broker_asks_its_platform_for_time_randomness_and_threads(path: Path) -> None:
+    if path.name not in MAY_ASK_THE_MACHINE:
+        assert re.search(OF_THE_MACHINE, path.read_text()) is None
+
+
 def test_every_module_has_a_test_that_names_it() -> None:
     imported = "\n".join(path.read_text() for path in TESTS)
     for path in SOURCES:

@@ -12,6 +12,7 @@ from geomq.broker.config import Config, Limits, Listener
 from geomq.broker.core import Core, Security
 from geomq.broker.desk import Desk
 from geomq.broker.outbox import Outbox
+from geomq.broker.platform import Platform
 from geomq.broker.store_memory import MemoryStore
 from geomq.mqtt.decoder import Decoder, Side
 from geomq.mqtt.encode import encode
@@ -99,7 +100,13 @@ def _desk() -> tuple[Desk, Any]:
     config = Config(limits=Limits(publish_rate_per_s=1e6, location_rate_per_s=1e6))
     outbox = Outbox(loop, store, None)
     core = Core(
-        config, loop=loop, node=node, store=store, outbox=outbox, security=Security(None, None), wall_s=loop.time
+        config,
+        loop=loop,
+        node=node,
+        store=store,
+        outbox=outbox,
+        security=Security(None, None),
+        platform=Platform(wall_s=loop.time),
     )
     return Desk(core), loop
 

@@ -16,6 +16,7 @@ from geomq.broker.connection import Connection
 from geomq.broker.core import Core, Security
 from geomq.broker.desk import Desk
 from geomq.broker.outbox import Outbox
+from geomq.broker.platform import Platform
 from geomq.broker.store_memory import MemoryStore
 from geomq.mqtt.decoder import Decoder, Side
 from geomq.mqtt.encode import encode
@@ -185,7 +186,7 @@ class BrokerMachine(RuleBasedStateMachine):
             store=store,
             outbox=Outbox(loop, store, None),
             security=Security(None, None),
-            wall_s=self.loop.time,
+            platform=Platform(wall_s=self.loop.time),
         )
         self.desk = Desk(self.core)
         self.peers = [Peer(f"p{number}") for number in range(3)]

@@ -4,8 +4,6 @@ Passwords are checked in a thread; everything else is decided at once on the loo
 """
 
 import logging
-import secrets
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
@@ -59,7 +57,7 @@ class Admission:
         self._registry = registry
         self._geo = geo
         self._checking = 0
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="geomq-password")
+        self._pool = core.platform.start_worker("geomq-password")
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -119,7 +117,7 @@ class Admission:
         """The client is who it says: agree on terms and let it in."""
         core = self._core
         try:
-            agreement = agree(connect, core.policy, spare_id=f"auto-{secrets.token_hex(12)}")
+            agreement = agree(connect, core.policy, spare_id=f"auto-{core.platform.random_bytes(12).hex()}")
             location = _location(connect)
         except ProtocolViolation as violation:
             self._refuse(connection, violation.reason, str(violation))

@@ -6,9 +6,7 @@ geo-context, and echoes could only be guessed from payloads. What is said on the
 
 import asyncio
 import logging
-import random
 import ssl
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -21,6 +19,7 @@ from geomq.broker.cloud_session import CloudSession
 from geomq.broker.config import Cloud
 from geomq.broker.core import Core, Links
 from geomq.broker.peer_store import Notes, PeerStore
+from geomq.broker.platform import SYSTEM
 from geomq.errors import ConfigError, ProtocolError
 from geomq.mqtt.decoder import Decoder, Side
 from geomq.mqtt.encode import encode
@@ -146,12 +145,14 @@ class CloudLink:
         cloud: BrokerId,
         handle: Callable[[RoutingEvent], object],
         hold: Callable[[Any, bytes], None],
+        uniform: Callable[[float, float], float] = SYSTEM.uniform,
     ) -> None:
         self.session = session
         self._settings = settings
         self.name = self._cloud = cloud
         self._handle = handle
         self._hold = hold
+        self._uniform = uniform
         self._channel: CloudChannel | None = None
         self._task: asyncio.Task[None] | None = None
         self._probe: asyncio.TimerHandle | None = None
@@ -200,7 +201,7 @@ class CloudLink:
             self._said = reason
             if self._loop.time() - began_s > STABLE_S:
                 pause_s = RETRY_S[0]
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+            await asyncio.sleep(pause_s * self._uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, RETRY_S[1])
 
     async def _connection(self) -> str:
@@ -324,7 +325,7 @@ def start_cloud(
     reader = CloudReader(
         me=core.node.me,
         cloud=cloud,
-        epoch=int(time.time() * 1000),
+        epoch=int(core.wall_s() * 1000),
         leaders_topic=strategy.options.leaders_topic,
         fence_of=lambda text: core.fence_texts[text],
         is_ours=lambda broker: broker in core.node.strategy.federation.position,
@@ -339,7 +340,9 @@ def start_cloud(
         life=starts,
     )
     settings = cloud_settings(config.cloud, config.broker.name, config.limits.packet_bytes_max + GEO_BYTES_MAX)
-    link = CloudLink(settings, session, cloud=cloud, handle=handle, hold=core.outbox.hold)
+    link = CloudLink(
+        settings, session, cloud=cloud, handle=handle, hold=core.outbox.hold, uniform=core.platform.uniform
+    )
     link.start()
     return link
 

@@ -8,9 +8,9 @@ handed to `on_failure` once.
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.store import Store
 from geomq.broker.store_errors import StoreError, StoreFull
 
@@ -24,7 +24,12 @@ class Committer:
     """Binds a store to the running event loop. Touch it from that loop only."""
 
     def __init__(
-        self, store: Store, on_failure: Callable[[StoreError], object], *, retry_s: float = FULL_RETRY_S
+        self,
+        store: Store,
+        on_failure: Callable[[StoreError], object],
+        *,
+        retry_s: float = FULL_RETRY_S,
+        platform: Platform = SYSTEM,
     ) -> None:
         self.syncs = 0
         self.failed: StoreError | None = None
@@ -35,7 +40,7 @@ class Committer:
         self._on_failure = on_failure
         self._retry_s = retry_s
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="geomq-sync")
+        self._thread = platform.start_worker("geomq-sync")
         self._waiting: list[Callback] = []
         self._written: list[Callback] = []
         self._futures: set[asyncio.Future[None]] = set()

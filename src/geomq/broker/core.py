@@ -1,7 +1,6 @@
 """What all parts of a running broker share: settings, clients, the routing node, the store and the way out."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
@@ -13,6 +12,7 @@ from geomq.broker.counts import Counts
 from geomq.broker.geotopics import FenceTexts
 from geomq.broker.outbox import Outbox
 from geomq.broker.passwords import Passwords
+from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.store import Store
 from geomq.broker.tracer import Listener, Tracer
 from geomq.geo import FenceLimits
@@ -77,12 +77,13 @@ class Core:
         store: Store,
         outbox: Outbox,
         security: Security,
-        wall_s: Callable[[], float] = time.time,
+        platform: Platform = SYSTEM,
     ) -> None:
         self.config = config
         self.policy = make_policy(config)
         self.loop = loop
-        self.wall_s = wall_s
+        self.platform = platform
+        self.wall_s = platform.wall_s
         self.node = node
         self.store = store
         self.outbox = outbox

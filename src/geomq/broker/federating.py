@@ -10,6 +10,7 @@ from pathlib import Path
 from geomq.broker.config import Config
 from geomq.broker.peer_channel import Credentials
 from geomq.broker.peering import PeerAddress
+from geomq.broker.platform import SYSTEM, Platform
 from geomq.errors import ConfigError, GeometryError
 from geomq.geo import parse_location
 from geomq.routing import description as descriptions
@@ -85,7 +86,7 @@ def client_address(listening: Sequence[tuple[str, str, int]]) -> str | None:
     return None
 
 
-def credentials_of(config: Config) -> Credentials:
+def credentials_of(config: Config, platform: Platform = SYSTEM) -> Credentials:
     """The shared key if there is one; certificates otherwise; neither only on loopback."""
     federation = config.federation
     if federation.key_file is not None:
@@ -95,10 +96,10 @@ def credentials_of(config: Config) -> Credentials:
             raise ConfigError(f"cannot read {federation.key_file}: {error.strerror}") from None
         if len(key) < KEY_BYTES_MIN:
             raise ConfigError(f"the key in {federation.key_file} is shorter than {KEY_BYTES_MIN} bytes")
-        return Credentials(config.broker.name, key)
+        return Credentials(config.broker.name, key, platform)
     if federation.certfile is None and not _on_loopback(config):
         raise ConfigError("[federation] needs key_file or certfile, keyfile and cafile, except on loopback")
-    return Credentials(config.broker.name, None)
+    return Credentials(config.broker.name, None, platform)
 
 
 def _on_loopback(config: Config) -> bool:

@@ -8,13 +8,13 @@ that was on its way when the broker stopped is still taken in.
 import hashlib
 import hmac
 import logging
-import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from geomq.broker.luggage import PARTS_MAX, unpack
 from geomq.broker.outbox import Outbox
+from geomq.broker.platform import SYSTEM
 from geomq.broker.store import Store
 from geomq.broker.store_records import StoredSession
 from geomq.errors import ProtocolError
@@ -27,7 +27,8 @@ PART, TAKEN, SECRET = "luggage-part", "taken", "roaming-secret"
 TAKEN_MAX = 16_384
 UNDER_WAY_MAX = 10_000
 SECRET_BYTES: Final = 32
-_NUMBER_BITS: Final = 24
+_NUMBER_BYTES: Final = 3
+_NUMBER_BITS: Final = 8 * _NUMBER_BYTES
 _PROOF_BITS: Final = 39
 """Together they fit into a token: which one it is, and what nobody else can calculate from that and the client."""
 
@@ -47,11 +48,13 @@ class _Gathered:
 class HandOvers:
     """The tokens of one broker, and what came for them."""
 
-    def __init__(self, store: Store, outbox: Outbox) -> None:
+    def __init__(
+        self, store: Store, outbox: Outbox, random_bytes: Callable[[int], bytes] = SYSTEM.random_bytes
+    ) -> None:
         self._store = store
         self._outbox = outbox
-        self._secret = secrets.token_bytes(SECRET_BYTES)
-        self._number = secrets.randbits(_NUMBER_BITS)
+        self._secret = random_bytes(SECRET_BYTES)
+        self._number = int.from_bytes(random_bytes(_NUMBER_BYTES))
         self._under_way: dict[int, _Gathered] = {}
         self._taken: OrderedDict[int, None] = OrderedDict()
 

@@ -1,15 +1,13 @@
 """Listening sockets: TCP, TLS, WebSocket and WebSocket over TLS, as many as configured."""
 
 import asyncio
-import contextlib
-import errno
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any
 
 from geomq.broker.config import Listener
 from geomq.broker.connection import Connection
+from geomq.broker.free_address import cannot_listen, first_line
 from geomq.broker.websocket import WebSocketConnection
 from geomq.errors import ConfigError
 
@@ -34,12 +32,8 @@ def tls_context(listener: Listener) -> ssl.SSLContext:
             context.load_verify_locations(listener.crlfile)
             context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"listener on port {listener.bind_port}: {_first_line(error)}") from None
+        raise ConfigError(f"listener on port {listener.bind_port}: {first_line(error)}") from None
     return context
-
-
-def _first_line(error: OSError) -> str:
-    return (error.strerror or str(error) or type(error).__name__).splitlines()[0]
 
 
 def _protocol_maker(listener: Listener, make: ConnectionMaker) -> Callable[[], asyncio.Protocol]:
@@ -54,30 +48,6 @@ def _look_after(bound: socket.socket) -> None:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
-
-
-async def check_free(listener: Listener) -> None:
-    """Refuse an address that another program has or that is not ours to take, before anything is written for it."""
-    host, port, loop = listener.bind_host, listener.bind_port, asyncio.get_running_loop()
-    with contextlib.suppress(socket.gaierror):
-        for family, *_, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
-            try:
-                _bind_once(family, address)
-            except OSError as error:
-                if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                    raise _cannot_listen(listener, error) from None
-
-
-def _bind_once(family: int, address: tuple[Any, ...]) -> None:
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        probe.bind(address)
-
-
-def _cannot_listen(listener: Listener, error: OSError) -> ConfigError:
-    return ConfigError(f"cannot listen on {listener.host}:{listener.bind_port}: {_first_line(error)}")
 
 
 class Listeners:
@@ -101,7 +71,7 @@ class Listeners:
                 ssl_handshake_timeout=10.0 if context is not None else None,
             )
         except OSError as error:
-            raise _cannot_listen(listener, error) from None
+            raise cannot_listen(listener, error) from None
         self._servers.append(server)
         for bound in server.sockets:
             _look_after(bound)

@@ -4,7 +4,6 @@ Everything is kept in memory. Each broker has ports of its own, counted up from 
 """
 
 import itertools
-import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from geomq.broker import config as settings
 from geomq.broker.config import Config, Listener, Metrics, Persistence
+from geomq.broker.platform import SYSTEM
 from geomq.broker.server import Broker
 from geomq.errors import ConfigError
 from geomq.geo import Location, location_text
@@ -22,7 +22,7 @@ from geomq.routing.registry import strategy_class
 HOST = "127.0.0.1"
 CLOUD = "cloud"
 PORTS = range(10_000, 32_000)
-_candidates = itertools.islice(itertools.cycle(PORTS), secrets.randbelow(len(PORTS)), None)
+_candidates = itertools.islice(itertools.cycle(PORTS), int.from_bytes(SYSTEM.random_bytes(8)) % len(PORTS), None)
 
 
 class Site(NamedTuple):

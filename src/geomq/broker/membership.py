@@ -151,9 +151,10 @@ class Membership:
             self._seeker = Seeker(
                 PeerAddress(host.strip("[]"), int(port)),
                 entry_of(self._config),
-                credentials_of(self._config),
+                credentials_of(self._config, self._core.platform),
                 dial_tls=tls_of(self._config)[1],
                 found=self._found,
+                uniform=self._core.platform.uniform,
             )
             self._seeker.start()
 

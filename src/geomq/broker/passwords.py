@@ -11,11 +11,12 @@ import contextlib
 import hashlib
 import hmac
 import os
-import secrets
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from geomq.broker.platform import SYSTEM
 from geomq.errors import ConfigError, UsageError
 
 FILE_BYTES_MAX = 64 * 1_048_576
@@ -27,6 +28,8 @@ SALT_BYTES = 12
 SALT_BYTES_MAX = 1_024
 HASH_BYTES = 64
 REMEMBERED_MAX = 100_000
+
+RandomBytes = Callable[[int], bytes]
 
 
 class Entry(NamedTuple):
@@ -47,11 +50,11 @@ class Entry(NamedTuple):
 class Passwords:
     """The users of one password file. Safe to use from several threads."""
 
-    def __init__(self, entries: dict[str, Entry]) -> None:
+    def __init__(self, entries: dict[str, Entry], random_bytes: RandomBytes = SYSTEM.random_bytes) -> None:
         self._entries = entries
         costliest = max((entry.iterations for entry in entries.values()), default=ITERATIONS_DEFAULT)
-        self._decoy = Entry(costliest, secrets.token_bytes(SALT_BYTES), secrets.token_bytes(HASH_BYTES))
-        self._proof_key = secrets.token_bytes(32)
+        self._decoy = Entry(costliest, random_bytes(SALT_BYTES), random_bytes(HASH_BYTES))
+        self._proof_key = random_bytes(32)
         self._proofs: dict[str, bytes] = {}
 
     def __len__(self) -> int:
@@ -78,9 +81,9 @@ class Passwords:
         return hmac.digest(self._proof_key, password, "sha256")
 
 
-def load_passwords(path: str | os.PathLike[str]) -> Passwords:
+def load_passwords(path: str | os.PathLike[str], random_bytes: RandomBytes = SYSTEM.random_bytes) -> Passwords:
     """Read a password file, or raise ConfigError that names the file and line."""
-    return Passwords(parse_passwords(_read(Path(path)), name=str(path)))
+    return Passwords(parse_passwords(_read(Path(path)), name=str(path)), random_bytes)
 
 
 def parse_passwords(text: str, *, name: str) -> dict[str, Entry]:
@@ -116,7 +119,7 @@ def check_user(user: str) -> None:
 
 def hash_password(password: bytes, *, iterations: int = ITERATIONS_DEFAULT) -> str:
     """A new `$7$` secret with a fresh salt."""
-    salt = secrets.token_bytes(SALT_BYTES)
+    salt = SYSTEM.random_bytes(SALT_BYTES)
     digest = hashlib.pbkdf2_hmac("sha512", password, salt, iterations)
     return f"$7${iterations}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
 

@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import hmac
 import logging
-import secrets
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ import msgspec
 
 from geomq.broker.config import is_loopback
 from geomq.broker.peer_frames import FrameBuffer
+from geomq.broker.platform import SYSTEM, Platform
 from geomq.errors import ProtocolError
 from geomq.routing.edition_messages import unwrapped
 from geomq.routing.link import Ack, Data, Frame, Run
@@ -60,9 +60,14 @@ class Proof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
 class Credentials:
     """How this broker proves its name and checks the other's: a shared key, or certificates."""
 
-    def __init__(self, me: str, key: bytes | None) -> None:
+    def __init__(self, me: str, key: bytes | None, platform: Platform = SYSTEM) -> None:
         self.me = me
         self.key = key
+        self._random_bytes = platform.random_bytes
+
+    def greeting(self) -> Greeting:
+        """What opens one connection."""
+        return Greeting("geomq", PROTOCOL_VERSION, self.me, self._random_bytes(NONCE_BYTES))
 
     def code(self, speaker: Greeting, listener: Greeting) -> bytes:
         if self.key is None:
@@ -96,7 +101,7 @@ class PeerChannel(asyncio.BufferedProtocol):
         self._listener = listener
         self.expected = expected
         self._frame_bytes_max = frame_bytes_max
-        self._mine = Greeting("geomq", PROTOCOL_VERSION, credentials.me, secrets.token_bytes(NONCE_BYTES))
+        self._mine = credentials.greeting()
         self._theirs: Greeting | None = None
         self._incoming = FrameBuffer(GREETING_BYTES_MAX)
         self._outgoing: list[bytes | memoryview] = []

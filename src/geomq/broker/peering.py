@@ -7,9 +7,7 @@ or reordered, whatever the connections do.
 
 import asyncio
 import logging
-import random
 import ssl
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
@@ -17,6 +15,7 @@ from typing import NamedTuple
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.broker.peer_store import OUTBOX, Notes, PeerStore
+from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.visitors import Strangers, Visitors
 from geomq.errors import ProtocolError
 from geomq.routing.edition_messages import EditionReached, unwrapped, wrapped
@@ -96,8 +95,10 @@ class Peering:
         dial_tls: ssl.SSLContext | None = None,
         lost: Callable[[BrokerId, Message, str], object] = lambda _, __, ___: None,
         strangers: Strangers | None = None,
+        platform: Platform = SYSTEM,
     ) -> None:
         self._me = me
+        self._platform = platform
         self._lost = lost
         self._handle = handle
         self._credentials = credentials
@@ -295,7 +296,7 @@ class Peering:
                 )
             except (OSError, ssl.SSLError) as error:
                 log.debug("peer not reached", extra={"peer": peer.name, "reason": str(error)})
-            await asyncio.sleep(peer.pause_s * random.uniform(0.5, 1.0))
+            await asyncio.sleep(peer.pause_s * self._platform.uniform(0.5, 1.0))
             peer.pause_s = min(2 * peer.pause_s, RETRY_S[1])
         peer.dial = None
 
@@ -337,7 +338,7 @@ class Peering:
         elif isinstance(frame, Ping):
             channel.send(Pong(frame.token))
         elif isinstance(frame, Pong):
-            round_trip_ms = (time.perf_counter_ns() - frame.token) / 1e6
+            round_trip_ms = (self._platform.perf_ns() - frame.token) / 1e6
             if 0 <= round_trip_ms < 600_000:
                 before = round_trip_ms / 2 if peer.latency_ms is None else peer.latency_ms
                 peer.latency_ms = before + SMOOTHING * (round_trip_ms / 2 - before)
@@ -433,4 +434,4 @@ class Peering:
             if self._loop.time() - peer.heard_s > SILENCE_S_MAX:
                 peer.channel.close("the peer fell silent")
             else:
-                peer.channel.send(Ping(time.perf_counter_ns()))
+                peer.channel.send(Ping(self._platform.perf_ns()))

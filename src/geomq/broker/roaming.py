@@ -55,7 +55,7 @@ class Roaming:
         self._let_in: dict[str, Search] = {}
         """Clients that did not wait for everybody, until everybody has answered."""
         self._unasked = Unasked()
-        self._handovers = HandOvers(core.store, core.outbox)
+        self._handovers = HandOvers(core.store, core.outbox, core.platform.random_bytes)
         self._departed: dict[str, None] = {}
         self._settling: dict[str, None] = {}
 

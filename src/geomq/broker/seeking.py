@@ -6,7 +6,6 @@ with this broker in it. Until there is one it asks again, after a growing pause.
 
 import asyncio
 import logging
-import random
 import ssl
 from collections.abc import Callable
 
@@ -14,6 +13,7 @@ import msgspec
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.broker.peering import PeerAddress
+from geomq.broker.platform import SYSTEM
 from geomq.routing.description import BrokerEntry
 from geomq.routing.link import Frame
 from geomq.routing.wire import Aside, AskToJoin, Described, NotJoined
@@ -36,7 +36,9 @@ class Seeker:
         *,
         dial_tls: ssl.SSLContext | None,
         found: Callable[[bytes], bool],
+        uniform: Callable[[float, float], float] = SYSTEM.uniform,
     ) -> None:
+        self._uniform = uniform
         self._seed = seed
         self._entry = entry
         self._credentials = credentials
@@ -60,7 +62,7 @@ class Seeker:
                     return
             except (OSError, ssl.SSLError, TimeoutError) as error:
                 log.warning("the seed did not take us in", extra={"seed": str(self._seed), "reason": str(error)})
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+            await asyncio.sleep(pause_s * self._uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, RETRY_S[1])
 
     async def _ask(self) -> bytes:

@@ -7,10 +7,8 @@ import asyncio
 import contextlib
 import gc
 import logging
-import os
 import random
 import signal
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
@@ -22,7 +20,7 @@ from geomq.broker.config_diff import config_changes, reloaded
 from geomq.broker.core import Core, Security
 from geomq.broker.desk import Desk
 from geomq.broker.federating import client_address, credentials_of, description_of, tls_of
-from geomq.broker.listeners import Listeners, check_free
+from geomq.broker.listeners import Listeners
 from geomq.broker.logs import setup_logging
 from geomq.broker.membership import Membership
 from geomq.broker.memory import keep_freed_memory
@@ -31,14 +29,14 @@ from geomq.broker.outbox import Outbox
 from geomq.broker.passwords import load_passwords
 from geomq.broker.peer_store import Notes, PeerStore, kept_editions
 from geomq.broker.peering import Peering
+from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.retained_sync import RetainedSync
 from geomq.broker.roaming import Roaming
-from geomq.broker.store import Store, open_store
+from geomq.broker.store import Store
 from geomq.broker.store_errors import StoreError
-from geomq.broker.store_memory import MemoryStore
 from geomq.broker.sys_topics import SysTopics
 from geomq.broker.view import View
-from geomq.errors import ConfigError, GeomqError
+from geomq.errors import GeomqError
 from geomq.mqtt.reasons import ReasonCode
 from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.federated_node import FederatedNode
@@ -60,8 +58,9 @@ EPOCH = "epoch"
 class Broker:
     """One broker on the running event loop. `addresses` are (kind, host, port) once it is started."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, platform: Platform = SYSTEM) -> None:
         self._config = config
+        self._platform = platform
         self._listeners = Listeners()
         self._stopping = asyncio.Event()
         self._timers: list[asyncio.TimerHandle] = []
@@ -109,18 +108,21 @@ class Broker:
     async def start(self) -> None:
         """Load what is stored and open every listener; GeomqError in one line if that cannot be."""
         config = self._config
-        security = load_security(config)
+        platform = self._platform
+        security = load_security(config, platform)
         for listener in config.listeners:
-            await check_free(listener)
-        self._store = _open_store(config)
+            await platform.check_free(listener)
+        self._store = platform.open_store(config)
         state = self._store.load()
         loop = asyncio.get_running_loop()
         durable = self._store.durable
-        self._committer = Committer(self._store, self._store_failed) if durable else None
+        self._committer = Committer(self._store, self._store_failed, platform=platform) if durable else None
         outbox = Outbox(loop, self._store, self._committer)
-        epoch = _next_epoch(self._store, state.notes)
+        epoch = _next_epoch(self._store, state.notes, platform.wall_s())
         node = _make_node(config, epoch, state.notes)
-        self.core = Core(config, loop=loop, node=node, store=self._store, outbox=outbox, security=security)
+        self.core = Core(
+            config, loop=loop, node=node, store=self._store, outbox=outbox, security=security, platform=platform
+        )
         self.core.deadline_changed = self._watch_node_soon
         self.desk = Desk(self.core)
         self.view = View(self.core, self.desk, self._link_gauges)
@@ -191,7 +193,8 @@ class Broker:
                 epoch=epoch,
                 peers=membership.addresses,
                 handle=self._linked,
-                credentials=credentials_of(self._config),
+                credentials=credentials_of(self._config, self._platform),
+                platform=self._platform,
                 kept=self._kept,
                 notes=notes,
                 dial_tls=dial,
@@ -294,7 +297,7 @@ class Broker:
     def reload(self, config: Config) -> None:
         """Take over what a running broker may; the rest is named in the log and waits for a restart."""
         taken = reloaded(self.core.config, config)
-        security = load_security(taken)
+        security = load_security(taken, self._platform)
         for change in config_changes(self.core.config, config):
             if not change.reloadable:
                 log.warning("change needs a restart", extra={"key": str(change)})
@@ -362,33 +365,19 @@ class Broker:
             self.exit_code = 1
 
 
-def load_security(config: Config) -> Security:
+def load_security(config: Config, platform: Platform = SYSTEM) -> Security:
     """Read the password and ACL files."""
     auth = config.auth
-    passwords = None if auth.password_file is None else load_passwords(auth.password_file)
+    passwords = None if auth.password_file is None else load_passwords(auth.password_file, platform.random_bytes)
     acl = None if auth.acl_file is None else load_acl(auth.acl_file)
     return Security(passwords, acl)
 
 
-def _open_store(config: Config) -> Store:
-    if not config.persistence.enabled:
-        return MemoryStore()
-    try:
-        os.makedirs(config.broker.data_dir, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot make {config.broker.data_dir}: {error.strerror}") from None
-    return open_store(
-        config.store_path,
-        sync=config.persistence.sync,
-        free_bytes_min=config.persistence.free_bytes_min,
-    )
-
-
-def _next_epoch(store: Store, notes: Notes) -> int:
+def _next_epoch(store: Store, notes: Notes, now_s: float) -> int:
     """Greater than at any start before. Peers remember the last one, so it must not fall back with a disk that is lost
     or put back from a copy: the clock gives it, unless that was set back."""
     before = int.from_bytes(notes.get(EPOCH, {}).get(b"", b""))
-    epoch = max(before + 1, int(time.time() * 1000))
+    epoch = max(before + 1, int(now_s * 1000))
     store.put_note(EPOCH, b"", epoch.to_bytes(8))
     store.commit()
     return epoch

@@ -1,0 +1,63 @@
+"""What a broker needs of the machine it runs on: clocks, random numbers, threads, the disk and free addresses.
+
+A broker gets all of it from the one object it is given and takes nothing from anywhere else (`tests/test_tidy.py`
+checks it), so that a simulation decides what the time is, which number comes next and when the disk fails. The event
+loop is part of it without being named here: connections, timers and monotonic time are the running loop's.
+"""
+
+import os
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from geomq.broker.config import Config, Listener
+from geomq.broker.free_address import check_free
+from geomq.broker.store import Store, open_store
+from geomq.broker.store_memory import MemoryStore
+from geomq.errors import ConfigError
+
+
+def open_configured_store(config: Config) -> Store:
+    """The store a config asks for: a folder, or memory."""
+    if not config.persistence.enabled:
+        return MemoryStore()
+    try:
+        os.makedirs(config.broker.data_dir, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make {config.broker.data_dir}: {error.strerror}") from None
+    return open_store(
+        config.store_path,
+        sync=config.persistence.sync,
+        free_bytes_min=config.persistence.free_bytes_min,
+    )
+
+
+def start_worker(name: str) -> Executor:
+    """One thread, started when it first has something to do."""
+    return ThreadPoolExecutor(1, thread_name_prefix=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """Give it to `Broker`; `SYSTEM` is the real one."""
+
+    wall_s: Callable[[], float] = time.time
+    """Unix time, which may jump."""
+    perf_ns: Callable[[], int] = time.perf_counter_ns
+    """For durations within this process."""
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes
+    """Nobody can guess them: nonces, tokens, ids."""
+    uniform: Callable[[float, float], float] = random.uniform
+    """For pauses that should not coincide."""
+    start_worker: Callable[[str], Executor] = start_worker
+    """A thread for what would keep the loop waiting, by name."""
+    open_store: Callable[[Config], Store] = open_configured_store
+    check_free: Callable[[Listener], Awaitable[None]] = check_free
+    """Raises ConfigError for an address that cannot be had."""
+
+
+SYSTEM: Final = Platform()

@@ -1,0 +1,78 @@
+"""A broker takes time, random numbers, threads, disk and addresses from what it is given."""
+
+import itertools
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from geomq.broker.config import Broker as BrokerSection
+from geomq.broker.config import Config, Federation, Listener, Persistence
+from geomq.broker.platform import SYSTEM, Platform, open_configured_store
+from geomq.broker.server import Broker
+from geomq.broker.store import Store
+from geomq.broker.store_memory import MemoryStore
+from geomq.errors import ConfigError
+
+pytestmark = pytest.mark.anyio
+
+
+class Given:
+    """Counts what a broker asks for."""
+
+    def __init__(self) -> None:
+        self.threads: list[str] = []
+        self.stores = 0
+        self.addresses: list[int | None] = []
+        self.bytes = itertools.count()
+
+    def platform(self) -> Platform:
+        return Platform(
+            wall_s=lambda: 5_000_000_000.0,
+            perf_ns=lambda: 7,
+            random_bytes=lambda count: next(self.bytes).to_bytes(count),
+            uniform=lambda low, high: low,
+            start_worker=self.start_worker,
+            open_store=self.open_store,
+            check_free=self.check_free,
+        )
+
+    def start_worker(self, name: str) -> Executor:
+        self.threads.append(name)
+        return ThreadPoolExecutor(1)
+
+    def open_store(self, config: Config) -> Store:
+        self.stores += 1
+        return open_configured_store(config)
+
+    async def check_free(self, listener: Listener) -> None:
+        self.addresses.append(listener.port)
+
+
+async def test_a_broker_asks_only_the_platform_it_was_given(tmp_path: Path) -> None:
+    given = Given()
+    config = Config(
+        broker=BrokerSection(name="b", data_dir=str(tmp_path)),
+        listeners=(Listener(host="127.0.0.1", port=0),),
+        federation=Federation(host="127.0.0.1", port=0),
+    )
+    async with Broker(config, platform=given.platform()) as broker:
+        assert broker.core.node.epoch == 5_000_000_000_000
+    assert (given.stores, given.addresses) == (1, [0])
+    assert sorted(given.threads) == ["geomq-password", "geomq-sync"]
+    assert next(given.bytes) > 0
+
+
+def test_the_store_is_where_the_config_says(tmp_path: Path) -> None:
+    config = Config(broker=BrokerSection(name="b", data_dir=str(tmp_path / "data")))
+    store = SYSTEM.open_store(config)
+    store.close()
+    assert store.durable
+    assert (tmp_path / "data").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot make"):
+        SYSTEM.open_store(Config(broker=BrokerSection(name="b", data_dir=str(tmp_path / "file" / "data"))))
+
+
+def test_without_persistence_the_store_is_memory() -> None:
+    assert isinstance(SYSTEM.open_store(Config(persistence=Persistence(enabled=False))), MemoryStore)
