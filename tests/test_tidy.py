@@ -55,11 +55,11 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/mqtt/inbound.py": "mqtt/test_session_model.py",
     "geomq/pipeline/generate.py": "pipeline/test_spark_evaluate.py",
     "geomq/pipeline/progress.py": "pipeline/test_spark_evaluate.py",
-    "geomq/workload/adaptive_kernel.py": "workload/test_parity_adaptive.py",
+    "geomq/workload/evaluation/adaptive_kernel.py": "workload/evaluation/test_parity_adaptive.py",
     "geomq/testbed/soak.py": "testbed/test_faults.py",
     "geomq/testbed/streams.py": "testbed/test_faults.py",
-    "geomq/workload/kernel_messages.py": "workload/test_kernel.py",
-    "geomq/workload/pair_traffic.py": "workload/test_parity_adaptive.py",
+    "geomq/workload/evaluation/kernel_messages.py": "workload/evaluation/test_kernel.py",
+    "geomq/workload/evaluation/pair_traffic.py": "workload/evaluation/test_parity_adaptive.py",
 }
 """Modules that only make sense together: the test file that drives them through their common door."""
 

@@ -29,9 +29,9 @@ from geomq.routing.trace import TraceRecord
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.oracle import Oracle
 from geomq.sim.script import Step
+from geomq.workload.generation.scenarios import ScenarioSpec, scenario_world
 from geomq.workload.model import Kind, generate
-from geomq.workload.scenarios import ScenarioSpec, scenario_world
-from geomq.workload.script import actions_of
+from geomq.workload.traffic.script import actions_of
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.properties import Properties
 from geomq.routing.model import BrokerId
 from geomq.routing.trace import TraceRecord
-from geomq.workload.verdict import Case
+from geomq.workload.traffic.verdict import Case
 
 pytestmark = pytest.mark.anyio
 KEEPS = Properties(session_expiry_interval=1000)

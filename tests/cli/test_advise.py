@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.pipeline.streaming.live import CITIES, geomq_federation, publish, subscribe
-from tests.workload.recorded import scenario_trace
+from tests.workload.traffic.recorded import scenario_trace
 
 from geomq.cli import main
 from geomq.errors import DataError, UsageError

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from geomq.cli import main
-from geomq.workload.archived_traffic import MARK
+from geomq.workload.traffic.archived_traffic import MARK
 
 
 @pytest.mark.parametrize(

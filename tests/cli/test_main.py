@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from geomq import __version__
 from geomq.cli import COMMANDS, SPARK_EXTRA, main
 from geomq.errors import ConfigError, MissingModuleError
-from geomq.workload.disgb import DisgbSpec
-from geomq.workload.presets import PRESETS
-from geomq.workload.scenarios import SCENARIOS
+from geomq.workload.generation.disgb import DisgbSpec
+from geomq.workload.generation.presets import PRESETS
+from geomq.workload.generation.scenarios import SCENARIOS
 
 
 def test_every_command_is_listed_with_a_summary() -> None:

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from geomq.cli import main
-from geomq.workload.figures import figure_names
+from geomq.workload.evaluation.figures import figure_names
 
 
 def run(*arguments: str) -> Result:

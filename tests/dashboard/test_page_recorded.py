@@ -10,8 +10,8 @@ from tests.dashboard.browser import Tab, launched, serving, violations
 
 from geomq.cli.evaluate import run_requests
 from geomq.cli.simulation import Scenario, simulate_one
-from geomq.workload.presets import Request
-from geomq.workload.results import write_results
+from geomq.workload.evaluation.results import write_results
+from geomq.workload.generation.presets import Request
 
 FRAME_CPU_MS_MAX = 33.0
 SPIN = """(frames) => new Promise((done) => {

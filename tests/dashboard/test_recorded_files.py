@@ -10,11 +10,11 @@ from geomq.cli.evaluate import run_requests
 from geomq.dashboard.recorded import View
 from geomq.dashboard.recorded_files import CLIENTS_SHOWN_MAX, read_views, workload_view
 from geomq.errors import DataError
-from geomq.workload.disgb import preset
-from geomq.workload.generate import write_workload
+from geomq.workload.evaluation.results import write_results
+from geomq.workload.generation.disgb import preset
+from geomq.workload.generation.generate import write_workload
+from geomq.workload.generation.presets import Request, build
 from geomq.workload.model import generate
-from geomq.workload.presets import Request, build
-from geomq.workload.results import write_results
 from geomq.workload.world import World
 
 

@@ -7,7 +7,7 @@ from tests.dashboard.test_commands import CIRCLE, running
 from geomq.client import Client
 from geomq.dashboard.why import case_json
 from geomq.routing.model import BrokerId, EventId
-from geomq.workload.verdict import Case
+from geomq.workload.traffic.verdict import Case
 
 pytestmark = pytest.mark.anyio
 

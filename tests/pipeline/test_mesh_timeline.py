@@ -3,8 +3,8 @@
 import numpy as np
 
 from geomq.pipeline.mesh_timeline import mesh_options, mesh_timeline, obstacle, timeline_for
-from geomq.workload.disgb import preset
-from geomq.workload.mesh_floods import state_at
+from geomq.workload.evaluation.mesh_floods import state_at
+from geomq.workload.generation.disgb import preset
 from geomq.workload.model import first_subscribers
 from geomq.workload.world import World
 

@@ -91,7 +91,7 @@ def test_the_package_zip_holds_the_kernel(tmp_path: Path) -> None:
     import zipfile
 
     names = zipfile.ZipFile(package_zip(tmp_path)).namelist()
-    assert "geomq/workload/kernel.py" in names
+    assert "geomq/workload/evaluation/kernel.py" in names
     assert not any("__pycache__" in name for name in names)
 
 

@@ -21,13 +21,13 @@ from geomq.pipeline.evaluate import Job, add_counts, evaluate_jobs, pack_counts
 from geomq.pipeline.java import cache_directory, find_java_home
 from geomq.pipeline.mesh_timeline import mesh_timeline
 from geomq.pipeline.session import spark_errors, spark_session
-from geomq.workload import told_moves
 from geomq.workload.dataset import DatasetSpec, part_name
-from geomq.workload.disgb import preset
-from geomq.workload.evaluate import evaluate
-from geomq.workload.generate import write_workload
-from geomq.workload.presets import Request
-from geomq.workload.scenarios import SCENARIOS, scenario_world
+from geomq.workload.evaluation import told_moves
+from geomq.workload.evaluation.evaluate import evaluate
+from geomq.workload.generation.disgb import preset
+from geomq.workload.generation.generate import write_workload
+from geomq.workload.generation.presets import Request
+from geomq.workload.generation.scenarios import SCENARIOS, scenario_world
 from geomq.workload.world import World
 
 SPEC = preset("paper", clients=12_000, topics=30, seconds=300)

@@ -18,8 +18,8 @@ from geomq.testbed.replay_client import client_name, client_number
 from geomq.testbed.replay_worker import BrokerAddress
 from geomq.workload.dataset import read_manifest
 from geomq.workload.files import read_table
-from geomq.workload.generate import write_workload
-from geomq.workload.presets import Request, build
+from geomq.workload.generation.generate import write_workload
+from geomq.workload.generation.presets import Request, build
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from geomq.mqtt.decoder import Decoder
 from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import Connect, Publish, Subscribe
 from geomq.testbed.replay_script import STAMP, Step, place_text, read_stamp, script_of, stamped
+from geomq.workload.generation.presets import Request, build
 from geomq.workload.model import Kind, Workload, generate
-from geomq.workload.presets import Request, build
 
 
 @pytest.fixture(scope="module")

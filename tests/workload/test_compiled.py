@@ -29,9 +29,10 @@ def test_what_is_kept_is_named_after_all_sources(tmp_path: Path, monkeypatch: py
 
 
 def test_all_modules_that_kernels_take_something_from_are_watched() -> None:
-    package = Path(compiling.__file__).parent
-    kernels = [path for path in package.rglob("*.py") if "@compiled" in path.read_text()]
+    root = Path(compiling.__file__).parent.parent
+    kernels = [path for path in root.rglob("*.py") if "@compiled" in path.read_text()]
     assert len(kernels) > 5
+    assert {f"geomq.{path.relative_to(root).parts[0]}" for path in kernels} == set(compiling.PACKAGES)
     for path in kernels:
         taken = re.findall(r"^from (geomq\.(?:geo|mqtt|routing)[\w.]*) import", path.read_text(), re.MULTILINE)
         assert set(taken) <= {*compiling.OTHER_SOURCES, "geomq.geo"}, path

@@ -11,10 +11,10 @@ import pytest
 
 from geomq.errors import DataError, UsageError
 from geomq.workload.dataset import DatasetSpec, part_name, read_manifest
-from geomq.workload.evaluate import evaluate
+from geomq.workload.evaluation.evaluate import evaluate
 from geomq.workload.files import new_directory, read_table
-from geomq.workload.generate import write_workload
-from geomq.workload.presets import Request, build
+from geomq.workload.generation.generate import write_workload
+from geomq.workload.generation.presets import Request, build
 from geomq.workload.schema import DATASETS, arrow_schema, markdown
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from geomq.errors import UsageError
 from geomq.workload.cities import PUBLISHED, Place
-from geomq.workload.groups import form_groups
-from geomq.workload.scenarios import scenario_world
+from geomq.workload.evaluation.groups import form_groups
+from geomq.workload.generation.scenarios import scenario_world
 from geomq.workload.world import World
 
 

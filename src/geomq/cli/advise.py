@@ -12,8 +12,8 @@ from geomq.cli.workload import engine_options
 from geomq.errors import UsageError
 
 if TYPE_CHECKING:
-    from geomq.workload.advice import Advice
-    from geomq.workload.traffic import Traffic
+    from geomq.workload.traffic.advice import Advice
+    from geomq.workload.traffic.recorded_traffic import Traffic
 
 
 @click.command(short_help="Say from recorded traffic which strategy would serve it best.")
@@ -68,7 +68,7 @@ def advise(
         raise UsageError("give traces to read, or --live and an address to listen to")
     if engine == "local" and master is not None:
         raise UsageError("--master needs --engine spark")
-    from geomq.workload.advice import advise as find
+    from geomq.workload.traffic.advice import advise as find
 
     traffic = _listen(live, seconds, token_file) if live else _read(traces, last)
     if len(traffic.outline.brokers) < 2 and place is None:
@@ -86,8 +86,8 @@ def _read(traces: tuple[Path, ...], last: float | None) -> "Traffic":
     from geomq.workload.files import need_pyarrow
 
     need_pyarrow()
-    from geomq.workload.archived_traffic import is_archive, read_archived_traffic
-    from geomq.workload.traffic import read_traffic
+    from geomq.workload.traffic.archived_traffic import is_archive, read_archived_traffic
+    from geomq.workload.traffic.recorded_traffic import read_traffic
 
     archives = [path for path in traces if is_archive(path)]
     if not archives:
@@ -117,7 +117,7 @@ def _evaluate(engine: str, master: str | None) -> Any:
             from geomq.pipeline.evaluate import evaluate_on_spark
 
             return evaluate_on_spark(jobs, master=master)
-        from geomq.workload.evaluate import evaluate_locally
+        from geomq.workload.evaluation.evaluate import evaluate_locally
 
         return [evaluate_locally(*job) for job in jobs]
 
@@ -126,7 +126,7 @@ def _evaluate(engine: str, master: str | None) -> Any:
 
 def as_data(advice: "Advice") -> dict[str, Any]:
     """The advice as plain data."""
-    from geomq.workload.advice import config_lines
+    from geomq.workload.traffic.advice import config_lines
 
     def option(found: Any) -> Any:
         if found is None:
@@ -156,7 +156,7 @@ def _show(advice: "Advice") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from geomq.workload.advice import SERVED, config_lines
+    from geomq.workload.traffic.advice import SERVED, config_lines
 
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     facts = advice.facts

@@ -13,7 +13,7 @@ from geomq.cli.workload import engine_options, workload_options
 from geomq.errors import UsageError
 
 if TYPE_CHECKING:
-    from geomq.workload.results import Outcome
+    from geomq.workload.evaluation.results import Outcome
 
 
 @click.command(short_help="Evaluate all strategies exactly, at scale, on Spark.")
@@ -49,10 +49,10 @@ def evaluate(
     geomq evaluate --sweep clients=1000,10000 --sweep fence=1,5 --out results
     """
     started = time.monotonic()
+    from geomq.workload.evaluation.memory import peak_memory
     from geomq.workload.files import check_new
-    from geomq.workload.memory import peak_memory
-    from geomq.workload.presets import Request
-    from geomq.workload.presets import sweep as spread
+    from geomq.workload.generation.presets import Request
+    from geomq.workload.generation.presets import sweep as spread
 
     if engine == "local" and master is not None:
         raise UsageError("--master needs --engine spark")
@@ -70,7 +70,7 @@ def evaluate(
     else:
         print_outcomes(outcomes, facts)
     if out is not None:
-        from geomq.workload.results import write_results
+        from geomq.workload.evaluation.results import write_results
 
         write_results(out, outcomes, facts, overwrite=overwrite)
 
@@ -79,7 +79,7 @@ def run_requests(requests: "list[Any]", *, data: Path | None, engine: str, maste
     """Evaluate requests with either engine."""
     from geomq.workload.dataset import DatasetSpec
     from geomq.workload.files import need_numba
-    from geomq.workload.presets import build, describe
+    from geomq.workload.generation.presets import build, describe
     from geomq.workload.world import World
 
     jobs = []
@@ -97,7 +97,7 @@ def run_requests(requests: "list[Any]", *, data: Path | None, engine: str, maste
 
         return evaluate_on_spark(jobs, master=master, mesh=True)
     from geomq.pipeline.mesh_timeline import timeline_for
-    from geomq.workload.evaluate import evaluate_locally
+    from geomq.workload.evaluation.evaluate import evaluate_locally
 
     return [evaluate_locally(*job, timeline_for(*job[1:])) for job in jobs]
 

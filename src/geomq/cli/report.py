@@ -9,7 +9,7 @@ import click
 from geomq.cli.output import check_files, overwrite_option, write_text
 
 if TYPE_CHECKING:
-    from geomq.workload.report import RunTable
+    from geomq.workload.evaluation.report import RunTable
 
 
 @click.command(short_help="Make tables and figures from results.")
@@ -31,9 +31,9 @@ def report(directory: Path, style: str, out: Path | None, overwrite: bool) -> No
     geomq evaluate --preset paper --out results
     geomq report results --out report
     """
-    from geomq.workload.figures import figure_names, page, write_figures
-    from geomq.workload.report import check_tables, comma_separated, markdown, run_tables
-    from geomq.workload.results import read_results
+    from geomq.workload.evaluation.figures import figure_names, page, write_figures
+    from geomq.workload.evaluation.report import check_tables, comma_separated, markdown, run_tables
+    from geomq.workload.evaluation.results import read_results
 
     results = read_results(directory)
     if out is not None:
@@ -57,7 +57,7 @@ def _print(tables: "list[RunTable]", checks: "list[RunTable]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from geomq.workload.report import CHECKED, HEADERS, cell
+    from geomq.workload.evaluation.report import CHECKED, HEADERS, cell
 
     console = Console(width=None if sys.stdout.isatty() else 190)
     for shown in [*tables, *checks]:

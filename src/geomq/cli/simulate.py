@@ -15,7 +15,7 @@ from geomq.cli.interrupt import quiet_interrupt
 from geomq.cli.simulation import Scenario, explain, simulate_one
 from geomq.errors import UsageError
 from geomq.routing.registry import STRATEGIES, strategy_class
-from geomq.workload.disgb import FIRST_UPDATE_MS
+from geomq.workload.generation.disgb import FIRST_UPDATE_MS
 
 KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "total")
 

@@ -20,9 +20,9 @@ from geomq.sim.overlay import geographic_links
 from geomq.sim.script import Step
 from geomq.sim.statistics import Statistics
 from geomq.sim.tracing import Trace, TraceHash, Transcript
-from geomq.workload.disgb import preset as workload_preset
+from geomq.workload.generation.disgb import preset as workload_preset
 from geomq.workload.model import DEGREE, Kind, Workload, generate
-from geomq.workload.script import Action, actions_of
+from geomq.workload.traffic.script import Action, actions_of
 from geomq.workload.world import GROUP_MS, World
 
 SETTLE_MS = 30_000

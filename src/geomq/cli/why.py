@@ -13,7 +13,7 @@ from geomq.routing.model import EventId
 from geomq.routing.trace import record_fields
 
 if TYPE_CHECKING:
-    from geomq.workload.verdict import Answer, Case
+    from geomq.workload.traffic.verdict import Answer, Case
 
 LIVE_MS = 1e11
 """Times after this are Unix time, those before it are since the start of a simulation."""
@@ -60,8 +60,8 @@ def why(
 
 
 def _one(traces: tuple[Path, ...], event_id: EventId, clients: tuple[str, ...], *, as_json: bool) -> None:
-    from geomq.workload.trace_reading import of_event, read_trace
-    from geomq.workload.verdict import Case
+    from geomq.workload.traffic.trace_reading import of_event, read_trace
+    from geomq.workload.traffic.verdict import Case
 
     picked = read_trace(traces, of_event(event_id, clients))
     case = Case(event_id, picked.records, picked.brokers, picked.steps)
@@ -86,8 +86,8 @@ def _list(
     as_json: bool,
 ) -> None:
     from geomq.mqtt.topics import check_filter
-    from geomq.workload.trace_reading import of_events, of_topic, read_trace
-    from geomq.workload.verdict import NO_DELIVERIES, Case
+    from geomq.workload.traffic.trace_reading import of_events, of_topic, read_trace
+    from geomq.workload.traffic.verdict import NO_DELIVERIES, Case
 
     topic = None if topic is None else check_filter(topic)
     picked = read_trace(traces, of_topic(topic, publisher, span, clients))
@@ -132,7 +132,7 @@ def _print_row(row: dict[str, Any]) -> None:
 
 
 def _print_case(case: "Case", answers: "dict[str, Answer]") -> None:
-    from geomq.workload.verdict import NO_DELIVERIES, step_text
+    from geomq.workload.traffic.verdict import NO_DELIVERIES, step_text
 
     event, start_ms = case.published, (case.published or case.steps[0]).t_ms
     if event is None:

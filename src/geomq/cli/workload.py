@@ -79,14 +79,14 @@ def workload(engine: str, master: str | None, out: Path, overwrite: bool, as_jso
     geomq workload --preset paper --clients 100000 --out hikers
     geomq evaluate --data hikers
     """
-    from geomq.workload.presets import Request, build
+    from geomq.workload.generation.presets import Request, build
 
     if engine == "local" and master is not None:
         raise UsageError("--master needs --engine spark")
     request = Request(**numbers)
     world, spec = build(request)
     started = time.monotonic()
-    from geomq.workload.generate import write_workload
+    from geomq.workload.generation.generate import write_workload
 
     if engine == "local":
         written = write_workload(out, world, spec, request, overwrite=overwrite)

@@ -16,7 +16,7 @@ from geomq.dashboard.why import case_json
 from geomq.errors import GeomqError
 from geomq.routing.model import EventId
 from geomq.routing.registry import STRATEGIES
-from geomq.workload.verdict import Case
+from geomq.workload.traffic.verdict import Case
 
 log = logging.getLogger("geomq.dashboard")
 

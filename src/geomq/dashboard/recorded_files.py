@@ -18,9 +18,9 @@ from geomq.geo import Circle, Location, NearestAreas
 from geomq.routing.federation import Broker, Federation
 from geomq.routing.model import BrokerId
 from geomq.workload.dataset import MANIFEST, DatasetSpec, read_manifest
+from geomq.workload.evaluation.report import KINDS, run_title
+from geomq.workload.evaluation.results import CLOUD_NAME, read_results, statistics_of
 from geomq.workload.model import DEGREE, NO_FENCE, Actions, Block, Clients, Kind, Workload
-from geomq.workload.report import KINDS, run_title
-from geomq.workload.results import CLOUD_NAME, read_results, statistics_of
 from geomq.workload.world import World
 
 CLIENTS_SHOWN_MAX = 5_000

@@ -17,7 +17,7 @@ from geomq.errors import ConfigError, DataError
 from geomq.routing.federation import Federation
 from geomq.routing.outline import Outline, OutlinedBroker, federation_of
 from geomq.routing.trace import TraceRecord
-from geomq.workload.trace_reading import everything, read_trace, read_trace_outline, trace_rows
+from geomq.workload.traffic.trace_reading import everything, read_trace, read_trace_outline, trace_rows
 
 FRAME_MS = 250.0
 FRAMES_MAX = 2_400

@@ -1,9 +1,9 @@
-"""Why an event went where it went, in the JSON the page shows. The reasoning is `geomq.workload.verdict`'s."""
+"""Why an event went where it went, in the JSON the page shows. The reasoning is `geomq.workload.traffic.verdict`'s."""
 
 from collections.abc import Iterable
 
 from geomq.dashboard.shapes import Json
-from geomq.workload.verdict import Case, step_text
+from geomq.workload.traffic.verdict import Case, step_text
 
 
 def case_json(case: Case, clients: Iterable[str]) -> Json:

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from geomq.errors import DataError
 from geomq.mqtt.topics import topic_matches
 from geomq.workload.dataset import MANIFEST, DatasetSpec, read_manifest
-from geomq.workload.expected import Said, Verdict, expected, judge
 from geomq.workload.model import Kind
+from geomq.workload.traffic.expected import Said, Verdict, expected, judge
 
 SETTLE_MS = 100.0
 """Added to the longest delivery of a run: how long an action may take to be in force everywhere."""

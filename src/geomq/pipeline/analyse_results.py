@@ -30,9 +30,9 @@ from geomq.pipeline.analyse import (
 )
 from geomq.pipeline.progress import spark_progress
 from geomq.pipeline.session import spark_session
-from geomq.workload.expected import Verdict
-from geomq.workload.results import Check, Outcome, Run, write_results
-from geomq.workload.summary import StrategyResult
+from geomq.workload.evaluation.results import Check, Outcome, Run, write_results
+from geomq.workload.evaluation.summary import StrategyResult
+from geomq.workload.traffic.expected import Verdict
 
 KINDS = ("event", "subscription", "delivery", "location", "control")
 

@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from geomq.pipeline.mesh_timeline import mesh_timeline, timeline_for
 from geomq.pipeline.progress import spark_progress
 from geomq.pipeline.session import spark_session
-from geomq.workload import told_moves
-from geomq.workload.evaluate import Evaluator, evaluate, outcome_of
-from geomq.workload.kernel_messages import Tally
-from geomq.workload.mesh_floods import MeshTimeline
+from geomq.workload.evaluation import told_moves
+from geomq.workload.evaluation.evaluate import Evaluator, evaluate, outcome_of
+from geomq.workload.evaluation.kernel_messages import Tally
+from geomq.workload.evaluation.mesh_floods import MeshTimeline
+from geomq.workload.evaluation.packed import RECORD, pack, pieces, records_of
+from geomq.workload.evaluation.results import Outcome, Run
 from geomq.workload.model import Spec
-from geomq.workload.packed import RECORD, pack, pieces, records_of
-from geomq.workload.results import Outcome, Run
 from geomq.workload.world import World
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def warm_up(variants: set[bool]) -> threading.Thread:
     """Compile the kernel in the background while Spark starts, so that its workers find it compiled."""
 
     def compile_kernel() -> None:
-        from geomq.workload.disgb import preset
+        from geomq.workload.generation.disgb import preset
 
         world = World.published()
         spec = preset("paper", clients=30, topics=5, seconds=120)

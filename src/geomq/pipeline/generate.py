@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from geomq.pipeline.progress import spark_progress
 from geomq.pipeline.session import spark_session
-from geomq.workload.generate import write_part_of, write_workload
+from geomq.workload.generation.generate import write_part_of, write_workload
+from geomq.workload.generation.presets import Request
 from geomq.workload.model import Spec
-from geomq.workload.presets import Request
 from geomq.workload.world import World
 
 if TYPE_CHECKING:

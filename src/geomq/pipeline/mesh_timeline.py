@@ -22,7 +22,7 @@ from geomq.sim.engine import Observer, Origin, Simulation
 from geomq.sim.mesh_watch import mesh_of
 from geomq.sim.overlay import geographic_links
 from geomq.sim.script import Step
-from geomq.workload.mesh_floods import MeshTimeline
+from geomq.workload.evaluation.mesh_floods import MeshTimeline
 from geomq.workload.model import Spec, first_subscribers
 from geomq.workload.world import World
 

@@ -18,7 +18,7 @@ from geomq.broker.admin_address import check_address
 from geomq.errors import DataError, GeomqError, UsageError
 from geomq.geo import parse_location
 from geomq.routing.outline import Outline, OutlinedBroker
-from geomq.workload.traffic import STEPS, Traffic, traffic_of
+from geomq.workload.traffic.recorded_traffic import STEPS, Traffic, traffic_of
 
 P = ParamSpec("P")
 T = TypeVar("T")

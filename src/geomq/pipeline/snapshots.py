@@ -10,7 +10,7 @@ from pathlib import Path
 
 from geomq.errors import GeomqError
 from geomq.pipeline.recent import Admin
-from geomq.workload.archived_traffic import Snapshot, write_snapshot
+from geomq.workload.traffic.archived_traffic import Snapshot, write_snapshot
 
 KINDS = {"moved": "location", "subscribed": "subscription"}
 

@@ -8,7 +8,7 @@ from geomq.broker.toml_tables import TableReader, read_text
 from geomq.errors import ConfigError, GeomqError
 from geomq.routing.registry import strategy_class
 from geomq.testbed.plan import CLOUD, Plan
-from geomq.workload.presets import PRESETS
+from geomq.workload.generation.presets import PRESETS
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:

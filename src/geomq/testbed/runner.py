@@ -32,8 +32,8 @@ from geomq.testbed.processes import Federation, MosquittoProcess, stoppable
 from geomq.testbed.replay import ReplayReport, ReplaySettings, replay
 from geomq.testbed.replay_worker import BrokerAddress
 from geomq.workload.dataset import DatasetSpec, write_manifest
-from geomq.workload.generate import write_workload
-from geomq.workload.presets import Request, build
+from geomq.workload.generation.generate import write_workload
+from geomq.workload.generation.presets import Request, build
 from geomq.workload.world import World
 
 TRACE_FILE_S = 3600.0

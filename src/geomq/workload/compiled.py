@@ -17,15 +17,16 @@ from typing import Any, TypeVar, cast
 
 from numba import config, njit
 
+PACKAGES = ("geomq.reproduction", "geomq.workload")
+"""Where kernels are."""
 OTHER_SOURCES = (
     "geomq.geo.sphere",
     "geomq.routing.adaptive",
     "geomq.routing.georendezvous",
     "geomq.routing.groups_greedy",
 )
-"""Modules outside this package whose constants kernels take in."""
+"""Modules elsewhere whose constants kernels take in."""
 PREFIX = "kernels-"
-KEPT = 4
 KEPT = 4
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -81,7 +82,7 @@ def _made(base: Path) -> Path | None:
 
 def source_hash() -> str:
     """Stands for the text of every module a kernel may take something from."""
-    sources = dict(_modules(files("geomq.workload"), "geomq.workload"))
+    sources = {name: source for package in PACKAGES for name, source in _modules(files(package), package)}
     for module in OTHER_SOURCES:
         package, _, name = module.rpartition(".")
         sources[module] = files(package).joinpath(f"{name}.py").read_bytes()

@@ -31,7 +31,7 @@ from geomq.pipeline.streaming import jobs
 from geomq.pipeline.streaming.archived import compact, prepare_archive
 from geomq.pipeline.streaming.decode import DDL
 from geomq.pipeline.streaming.landing import land_events
-from geomq.workload.archived_traffic import EVENTS, FENCED_AWAY
+from geomq.workload.traffic.archived_traffic import EVENTS, FENCED_AWAY
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 

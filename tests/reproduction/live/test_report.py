@@ -5,8 +5,8 @@ import numpy as np
 from geomq.reproduction.live.report import claims, markdown
 from geomq.reproduction.live.study import Study
 from geomq.reproduction.live.table_ii import Characteristics, Told
-from geomq.workload.results import Outcome, Run
-from geomq.workload.summary import StrategyResult
+from geomq.workload.evaluation.results import Outcome, Run
+from geomq.workload.evaluation.summary import StrategyResult
 
 
 def result(name: str, events: int) -> StrategyResult:

@@ -1,13 +1,13 @@
 """Rows of Table II, and what the published prototype tells other brokers of clients."""
 
 import numpy as np
-from tests.workload.test_kernel import actions_from
+from tests.workload.evaluation.test_kernel import actions_from
 
 from geomq.reproduction.live.table_ii import TABLE_II, Characteristics, Told, characteristics, told
+from geomq.workload.generation.presets import Request, build
+from geomq.workload.generation.scenarios import scenario_world
 from geomq.workload.model import NO_FENCE, Kind, generate
-from geomq.workload.presets import Request, build
-from geomq.workload.scenarios import scenario_world
-from geomq.workload.script import recorded
+from geomq.workload.traffic.script import recorded
 
 FRANKFURT, PARIS = 1, 2
 BETWEEN = (491_000_000, 55_000_000)

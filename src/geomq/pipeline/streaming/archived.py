@@ -27,7 +27,7 @@ from geomq.mqtt.topics import topic_matches
 from geomq.pipeline.streaming.decode import SCHEMA
 from geomq.pipeline.streaming.options import ArchiveOptions
 from geomq.pipeline.streaming.plainly import plainly, yielded_plainly
-from geomq.workload.archived_traffic import COMPACTED, EVENTS, LOG, MARK, event_files, is_archive
+from geomq.workload.traffic.archived_traffic import COMPACTED, EVENTS, LOG, MARK, event_files, is_archive
 
 CELL_DEG = 1
 CHECKPOINT = "_checkpoint"

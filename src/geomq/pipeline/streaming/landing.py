@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from geomq.errors import UsageError
 from geomq.pipeline.streaming.archived import CHECKPOINT, PARTITIONS, prepare_archive, with_partitions
-from geomq.workload.archived_traffic import EVENTS
+from geomq.workload.traffic.archived_traffic import EVENTS
 
 _TIME = re.compile(r"\s*\d{1,6}\s+(?:millisecond|second|minute|hour|day)s?\s*")
 

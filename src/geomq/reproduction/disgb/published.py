@@ -8,8 +8,8 @@ from typing import Any
 
 from geomq.reproduction.claims import Claim, claims_table
 from geomq.reproduction.tables import table
-from geomq.workload.presets import Request
-from geomq.workload.results import Outcome
+from geomq.workload.evaluation.results import Outcome
+from geomq.workload.generation.presets import Request
 
 # Mean and standard deviation of the event delivery latency in milliseconds, per round.
 TABLE_III: dict[str, tuple[tuple[int, int], ...]] = {

@@ -12,9 +12,9 @@ import numpy as np
 
 from geomq.reproduction.live.table_ii import TABLE_II, Characteristics, Told, characteristics, told
 from geomq.reproduction.tables import table
-from geomq.workload.evaluate import evaluate_locally
+from geomq.workload.evaluation.evaluate import evaluate_locally
+from geomq.workload.generation.presets import Request, build, describe
 from geomq.workload.model import generate
-from geomq.workload.presets import Request, build, describe
 
 ALIKE = 0.025
 MESSAGES = {

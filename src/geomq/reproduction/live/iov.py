@@ -13,7 +13,7 @@ from geomq.workload.cities import Place
 from geomq.workload.dataset import write_frame, write_manifest, write_part
 from geomq.workload.files import new_directory
 from geomq.workload.model import NO_FENCE, ActionList, Kind
-from geomq.workload.script import RecordedSpec, recorded
+from geomq.workload.traffic.script import RecordedSpec, recorded
 from geomq.workload.world import World
 
 EDGES = ("edge-1", "edge-2", "edge-3")

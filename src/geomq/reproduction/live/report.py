@@ -18,8 +18,8 @@ from geomq.reproduction.live.iov import MONITORING, TELEMETRY
 from geomq.reproduction.live.study import STEP_MS, Study
 from geomq.reproduction.live.table_ii import TABLE_II, Told
 from geomq.reproduction.tables import table
-from geomq.workload.results import Outcome
-from geomq.workload.summary import StrategyResult, statistics
+from geomq.workload.evaluation.results import Outcome
+from geomq.workload.evaluation.summary import StrategyResult, statistics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -33,11 +33,11 @@ from geomq.testbed.plan import Plan
 from geomq.testbed.processes import mosquitto_path
 from geomq.testbed.runner import run_testbed
 from geomq.workload.dataset import MANIFEST, DatasetSpec, read_manifest
-from geomq.workload.evaluate import evaluate_locally
-from geomq.workload.generate import write_workload
+from geomq.workload.evaluation.evaluate import evaluate_locally
+from geomq.workload.evaluation.results import Outcome
+from geomq.workload.generation.generate import write_workload
+from geomq.workload.generation.presets import Request, build, describe
 from geomq.workload.model import generate
-from geomq.workload.presets import Request, build, describe
-from geomq.workload.results import Outcome
 
 Say = Callable[[str], None]
 STEP_MS = 0.1

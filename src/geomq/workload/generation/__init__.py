@@ -1,0 +1,1 @@
+"""Workloads made from a seed: the published simulation, the live scenarios, presets of both, written to disk."""
