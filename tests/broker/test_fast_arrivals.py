@@ -59,7 +59,7 @@ class Handled:
 
     def __call__(self, happened: PeerSaid) -> None:
         self.events.append(happened)
-        self._broker._linked(happened)
+        self._broker.core.driver.handle(happened)
 
 
 @pytest.mark.parametrize("is_v5", [False, True])
@@ -193,7 +193,7 @@ async def test_ways_are_remembered_for_so_many_matches_and_no_more(monkeypatch: 
             nobody = tuple(Match(ClientId(f"gone {number} {each}"), "t/#") for each in range(4))
             here = tuple(Match(ClientId(client.name), "t/#") for client in clients)
             batch = batch_of([b"%d" % number], sequence=100 + number, matches=(*nobody, *here))
-            broker.desk.arrivals.arrive(*said(batch), broker._linked)
+            broker.desk.arrivals.arrive(*said(batch), broker.core.driver.handle)
             known = [matches for ways in broker.desk.arrivals._ways.values() for matches in ways.routes]
             assert sum(len(matches or ()) for matches in known) < 20
         for client in clients:
@@ -205,11 +205,11 @@ async def test_connections_that_are_gone_are_not_kept_by_a_broker_that_only_rece
         for number in range(12):
             passing = await join(broker.port, f"passing {number}")
             await passing.subscribe("t/1")
-            broker.desk.arrivals.arrive(*said(batch_of([b"x"], sequence=100 + number)), broker._linked)
+            broker.desk.arrivals.arrive(*said(batch_of([b"x"], sequence=100 + number)), broker.core.driver.handle)
             await until(lambda: b"x" in passing.got)  # noqa: B023
             close_all([passing])
             await until(lambda: passing.name not in broker.core.clients)  # noqa: B023
-        broker.desk.arrivals.arrive(*said(batch_of([b"y"], sequence=200)), broker._linked)
+        broker.desk.arrivals.arrive(*said(batch_of([b"y"], sequence=200)), broker.core.driver.handle)
         assert len(broker.desk.fast._receivers) <= 2
         assert len(broker.desk.fast._sets) <= 1
 
@@ -224,7 +224,7 @@ async def test_routes_are_forgotten_when_they_name_too_many_clients(monkeypatch:
         generation = broker.desk.fast.generation
         for number in range(20):
             batch = batch_of([b"%d" % number], sequence=100 + number, topic=f"t/{number}")
-            broker.desk.arrivals.arrive(*said(batch), broker._linked)
+            broker.desk.arrivals.arrive(*said(batch), broker.core.driver.handle)
             assert sum(map(len, broker.desk.fast._sets)) <= 12
         assert broker.desk.fast.generation > generation
         await until(lambda: [len(client.got) for client in clients] == [20, 20, *[1] * 20])

@@ -420,9 +420,9 @@ async def test_a_client_that_left_is_remembered_until_routing_has_forgotten_it()
             await client.drop()
         roaming = here._roaming
         assert roaming is not None
-        here._linked(PeerSaid(there.core.node.me, Settled((ClientId("r"),))))
+        here.core.driver.handle(PeerSaid(there.core.node.me, Settled((ClientId("r"),))))
         assert "r" in roaming._departed, "the links are not up for long enough to be sure"
-        here.core.handle(ClientGone(ClientId("r")))
+        here.core.driver.handle(ClientGone(ClientId("r")))
         roaming.sweep()
         assert "r" not in roaming._departed
 

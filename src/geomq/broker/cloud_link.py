@@ -17,7 +17,8 @@ from geomq.broker.cloud_codec import CloudReader
 from geomq.broker.cloud_kept import CloudKept
 from geomq.broker.cloud_session import CloudSession
 from geomq.broker.config import Cloud
-from geomq.broker.core import Core, Links
+from geomq.broker.core import Core
+from geomq.broker.driver import Links
 from geomq.broker.peer_store import Notes, PeerStore
 from geomq.broker.platform import SYSTEM
 from geomq.errors import ConfigError, ProtocolError

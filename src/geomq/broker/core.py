@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol
 
 from geomq.broker.acl import ALL_RIGHTS, Acl, Rights
 from geomq.broker.clients import Client, split_voice
 from geomq.broker.config import Config
 from geomq.broker.counts import Counts
+from geomq.broker.driver import Driver
 from geomq.broker.geotopics import FenceTexts
 from geomq.broker.outbox import Outbox
 from geomq.broker.passwords import Passwords
@@ -17,38 +17,11 @@ from geomq.broker.store import Store
 from geomq.broker.tracer import Listener, Tracer
 from geomq.geo import FenceLimits
 from geomq.mqtt.handshake import Policy
-from geomq.mqtt.message import Message
 from geomq.mqtt.topics import TopicNames
-from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, SendToPeer
-from geomq.routing.edition_messages import wrapped
-from geomq.routing.editions import KeepEditions, Kept
-from geomq.routing.events import RoutingEvent
-from geomq.routing.messages import Message as PeerMessage
-from geomq.routing.model import BrokerId, ClientId, Edition, Event, Match
+from geomq.routing.model import ClientId
 from geomq.routing.node import Node
-from geomq.routing.plan import EventBatch
 from geomq.routing.recorder import Sink
 from geomq.routing.trace import STEPS, Step
-
-
-class Links(Protocol):
-    """Where messages to other brokers go."""
-
-    def send(self, peer: BrokerId, message: PeerMessage) -> None:
-        """Send a message, at the end of this tick."""
-
-    def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
-        """Send plain events, now."""
-
-
-class Deliverer(Protocol):
-    """Hands events to own clients."""
-
-    def deliver(self, event: Event, matches: tuple[Match, ...], message: Message | None) -> int: ...
-
-    def deliver_to_one(
-        self, event: Event, topic_filter: str, members: tuple[ClientId, ...], message: Message | None
-    ) -> int: ...
 
 
 class Security:
@@ -96,13 +69,9 @@ class Core:
         self.tracer: Tracer | None = None
         self.names = TopicNames()
         self.fence_texts = FenceTexts(fence_limits(config))
-        self.links: Links | None = None
-        self.deliverer: Deliverer | None = None
-        self.before_delivery: Callable[[], None] = lambda: None
+        self.driver = Driver(self)
         self.topology_changed: Callable[[], None] = lambda: None
-        self.deadline_changed: Callable[[], None] = lambda: None
         self.client_moved: Callable[[Client], None] = lambda _client: None
-        self.keep_editions: Callable[[Kept], None] = lambda _kept: None
 
     def _may_read(self, client: ClientId, topic: str) -> bool:
         """Whether one of the clients may read a topic; of one that has left its new home says so."""
@@ -112,42 +81,6 @@ class Core:
     def now_ms(self) -> float:
         """The routing core's clock."""
         return self.loop.time() * 1000.0
-
-    def handle(self, event: RoutingEvent, message: Message | None = None) -> int:
-        """Tell the node what happened and carry out what it asks for; how many deliveries that made.
-
-        `message` is the published one, to spare its way through the node's plain form.
-        """
-        actions = self.node.handle(event, now=self.now_ms())
-        if self.tracer is not None:
-            self.tracer.handled(event, actions)
-        delivered = self.carry_out(actions, message)
-        self.deadline_changed()
-        return delivered
-
-    def carry_out(self, actions: list[Action], message: Message | None = None) -> int:
-        delivered = 0
-        for action in actions:
-            if isinstance(action, DeliverToClients):
-                assert self.deliverer is not None
-                delivered += self.deliverer.deliver(action.event, action.matches, message)
-            elif isinstance(action, DeliverToOne):
-                assert self.deliverer is not None
-                delivered += self.deliverer.deliver_to_one(action.event, action.topic_filter, action.members, message)
-            elif isinstance(action, SendToPeer):
-                if self.links is not None:
-                    self.before_delivery()
-                    self.links.send(action.peer, wrapped(action.message, action.edition))
-            elif isinstance(action, KeepEditions):
-                self.keep_editions(action.kept)
-        return delivered
-
-    def tell_peer(self, peer: BrokerId, message: PeerMessage) -> None:
-        """Send what is not the node's business."""
-        if self.tracer is not None:
-            self.tracer.told(peer, message)
-        if self.links is not None:
-            self.links.send(peer, message)
 
     def trace(self, sink: Sink, *, steps: Iterable[Step] = STEPS) -> Callable[[], None]:
         """Call `sink` with every record of the trace, or of these steps, until the returned function is called."""

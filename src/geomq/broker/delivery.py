@@ -47,14 +47,14 @@ class Delivery:
 
     def _fanout(self, event: Event, message: Message | None) -> Fanout | None:
         """The event as it is sent to everybody; None if it expired on its way from another broker."""
-        self._core.before_delivery()
+        self._core.driver.before_delivery()
         now = self._core.wall_s()
         if message is None:
             message = message_of_event(event, now)
             if message.expired(now):
                 self._core.counts.events_dropped += 1
                 return None
-        if self._core.tracer is not None or (event.qos and self._core.links is not None):
+        if self._core.tracer is not None or (event.qos and self._core.driver.links is not None):
             message = named(message, event)
         fanout = Fanout(message, now)
         self._event, self._plain, self._told = event, fanout, None

@@ -41,15 +41,15 @@ class Desk:
         self.sure = FastSure(core, self.delivery, self.fast)
         self.publish_surely = self.sure.publish
         self.publishing.send_surely = self.sure.send
-        self.arrivals = FastArrivals(core, self.fast)
+        self.arrivals = core.driver.arrivals = FastArrivals(core, self.fast)
         self.connections: dict[Connection, None] = {}
         self._opening: dict[Connection, None] = {}
         self._per_listener: dict[Listener, int] = {}
         limits = core.config.limits
         self._addresses = AddressCounts(limits.connections_per_address_max)
         self._pending = AddressCounts(limits.pending_per_address_max)
-        core.deliverer = self.delivery
-        core.before_delivery = self.fast.drain
+        core.driver.deliverer = self.delivery
+        core.driver.before_delivery = self.fast.drain
         core.topology_changed = self.fast.forget
         core.outbox.before_write = self.fast.write
 

@@ -72,7 +72,7 @@ class FastArrivals:
         self._matches = 0
         self._generation = 0
 
-    def arrive(self, said: PeerSaid, batch: EventBatch, handle: Callable[[PeerSaid], None]) -> None:
+    def arrive(self, said: PeerSaid, batch: EventBatch, handle: Callable[[PeerSaid], object]) -> None:
         """Take in what a peer sent; what has no way yet goes to `handle`. Raises ProtocolError if it makes no sense."""
         self._fast.check_plans()
         self._fast.make_room()

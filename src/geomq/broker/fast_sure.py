@@ -101,7 +101,7 @@ class FastSure:
             return
         if len(self._receivers) >= ROUTES_MAX or self._count >= RECEIVERS_MAX:
             self._forget()
-        if self._core.links is None and not self._fast.is_followed():
+        if self._core.driver.links is None and not self._fast.is_followed():
             found = self._fast.plain_receivers(topic, self._delivery.last)
             receivers = self._receivers[topic] = None if found is None else self._shared(tuple(found.items()))
             if receivers:

@@ -105,7 +105,7 @@ class FastPath:
 
         Returns the position after them; what stands there is left to the ordinary way.
         """
-        if self._core.links is not None and self._core.node.turns != self._turns:
+        if self._core.driver.links is not None and self._core.node.turns != self._turns:
             self.check_plans()
         lane = connection.lane
         if (
@@ -330,10 +330,10 @@ class FastPath:
     def is_followed(self) -> bool:
         """Whether somebody wants to know of single events, or of what is said to peers."""
         tracer = self._core.tracer
-        return tracer is not None and (tracer.of_events or self._core.links is not None)
+        return tracer is not None and (tracer.of_events or self._core.driver.links is not None)
 
     def _route_from_here(self, topic: str) -> Route | None:
-        if self._core.links is None:
+        if self._core.driver.links is None:
             return self.route(topic, self._delivery.last)
         plan = self._core.node.plan(topic)
         route = None if plan is None else self.route(topic, plan.own)

@@ -36,9 +36,9 @@ class GeoContext:
             self._core.moved[client.id] = client
         if client.voices:
             for voice in client.spoken():
-                self._core.handle(ClientMoved(voice, location))
+                self._core.driver.handle(ClientMoved(voice, location))
         else:
-            self._core.handle(ClientMoved(client.id, location))
+            self._core.driver.handle(ClientMoved(client.id, location))
         if client.fences:
             self._cross(client)
         self._retention.entered(client, before, location)
@@ -83,7 +83,7 @@ class GeoContext:
         """Subscriptions through this fence follow its new shape."""
         for reading in _readings(client, name):
             voice = client.voice(reading.prefix)
-            self._core.handle(ClientSubscribed(voice, reading.plain, client.fences[name], reading.group))
+            self._core.driver.handle(ClientSubscribed(voice, reading.plain, client.fences[name], reading.group))
         self._core.topology_changed()
 
     def complain(self, client: Client, text: str) -> None:

@@ -95,7 +95,7 @@ class Membership:
     def __init__(
         self,
         core: Core,
-        handle: Callable[[RoutingEvent], None],
+        handle: Callable[[RoutingEvent], object],
         *,
         config: Config,
         kept: PeerStore | None,
@@ -116,7 +116,7 @@ class Membership:
         self.cloud: CloudLink | None = None
         self.followers: list[Callable[[Collection[BrokerId]], None]] = []
         """Who else wants to know the peers."""
-        core.keep_editions = self._keep
+        core.driver.keep_editions = self._keep
 
     @property
     def addresses(self) -> dict[BrokerId, PeerAddress | None]:
@@ -131,9 +131,9 @@ class Membership:
         """Messages go where the links lead; a broker without peers has none."""
         peers = self.peering if self._node.peers else None
         if self.cloud is not None:
-            self._core.links = CloudAndPeers(self.cloud.name, self.cloud, peers)
+            self._core.driver.links = CloudAndPeers(self.cloud.name, self.cloud, peers)
         else:
-            self._core.links = peers
+            self._core.driver.links = peers
         self._core.topology_changed()
 
     def start(self) -> None:
@@ -142,7 +142,7 @@ class Membership:
         self.link()
         configured = description_of(self._config)
         if configured.edition > self._node.edition and configured.edition != CONFIGURED:
-            self._core.handle(DescriptionLearned(configured))
+            self._core.driver.handle(DescriptionLearned(configured))
         elif self._node.edition != CONFIGURED:
             log.info("federation as changed at run time", extra={"edition": str(self._node.edition)})
         seed = self._config.federation.seed
@@ -235,7 +235,7 @@ class Membership:
         """A description came; whether this broker is part of it."""
         try:
             description = decode_description(data)
-            self._core.handle(DescriptionLearned(description))
+            self._core.driver.handle(DescriptionLearned(description))
         except ConfigError as error:
             log.warning("a federation description was refused", extra={"reason": str(error)})
             return False
@@ -258,7 +258,7 @@ class Membership:
             if state.location is not None and federation.owner(state.location) != node.me
         )
         if not dry_run and after.edition != before.edition:
-            self._core.handle(ChangeAsked(change))
+            self._core.driver.handle(ChangeAsked(change))
             log.info("federation changed", extra={"edition": str(after.edition)})
         return ChangeView(
             dry_run=dry_run,

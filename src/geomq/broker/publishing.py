@@ -85,7 +85,7 @@ class Publishing:
                 self._geo.complain(client, str(refused))
             return False
         if packet.qos:
-            lonely = delivered == 0 and core.links is None
+            lonely = delivered == 0 and core.driver.links is None
             self._answer(
                 client,
                 packet,
@@ -132,7 +132,7 @@ class Publishing:
         if message.retain and not self._retention.put(message, about, stored=publisher is not BROKER):
             raise Refused(ReasonCode.QUOTA_EXCEEDED, "no room for more retained messages")
         properties = b""
-        if core.links is not None and message.properties is not NO_PROPERTIES:
+        if core.driver.links is not None and message.properties is not NO_PROPERTIES:
             properties = encode_properties(message.properties, PacketType.PUBLISH)
         event = ClientPublished(
             publisher,
@@ -145,7 +145,7 @@ class Publishing:
             properties,
             int(core.wall_s() * 1000),
         )
-        return core.handle(event, message)
+        return core.driver.handle(event, message)
 
     def announce(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """The broker itself publishes."""

@@ -111,7 +111,7 @@ class Registry:
     def _tell_ready(self, client: Client, ready: bool) -> None:
         """Share groups prefer members that are there."""
         for prefix in client.voices or ():
-            self._core.handle(ClientReady(client.voice(prefix), ready))
+            self._core.driver.handle(ClientReady(client.voice(prefix), ready))
 
     # Going.
 
@@ -281,7 +281,7 @@ class Registry:
             core.tracer.disconnected(client)
         if record.location is not None:
             client.location = Location(*record.location)
-            core.handle(ClientMoved(client.id, client.location))
+            core.driver.handle(ClientMoved(client.id, client.location))
         for name, text in stored.fences.items():
             try:
                 client.define_fence(name, core.fence_texts.written(text))

@@ -38,7 +38,7 @@ class RetainedSync:
         retention: Retention,
         peers: Iterable[BrokerId],
         send: Send,
-        handle: Callable[[RoutingEvent], None],
+        handle: Callable[[RoutingEvent], object],
     ) -> None:
         self._core = core
         self._retention = retention
@@ -70,6 +70,9 @@ class RetainedSync:
 
     def peer_up(self, peer: BrokerId) -> None:
         self._send(peer, RetainedDigest(self._versions.digest))
+
+    def peer_down(self, peer: BrokerId) -> None:
+        """What was to be sent is sent when the link is up."""
 
     def heard(self, peer: BrokerId, message: PeerMessage) -> bool:
         """Deal with a message of a peer; False if it is none of ours."""

@@ -121,7 +121,7 @@ class Roaming:
             if peer == self._me:
                 continue
             if peer in self._up:
-                core.tell_peer(peer, wanted)
+                core.driver.tell_peer(peer, wanted)
                 visit.waiting[peer] = None
             elif core.loop.time() - self._down_since.get(peer, self._started) < wait_s:
                 visit.waiting[peer] = None
@@ -202,12 +202,12 @@ class Roaming:
         """Clients reach this broker here."""
         self.my_address = address
         for peer in self._up if address is not None else ():
-            self._core.tell_peer(peer, ClientAddress(address or ""))
+            self._core.driver.tell_peer(peer, ClientAddress(address or ""))
 
     def peer_up(self, peer: BrokerId) -> None:
         self._up[peer] = None
         if self.my_address is not None:
-            self._core.tell_peer(peer, ClientAddress(self.my_address))
+            self._core.driver.tell_peer(peer, ClientAddress(self.my_address))
         for search in self._let_in.values():
             if peer in search.waiting:
                 self._unasked.add(peer, search.wanted)
@@ -216,10 +216,10 @@ class Roaming:
             if unasked.pop(client_id, None) is not None:
                 visit.waiting[peer] = None
             if peer in visit.waiting:
-                self._core.tell_peer(peer, visit.wanted)
+                self._core.driver.tell_peer(peer, visit.wanted)
         for client_id, wanted in unasked.items():
             if wanted.clean or client_id in self._core.clients:
-                self._core.tell_peer(peer, wanted)
+                self._core.driver.tell_peer(peer, wanted)
 
     def peer_down(self, peer: BrokerId) -> None:
         self._up.pop(peer, None)
@@ -268,15 +268,15 @@ class Roaming:
             return
         client = core.clients.get(client_id)
         if client is None or self._stays(client, peer, wanted):
-            core.tell_peer(peer, NoSession(client_id, wanted.token))
+            core.driver.tell_peer(peer, NoSession(client_id, wanted.token))
             if client is not None and not wanted.live:
                 # The two were out of touch, and the peer may have an earlier session of the client.
                 since_ms = client.since_ms
-                core.tell_peer(peer, self._want(client_id, client.user, since_ms, clean=False, live=False))
+                core.driver.tell_peer(peer, self._want(client_id, client.user, since_ms, clean=False, live=False))
             return
         auth = core.config.auth
         if client_id_refusal(auth, client_id=client_id, user=wanted.user, owner=client.user, exists=True) is not None:
-            core.tell_peer(peer, NoSession(client_id, wanted.token, refused=True))
+            core.driver.tell_peer(peer, NoSession(client_id, wanted.token, refused=True))
             return
         if client.connection is not None:
             self._registry.take_over(client)
@@ -285,7 +285,7 @@ class Roaming:
             return
         if core.clients.get(client_id) is client:
             self._registry.end(client)
-        core.tell_peer(peer, NoSession(client_id, wanted.token))
+        core.driver.tell_peer(peer, NoSession(client_id, wanted.token))
 
     def _stays(self, client: Client, peer: BrokerId, wanted: SessionWanted) -> bool:
         """Whether a client came here later than to a peer that asks for its session."""
@@ -302,10 +302,10 @@ class Roaming:
         parts = pack(client, subscribed, core.node.had_by(voices))
         if len(parts) > PARTS_MAX:
             log.warning("the session of %s is too large to be handed over", client.id)
-            core.tell_peer(peer, NoSession(client.id, token))
+            core.driver.tell_peer(peer, NoSession(client.id, token))
             return
         for number, data in enumerate(parts):
-            core.tell_peer(peer, HandOver(client.id, token, number, len(parts), data))
+            core.driver.tell_peer(peer, HandOver(client.id, token, number, len(parts), data))
         client.due_will = None
         self._registry.give_away(client)
         self._settling.pop(client.id, None)
@@ -314,7 +314,7 @@ class Roaming:
         core.store.delete_note(HAD, _key(client.id))
         core.outbox.schedule()
         for voice in voices:
-            core.handle(ClientDeparted(voice, peer))
+            core.driver.handle(ClientDeparted(voice, peer))
         core.counts.sessions_given += 1
 
     def _fence_of(self, client: Client, whole: str) -> Fence | None:
@@ -341,7 +341,7 @@ class Roaming:
         known = core.clients.get(client_id)
         had_here = frozenset(() if known is None else core.node.had_by(known.spoken()))
         for voice in voices_of(client_id, stored):
-            core.handle(ClientArrived(voice, had))
+            core.driver.handle(ClientArrived(voice, had))
         if known is None:
             self._registry.take_in(client_id, stored)
         else:

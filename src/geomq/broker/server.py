@@ -38,12 +38,10 @@ from geomq.broker.sys_topics import SysTopics
 from geomq.broker.view import View
 from geomq.errors import GeomqError
 from geomq.mqtt.reasons import ReasonCode
-from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.federated_node import FederatedNode
-from geomq.routing.messages import OF_EVENTS, Message
+from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
 from geomq.routing.outline import outline_of
-from geomq.routing.plan import EventBatch
 
 if TYPE_CHECKING:
     from geomq.broker.trace_writer import TraceWriter
@@ -65,9 +63,6 @@ class Broker:
         self._stopping = asyncio.Event()
         self._timers: list[asyncio.TimerHandle] = []
         self._sys_timer: asyncio.TimerHandle | None = None
-        self._node_timer: asyncio.TimerHandle | None = None
-        self._watch_due = False
-        self._node_deadline: float | None = None
         self._admin: object | None = None
         self.peering: Peering | None = None
         self.membership: Membership | None = None
@@ -123,7 +118,6 @@ class Broker:
         self.core = Core(
             config, loop=loop, node=node, store=self._store, outbox=outbox, security=security, platform=platform
         )
-        self.core.deadline_changed = self._watch_node_soon
         self.desk = Desk(self.core)
         self.view = View(self.core, self.desk, self._link_gauges)
         self._sys = SysTopics(self.core, self.desk.publishing, self.desk.retention)
@@ -180,10 +174,12 @@ class Broker:
     async def _start_peering(self, epoch: int, notes: Notes, *, starts: int) -> None:
         section, core = self._config.federation, self.core
         if self._committer is not None:
-            self._kept = PeerStore(self._store, self._committer, strategy=self._config.routing.strategy)
+            self._kept = core.driver.kept = PeerStore(
+                self._store, self._committer, strategy=self._config.routing.strategy
+            )
             self._kept.restore(core.node, notes, now=core.now_ms())
         membership = self.membership = Membership(
-            core, self._linked, config=self._config, kept=self._kept, notes=notes, starts=starts
+            core, core.driver.handle, config=self._config, kept=self._kept, notes=notes, starts=starts
         )
         self.view.membership = membership
         if membership.addresses or section.port is not None or section.seed is not None:
@@ -192,7 +188,7 @@ class Broker:
                 me=core.node.me,
                 epoch=epoch,
                 peers=membership.addresses,
-                handle=self._linked,
+                handle=core.driver.handle,
                 credentials=credentials_of(self._config, self._platform),
                 platform=self._platform,
                 kept=self._kept,
@@ -202,45 +198,17 @@ class Broker:
                 strangers=membership,
             )
             membership.peering = self.peering = peering
-            self._retained = RetainedSync(core, self.desk.retention, membership.addresses, core.tell_peer, self._linked)
+            self._retained = RetainedSync(
+                core, self.desk.retention, membership.addresses, core.driver.tell_peer, core.driver.handle
+            )
             self._retained.load(notes)
             self._roaming = Roaming(core, self.desk.registry)
             self._roaming.load(notes)
             self.desk.admission.roaming = self._roaming
+            core.driver.neighbours += (self._retained, self._roaming)
             membership.followers.append(self._retained.set_peers)
             await peering.start(None if section.host == "*" else section.host, section.port, listen)
         membership.start()
-
-    def _linked(self, event: RoutingEvent) -> None:
-        """Something happened on a link."""
-        said = event if isinstance(event, PeerSaid) else None
-        if said is not None and isinstance(said.message, EventBatch):
-            self.desk.arrivals.arrive(said, said.message, self._linked)
-            return
-        if not (said is not None and isinstance(said.message, OF_EVENTS)) and self._neighbours_heard(event):
-            return
-        actions = self.core.node.handle(event, now=self.core.now_ms())
-        if self._kept is not None:
-            if said is not None:
-                self._kept.note_heard(said.peer, said.message, said.edition)
-            self._kept.note_delivered(actions)
-        if self.core.tracer is not None:
-            self.core.tracer.handled(event, actions)
-        self.core.carry_out(actions)
-        self._watch_node_soon()
-
-    def _neighbours_heard(self, event: RoutingEvent) -> bool:
-        """Tell those beside the node; whether it was for them alone."""
-        for neighbour in (self._retained, self._roaming):
-            if neighbour is not None and isinstance(event, PeerSaid) and neighbour.heard(event.peer, event.message):
-                if self.core.tracer is not None:
-                    self.core.tracer.heard(event.peer, event.message)
-                return True
-            if neighbour is not None and isinstance(event, PeerUp):
-                neighbour.peer_up(event.peer)
-        if self._roaming is not None and isinstance(event, PeerDown):
-            self._roaming.peer_down(event.peer)
-        return False
 
     def _lost(self, peer: BrokerId, message: Message, reason: str) -> None:
         if self.core.tracer is not None:
@@ -264,33 +232,6 @@ class Broker:
         if interval_s and not self._stopping.is_set():
             self._sys.publish()
             self._sys_timer = self.core.loop.call_later(interval_s, self._publish_sys)
-
-    def _watch_node_soon(self) -> None:
-        """Once after all that happens in this tick."""
-        if not self._watch_due:
-            self._watch_due = True
-            self.core.loop.call_soon(self._watch_node)
-
-    def _watch_node(self) -> None:
-        """Call the node when it asked to be called."""
-        self._watch_due = False
-        deadline = self.core.node.next_deadline()
-        if deadline == self._node_deadline:
-            return
-        self._node_deadline = deadline
-        if self._node_timer is not None:
-            self._node_timer.cancel()
-            self._node_timer = None
-        if deadline is not None:
-            self._node_timer = self.core.loop.call_at(deadline / 1000.0, self._node_due)
-
-    def _node_due(self) -> None:
-        self._node_timer = self._node_deadline = None
-        actions = self.core.node.on_deadline(now=self.core.now_ms())
-        if self.core.tracer is not None:
-            self.core.tracer.handled(None, actions)
-        self.core.carry_out(actions)
-        self._watch_node()
 
     # Changes while running.
 
@@ -339,8 +280,7 @@ class Broker:
         self._listeners.stop()
         for timer in self._timers:
             timer.cancel()
-        if self._node_timer is not None:
-            self._node_timer.cancel()
+        self.core.driver.stop()
         if self.peering is not None:
             await self.peering.stop()
         if self.membership is not None:

@@ -85,9 +85,9 @@ class Subscribing:
             return
         voice = client.voice(reading.prefix)
         if not existed and client.raise_voice(reading.prefix) and client.location is not None:
-            self._core.handle(ClientMoved(voice, client.location))
+            self._core.driver.handle(ClientMoved(voice, client.location))
         self._fenced.note(voice, reading.plain, fenced=fence is not None)
-        self._core.handle(ClientSubscribed(voice, reading.plain, fence, reading.group))
+        self._core.driver.handle(ClientSubscribed(voice, reading.plain, fence, reading.group))
 
     def _read(self, topic_filter: str) -> Reading:
         try:
@@ -129,9 +129,9 @@ class Subscribing:
             if not reading.private:
                 voice = client.voice(reading.prefix)
                 self._fenced.note(voice, reading.plain, fenced=False)
-                self._core.handle(ClientUnsubscribed(voice, reading.plain, reading.group))
+                self._core.driver.handle(ClientUnsubscribed(voice, reading.plain, reading.group))
                 if client.lower_voice(reading.prefix):
-                    self._core.handle(ClientMoved(voice, None))
+                    self._core.driver.handle(ClientMoved(voice, None))
             if client.session.durable:
                 self._core.store.delete_subscription(client.id, topic_filter)
         self._core.topology_changed()
@@ -147,7 +147,7 @@ class Subscribing:
     def forget(self, client: Client) -> None:
         """The session is over: routing is to forget every voice of it."""
         for voice in client.spoken():
-            self._core.handle(ClientGone(voice))
+            self._core.driver.handle(ClientGone(voice))
 
     def _answer(self, client: Client, packet: Suback | Unsuback) -> None:
         if client.connection is not None:

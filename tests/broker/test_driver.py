@@ -1,0 +1,76 @@
+"""The one loop: what happened is traced, kept and carried out, whatever it was."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.broker.federated import configs, federation, until
+from tests.broker.test_roaming import acked, lasting
+
+from geomq.broker.config import Config
+from geomq.broker.probe import Probe
+from geomq.broker.server import Broker
+from geomq.mqtt.packets import Connect, Publish, SubscribeRequest
+from geomq.routing.actions import DeliverToClients
+from geomq.routing.events import ClientReady
+from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.trace import TraceRecord
+
+pytestmark = pytest.mark.anyio
+
+replace = msgspec.structs.replace
+
+
+def durable(config: Config, folder: Path) -> Config:
+    return replace(
+        config,
+        broker=replace(config.broker, data_dir=str(folder / config.broker.name)),
+        persistence=replace(config.persistence, enabled=True, sync=False),
+    )
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_own_clients_had_of_own_events_is_known_after_a_restart(qos: int, tmp_path: Path) -> None:
+    """Without it the client would get the event once more, should it go to another broker and come back."""
+    configured = {name: durable(each, tmp_path) for name, each in configs("flood_events", brokers=2).items()}
+    async with federation(configured) as brokers:
+        here = brokers["columbus"]
+        client, _ = await Probe.connect(here.port, lasting("r"))
+        await client.subscribe(SubscribeRequest("t", qos))
+        publisher, _ = await Probe.connect(here.port, Connect("p"))
+        await acked(publisher, "t", b"", qos)
+        await client.expect(Publish)
+        (had,) = here.core.node.had_by([ClientId("r")])
+        for probe in (client, publisher):
+            await probe.drop()
+    async with Broker(configured["columbus"]) as restarted:
+        assert restarted.core.node.had_by([ClientId("r")]) == (had,)
+
+
+async def test_what_follows_from_a_deadline_is_traced_kept_and_carried_out_like_anything_else(tmp_path: Path) -> None:
+    configured = {name: durable(each, tmp_path) for name, each in configs("flood_events", brokers=2).items()}
+    records: list[TraceRecord] = []
+    async with federation(configured) as brokers:
+        here = brokers["columbus"]
+        client, _ = await Probe.connect(here.port, lasting("r"))
+        await client.subscribe(SubscribeRequest("t", 1))
+        here.core.trace(records.append)
+        node, due = here.core.node, [here.core.now_ms() + 5.0]
+        event = Event(EventId(BrokerId("frankfurt"), 1, 1), "t", ClientId("p"), None, None, b"due", 1)
+
+        def on_deadline(*, now: float) -> list[DeliverToClients]:
+            due.clear()
+            return [DeliverToClients(event, (Match(ClientId("r"), "t"),))]
+
+        node.next_deadline = lambda: due[0] if due else None  # type: ignore[method-assign]
+        node.on_deadline = on_deadline  # type: ignore[method-assign, assignment]
+        here.core.driver.handle(_nothing())
+        assert (await client.expect(Publish)).payload == b"due"
+        await until(lambda: any(record.step == "delivered" and record.event_id == event.id for record in records))
+        await client.drop()
+    async with Broker(configured["columbus"]) as restarted:
+        assert restarted.core.node.had_by([ClientId("r")]) == (event.id,)
+
+
+def _nothing() -> ClientReady:
+    return ClientReady(ClientId("nobody"), True)
