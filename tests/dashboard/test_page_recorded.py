@@ -9,7 +9,7 @@ import pytest
 from tests.dashboard.browser import Tab, launched, serving, violations
 
 from geomq.cli.evaluate import run_requests
-from geomq.cli.simulation import Scenario, simulate_one
+from geomq.pipeline.simulation import Scenario, simulate_one
 from geomq.workload.evaluation.results import write_results
 from geomq.workload.generation.presets import Request
 
@@ -38,7 +38,7 @@ def recordings(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """Set-ups, a replay and results, all real."""
     folder = tmp_path_factory.mktemp("recorded")
     simulate_one(
-        Scenario(brokers=9, clients=60, seconds=30, topics=5, preset="steady", seed=1), "dht", folder / "played"
+        Scenario(brokers=9, clients=60, seconds=30, topics=5, preset="steady", seed=1), "dht", trace=folder / "played"
     )
     request = Request(preset="steady", brokers=9, clients=200, seconds=60, topics=5)
     outcomes = run_requests([request], data=None, engine="local", master=None)

@@ -11,12 +11,12 @@ import pytest
 from geomq.broker.config import Trace
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
 from geomq.broker.trace_files import TraceFiles
-from geomq.cli.simulation import Scenario, simulate_one
 from geomq.client import Client
 from geomq.dashboard import replay
 from geomq.dashboard.recorded_files import read_views
 from geomq.dashboard.replay import replay_view
 from geomq.errors import DataError
+from geomq.pipeline.simulation import Scenario, simulate_one
 from geomq.routing.model import BrokerId, ClientId
 from geomq.routing.trace import TraceRecord
 
@@ -30,7 +30,7 @@ def shown(directory: Path) -> dict[str, Any]:
 
 
 def test_a_simulation_is_played_again_from_its_trace(tmp_path: Path) -> None:
-    result = simulate_one(SMALL, "disgb_events", tmp_path / "sim")
+    result = simulate_one(SMALL, "disgb_events", trace=tmp_path / "sim")
     view = shown(tmp_path / "sim")
     assert (view["kind"], view["world"]["strategy"], view["world"]["areas"]) == ("replay", "disgb_events", "grid")
     assert len(view["world"]["brokers"]) == 9
@@ -80,7 +80,7 @@ def test_without_an_outline_brokers_stand_among_their_clients(tmp_path: Path) ->
 
 
 def test_a_trace_that_is_too_long_or_broken_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    simulate_one(SMALL, "flood_events", tmp_path / "sim")
+    simulate_one(SMALL, "flood_events", trace=tmp_path / "sim")
     monkeypatch.setattr(replay, "RECORDS_MAX", 10)
     with pytest.raises(DataError, match="at most 10"):
         replay_view(tmp_path / "sim")

@@ -39,7 +39,7 @@ def test_a_message_of_ones_own_is_counted_by_its_kind() -> None:
 
 
 def test_the_strategy_of_the_page_survives_faults(hubs: Path) -> None:
-    assert [line for seed in range(5) for line in soak.run_all(seed, ["hubs:Hubs"])] == []
+    assert [line for seed in range(5) for line in soak.run_all(seed, {"hubs:Hubs": {}})] == []
 
 
 @pytest.mark.parametrize("line", SHELL, ids=[line.split()[-1] for line in SHELL])

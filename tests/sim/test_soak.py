@@ -17,7 +17,7 @@ FEDERATED = [name for name in STRATEGIES if name != "single"]
 
 @pytest.mark.parametrize("strategy", FEDERATED)
 def test_twelve_seeds_of_faults_break_no_rule(strategy: str) -> None:
-    assert [line for seed in range(12) for line in soak.run_all(seed, [strategy])] == []
+    assert [line for seed in range(12) for line in soak.run_all(seed, {strategy: {}})] == []
 
 
 @pytest.mark.parametrize("bug", ["Forgetful", "Stutterer", "Gossip", "Juggler"])
@@ -43,7 +43,7 @@ def test_a_failure_names_the_command_that_repeats_it(capsys: pytest.CaptureFixtu
 
 
 def test_an_exception_is_a_failure_that_can_be_repeated() -> None:
-    (line,) = soak.run_all(0, ["tests.sim.planted:Clumsy"])
+    (line,) = soak.run_all(0, {"tests.sim.planted:Clumsy": {}})
     assert line.startswith("tests.sim.planted:Clumsy, seed 0: RuntimeError: fell over")
     assert line.endswith("again: python -m geomq.sim.soak --strategy tests.sim.planted:Clumsy --seed 0")
 

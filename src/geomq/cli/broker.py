@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from geomq.cli.own_strategies import look_here
+
 if TYPE_CHECKING:
     from geomq.broker.config import Config
 
@@ -34,6 +36,7 @@ def broker(file: Path | None, port: int | None, print_config: bool) -> None:
 
     def load() -> "Config":
         config = default_config() if file is None else load_config(file)
+        look_here([config.routing.strategy])
         return config if port is None else with_port(config, port)
 
     config = load()

@@ -10,11 +10,11 @@ import click
 from geomq.errors import UsageError
 
 if TYPE_CHECKING:
-    from geomq.cli.simulation import Scenario
     from geomq.dashboard.feed import Feed
     from geomq.dashboard.recorded import View
     from geomq.dashboard.server import Doors
     from geomq.dashboard.visitor import Credentials
+    from geomq.pipeline.simulation import Scenario
 
 
 @click.command(short_help="Show a running federation or recorded things on a map.")
@@ -112,7 +112,7 @@ def read_all_views(directories: tuple[Path, ...], setups: tuple[str, ...]) -> "l
 
 
 def _scenario(text: str) -> "Scenario":
-    from geomq.cli.simulation import Scenario
+    from geomq.pipeline.simulation import Scenario
 
     brokers, _, clients = text.partition(",")
     if not (brokers.isdecimal() and clients.isdecimal()):

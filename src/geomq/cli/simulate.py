@@ -1,19 +1,20 @@
-"""`geomq simulate`: play a workload under one strategy, or all, in the deterministic simulator."""
+"""`geomq simulate`: play a workload under strategies in the deterministic simulator, and judge what they deliver."""
 
 import json
-import signal
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
 import click
 
 from geomq.cli.interrupt import quiet_interrupt
-from geomq.cli.simulation import Scenario, explain, simulate_one
+from geomq.cli.own_strategies import look_here
+from geomq.cli.simulate_sweep import WRONG, Sweep, run_sweep, sweep_options
 from geomq.errors import UsageError
+from geomq.pipeline.pool import in_processes
+from geomq.pipeline.simulation import Scenario, explain, is_wrong, simulate_one
+from geomq.routing.choice import names_of, options_for
 from geomq.routing.registry import STRATEGIES, strategy_class
 from geomq.workload.generation.disgb import FIRST_UPDATE_MS
 
@@ -22,7 +23,18 @@ KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "tot
 
 @click.command(short_help="Run strategies in the deterministic simulator.")
 @click.option(
-    "--strategy", "-s", default="all", show_default=True, help=f"One of {', '.join(STRATEGIES)}; module:Class, or all."
+    "--strategy",
+    "-s",
+    default="all",
+    show_default=True,
+    help=f"One or several, separated by commas: {', '.join(STRATEGIES)}; module:Class for your own; or all.",
+)
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option for those of the strategies that have it, as text or JSON; may be repeated.",
 )
 @click.option("--brokers", "-b", default=25, show_default=True, help="How many brokers, in large cities.")
 @click.option("--clients", "-c", default=500, show_default=True, help="How many clients, by population, rounded down.")
@@ -53,56 +65,102 @@ KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "tot
     "--trace",
     "trace",
     type=click.Path(path_type=Path),
-    help="Write what happened to Parquet files in this directory, for geomq why; of all, each strategy in its own.",
+    help="Write what happened to Parquet files in this directory, for geomq why; of several, each strategy in its own.",
 )
+@sweep_options
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")
 def simulate(
     strategy: str,
-    brokers: int,
-    clients: int,
-    seconds: int,
-    topics: int,
-    preset: str,
-    seed: int,
+    options: tuple[str, ...],
     explained: bool,
     steps: int,
     trace: Path | None,
     as_json: bool,
+    **more: Any,
 ) -> None:
-    """Run the real routing core in virtual time and say what each strategy costs.
+    """Run the real routing core in virtual time and say what each strategy costs, and whether it is right.
 
     Brokers stand in large cities. Their clients start anywhere in the broker's area, the part of the earth that is its
     own, and travel at 50 to 100 km/h. After 50 to 100 seconds each begins to subscribe with fences of 10 degrees and to
     publish with fences of 5, as in the published DisGB simulation. Then everybody stands still and each client
     publishes once more: in this quiet tail every strategy must deliver exactly the same.
 
+    The verdict is the oracle's, which asks every subscription: deliveries missed or unexpected in the quiet tail, and
+    events that came to a client twice at any time. If there are any, the exit code is 1.
+
     \b
     geomq simulate --strategy all --brokers 25 --clients 500
+    geomq simulate --strategy mesh,hubs:Hubs --option redundancy=3
     geomq simulate --strategy disgb_events --brokers 9 --clients 100 --topics 5 --explain
     geomq simulate --strategy dht --topics 50 --trace trace && geomq why --topic topic-1 trace
+    geomq simulate --strategy dht,mesh --sweep seed=0..9 --sweep brokers=9,25 --sweep option.redundancy=1,2 --out sweep
     """
-    scenario = Scenario(brokers=brokers, clients=clients, seconds=seconds, topics=topics, preset=preset, seed=seed)
-    names = scenario.strategies() if strategy == "all" else [strategy]
-    for name in names:
+    sweep = Sweep(**{name: more.pop(name) for name in Sweep._fields})
+    scenario = Scenario(**more)
+    names = None if strategy == "all" else names_of(strategy)
+    look_here(names or ())
+    if sweep.terms:
+        if explained or trace is not None:
+            raise UsageError("--sweep gives a row for each run; it goes with neither --explain nor --trace")
+        run_sweep(scenario, names, options, sweep, as_json=as_json)
+        return
+    sweep.refuse_without_terms()
+    chosen = options_for(names or scenario.strategies(), options)
+    for name in chosen:
         strategy_class(name).check(scenario.federation())
     if explained:
-        if len(names) > 1:
-            raise UsageError("--explain follows one strategy; name it with --strategy")
         if as_json or trace is not None:
             raise UsageError("--explain prints a transcript; it goes with neither --json nor --trace")
-        _warn_if(scenario.seconds * 1000 <= FIRST_UPDATE_MS)
-        explain(scenario, names[0], write=click.echo, steps_max=steps)
-        return
-    traces = _traces(trace, names)
+        _explain(scenario, chosen, steps)
+    else:
+        _compare(scenario, chosen, trace, as_json=as_json)
+
+
+def _explain(scenario: Scenario, chosen: dict[str, dict[str, Any]], steps: int) -> None:
+    if len(chosen) > 1:
+        raise UsageError("--explain follows one strategy; name it with --strategy")
+    _warn_if(scenario.seconds * 1000 <= FIRST_UPDATE_MS)
+    ((name, given),) = chosen.items()
+    explain(scenario, name, given, write=click.echo, steps_max=steps)
+
+
+Task = tuple[Scenario, str, dict[str, Any], Path | None]
+
+
+def _simulate(task: Task) -> dict[str, Any]:
+    return simulate_one(*task)
+
+
+def _compare(scenario: Scenario, chosen: dict[str, dict[str, Any]], trace: Path | None, *, as_json: bool) -> None:
+    """One process a strategy, as many at once as there are cores."""
+    traces = _traces(trace, list(chosen))
+    tasks: list[Task] = [(scenario, name, given, traces[name]) for name, given in chosen.items()]
     started = time.monotonic()
+    results: dict[str, Any] = {}
     with quiet_interrupt():
-        results = _run_all(scenario, names, traces, progress=sys.stderr.isatty())
+        for name, result in zip(chosen, in_processes(_simulate, tasks), strict=True):
+            results[name] = result
+            if sys.stderr.isatty() and len(tasks) > 1:
+                click.echo(f"\r{len(results)}/{len(tasks)} strategies", err=True, nl=len(results) == len(tasks))
     wall_s = round(time.monotonic() - started, 2)
-    _warn_if(not any(result["deliveries"] for result in results.values()))
+    verdicts = {name: result["verdict"] for name, result in results.items()}
+    _warn_if(not any(verdict["expected"] for verdict in verdicts.values()))
     if as_json:
         click.echo(json.dumps({"scenario": scenario.describe(), "strategies": results, "wall_s": wall_s}, indent=2))
     else:
         _print_table(scenario, results, wall_s)
+    wrong = [name for name, verdict in verdicts.items() if is_wrong(verdict)]
+    for name in wrong:
+        counts = f"{in_words(verdicts[name])} of {verdicts[name]['expected']:,}"
+        click.echo(f"geomq: {name} is wrong: {counts}; {verdicts[name]['first']}", err=True)
+    if wrong:
+        sys.exit(WRONG)
+
+
+def in_words(verdict: dict[str, Any]) -> str:
+    """What the oracle says, for people."""
+    counts = [f"{verdict[name]:,} {name}" for name in ("missed", "unexpected", "doubled") if verdict[name]]
+    return ", ".join(counts) or ("right" if verdict["expected"] else "-")
 
 
 def _warn_if(idle: bool) -> None:
@@ -122,36 +180,17 @@ def _traces(directory: Path | None, names: list[str]) -> dict[str, Path | None]:
     return dict(places)
 
 
-def _run_all(scenario: Scenario, names: list[str], traces: dict[str, Path | None], *, progress: bool) -> dict[str, Any]:
-    """One process a strategy, as many at once as there are cores."""
-    if len(names) == 1:
-        return {names[0]: simulate_one(scenario, names[0], traces[names[0]])}
-    results: dict[str, Any] = {}
-    with ProcessPoolExecutor(initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
-        futures = {name: pool.submit(simulate_one, scenario, name, traces[name]) for name in names}
-        try:
-            for done, (name, future) in enumerate(futures.items(), start=1):
-                results[name] = future.result()
-                if progress:
-                    click.echo(f"\r{done}/{len(names)} strategies", err=True, nl=done == len(names))
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in active_children():
-                worker.terminate()
-            raise
-    return results
-
-
 def _print_table(scenario: Scenario, results: dict[str, Any], wall_s: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=scenario.title(), caption=f"inter-broker messages by kind; {wall_s} s of real time")
-    for column in ("strategy", *KIND_COLUMNS, "deliveries", "quiet tail", "latency ms"):
-        table.add_column(column, justify="left" if column == "strategy" else "right")
+    for column in ("strategy", *KIND_COLUMNS, "deliveries", "quiet tail", "latency ms", "verdict"):
+        table.add_column(column, justify="left" if column in ("strategy", "verdict") else "right")
     for name, result in results.items():
         latency = result["latency_ms"]
         spread = f"{latency['mean']:.1f} ± {latency['std']:.1f}" if latency["count"] else "-"
         counts = [f"{result['messages'][kind]:,}" for kind in KIND_COLUMNS]
-        table.add_row(name, *counts, f"{result['deliveries']:,}", f"{result['quiet_tail_deliveries']:,}", spread)
+        delivered = (f"{result['deliveries']:,}", f"{result['quiet_tail_deliveries']:,}")
+        table.add_row(name, *counts, *delivered, spread, in_words(result["verdict"]))
     Console(width=None if sys.stdout.isatty() else 160).print(table)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from geomq.cli.dashboard import read_all_views
+from geomq.cli.own_strategies import look_here
 from geomq.errors import ConfigError, UsageError
 from geomq.routing.registry import STRATEGIES
 
@@ -58,6 +59,7 @@ def up(port: int, views: tuple[Path, ...], **wishes: Any) -> None:
     geomq up --brokers 25 --strategy disgb_subscriptions --no-demo
     """
     plan = Plan(first_port=port or None, views=read_all_views(views, ()) if views else [], **wishes)
+    look_here([plan.strategy])
     if not 1 <= plan.brokers <= 256:
         raise UsageError(f"brokers must be between 1 and 256, not {plan.brokers}")
     if not 0 <= port <= 65_535 - plan.brokers:

@@ -1,4 +1,7 @@
-"""What must hold in every run, each as an observer of its own. A broken rule becomes a violation, in one line."""
+"""What must hold in every run, each as an observer of its own. A broken rule becomes a violation, in one line.
+
+Of the violations of a rule the first thousand are kept; counts go on.
+"""
 
 from collections import Counter
 
@@ -11,12 +14,21 @@ from geomq.routing.shared import Group
 from geomq.sim.engine import Observer, Origin, Simulation
 from geomq.sim.oracle import Oracle
 
+VIOLATIONS_MAX = 1_000
+NAMES_MAX = 20
+DELIVERIES_MAX = 4_000_000
+"""How many deliveries are remembered to notice a second one; events of the longest ago are forgotten first."""
+
 
 class Checker(Observer):
     """Collects violations."""
 
     def __init__(self) -> None:
         self.violations: list[str] = []
+
+    def violate(self, line: str) -> None:
+        if len(self.violations) < VIOLATIONS_MAX:
+            self.violations.append(line)
 
     def finish(self, simulation: Simulation) -> None:
         """The run is over: look at what is left."""
@@ -39,13 +51,20 @@ class NoDuplicates(PlainChecker):
 
     def __init__(self) -> None:
         super().__init__()
-        self._had: set[tuple[EventId, ClientId]] = set()
+        self.doubled = 0
+        self._had: dict[EventId, set[ClientId]] = {}
+        self._deliveries = 0
 
     def arrived(self, t_ms: int, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
-        key = (event.id, client)
-        if key in self._had and client not in self._members:
-            self.violations.append(f"{client} received {event.id} again at {t_ms} ms")
-        self._had.add(key)
+        had = self._had.setdefault(event.id, set())
+        if client not in had:
+            had.add(client)
+            self._deliveries += 1
+            while self._deliveries > DELIVERIES_MAX:
+                self._deliveries -= len(self._had.pop(next(iter(self._had))))
+        elif client not in self._members:
+            self.doubled += 1
+            self.violate(f"{client} received {event.id} again at {t_ms} ms")
 
 
 class SameAsOracle(PlainChecker):
@@ -53,29 +72,40 @@ class SameAsOracle(PlainChecker):
 
     def __init__(self, *, from_ms: int, until_ms: int | None = None) -> None:
         super().__init__()
+        self.expected = self.missed = self.unexpected = 0
+        """Deliveries; counted when the run is over."""
         self._from_ms, self._until_ms = from_ms, until_ms
         self._oracle = Oracle()
-        self._expected: dict[bytes, frozenset[ClientId]] = {}
+        self._receivers: dict[bytes, frozenset[ClientId]] = {}
         self._got: dict[bytes, set[ClientId]] = {}
 
     def acted(self, t_ms: int, home: BrokerId, event: RoutingEvent) -> None:
         super().acted(t_ms, home, event)
-        receivers = self._oracle.observe(event)
+        self._oracle.note(event)
         in_span = t_ms >= self._from_ms and (self._until_ms is None or t_ms < self._until_ms)
-        if receivers is not None and in_span and isinstance(event, ClientPublished):
-            self._expected[event.payload] = receivers
+        if in_span and isinstance(event, ClientPublished):
+            self._receivers[event.payload] = self._oracle.receivers(event)
 
     def arrived(self, t_ms: int, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
-        if event.payload in self._expected and client not in self._members:
+        if event.payload in self._receivers and client not in self._members:
             self._got.setdefault(event.payload, set()).add(client)
 
     def finish(self, simulation: Simulation) -> None:
-        for payload, expected in self._expected.items():
+        for payload, receivers in self._receivers.items():
             got = self._got.get(payload, set())
-            if missed := sorted(expected - got):
-                self.violations.append(f"event {payload.decode()} did not reach {', '.join(missed)}")
-            if extra := sorted(got - expected):
-                self.violations.append(f"event {payload.decode()} should not have reached {', '.join(extra)}")
+            missed, extra = sorted(receivers - got), sorted(got - receivers)
+            self.expected += len(receivers)
+            self.missed += len(missed)
+            self.unexpected += len(extra)
+            if missed:
+                self.violate(f"event {payload.decode()} did not reach {_some(missed)}")
+            if extra:
+                self.violate(f"event {payload.decode()} should not have reached {_some(extra)}")
+
+
+def _some(clients: list[ClientId]) -> str:
+    more = len(clients) - NAMES_MAX
+    return ", ".join(clients[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 class OneOfEachGroup(Checker):
@@ -89,7 +119,7 @@ class OneOfEachGroup(Checker):
         self._got: dict[bytes, list[tuple[Group, ClientId]]] = {}
 
     def acted(self, t_ms: int, home: BrokerId, event: RoutingEvent) -> None:
-        self._oracle.observe(event)
+        self._oracle.note(event)
         in_span = t_ms >= self._from_ms and (self._until_ms is None or t_ms < self._until_ms)
         if in_span and isinstance(event, ClientPublished):
             self._expected[event.payload] = self._oracle.candidates(event)
@@ -108,9 +138,7 @@ class OneOfEachGroup(Checker):
                 if len(served) != 1 or served[0] not in expected.get(group, ()):
                     allowed = ", ".join(sorted(expected.get(group, ()))) or "nobody"
                     names = ", ".join(served) or "nobody"
-                    self.violations.append(
-                        f"event {payload.decode()} went to {names} of {group.share}, not to one of {allowed}"
-                    )
+                    self.violate(f"event {payload.decode()} went to {names} of {group.share}, not to one of {allowed}")
 
 
 class NoLoops(Checker):
@@ -127,12 +155,12 @@ class NoLoops(Checker):
         if isinstance(message, ForwardEvent):
             self._sent[message.event.id, source, target] += 1
             if message.hops > self._hops_max:
-                self.violations.append(f"{message.event.id} made {message.hops} hops")
+                self.violate(f"{message.event.id} made {message.hops} hops")
 
     def finish(self, simulation: Simulation) -> None:
         for (event_id, source, target), times in self._sent.items():
             if times > 2 + len(simulation.nodes):
-                self.violations.append(f"{event_id} went {times} times from {source} to {target}")
+                self.violate(f"{event_id} went {times} times from {source} to {target}")
 
 
 class BoundedState(Checker):
@@ -148,4 +176,4 @@ class BoundedState(Checker):
         bound = self._factor * (subscriptions + len(nodes))
         for node in nodes:
             if node.strategy.state_size() > bound:
-                self.violations.append(f"{node.me} keeps {node.strategy.state_size()} entries, more than {bound}")
+                self.violate(f"{node.me} keeps {node.strategy.state_size()} entries, more than {bound}")

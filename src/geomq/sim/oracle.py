@@ -22,11 +22,16 @@ class Oracle:
 
     def __init__(self) -> None:
         self.locations: dict[ClientId, Location | None] = {}
-        self.subscriptions: dict[ClientId, dict[str, Fence | None]] = {}
+        self.subscriptions: dict[str, dict[ClientId, Fence | None]] = {}
         self.shared: dict[Group, dict[ClientId, Fence | None]] = {}
 
     def observe(self, event: RoutingEvent) -> frozenset[ClientId] | None:
         """Take in a client's action; for a publish, return who must receive it."""
+        self.note(event)
+        return self.receivers(event) if isinstance(event, ClientPublished) else None
+
+    def note(self, event: RoutingEvent) -> None:
+        """Take in a client's action."""
         match event:
             case ClientMoved(client=client, location=location):
                 self.locations[client] = location
@@ -35,30 +40,24 @@ class Oracle:
             case ClientUnsubscribed(client=client, topic_filter=topic_filter, share=str(share)):
                 self.shared.get(Group(share, topic_filter), {}).pop(client, None)
             case ClientSubscribed(client=client, topic_filter=topic_filter, fence=fence):
-                self.subscriptions.setdefault(client, {})[topic_filter] = fence
+                self.subscriptions.setdefault(topic_filter, {})[client] = fence
             case ClientUnsubscribed(client=client, topic_filter=topic_filter):
-                self.subscriptions.get(client, {}).pop(topic_filter, None)
+                self.subscriptions.get(topic_filter, {}).pop(client, None)
             case ClientGone(client=client):
                 self.locations.pop(client, None)
-                self.subscriptions.pop(client, None)
-                for members in self.shared.values():
-                    members.pop(client, None)
-            case ClientPublished(client=client, location=location):
-                if location is not None:
-                    self.locations[client] = location
-                return self.receivers(event)
-        return None
+                for holders in (*self.subscriptions.values(), *self.shared.values()):
+                    holders.pop(client, None)
+            case ClientPublished(client=client, location=location) if location is not None:
+                self.locations[client] = location
 
     def receivers(self, event: ClientPublished) -> frozenset[ClientId]:
         publisher = self.locations.get(event.client)
         return frozenset(
             client
-            for client, subscriptions in self.subscriptions.items()
-            if inside(event.fence, self.locations.get(client))
-            and any(
-                topic_matches(topic_filter, event.topic) and inside(fence, publisher)
-                for topic_filter, fence in subscriptions.items()
-            )
+            for topic_filter, subscribers in self.subscriptions.items()
+            if topic_matches(topic_filter, event.topic)
+            for client, fence in subscribers.items()
+            if inside(event.fence, self.locations.get(client)) and inside(fence, publisher)
         )
 
     def candidates(self, event: ClientPublished) -> dict[Group, frozenset[ClientId]]:

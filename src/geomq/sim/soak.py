@@ -2,6 +2,7 @@
 
     python -m geomq.sim.soak --seeds 1000             # all strategies, seeds 0 to 999
     python -m geomq.sim.soak --strategy mesh --seed 7 # replay one
+    python -m geomq.sim.soak --strategy hubs:Hubs,mesh --option redundancy=3
 
 A run has four parts: clients settle; they publish while frames get lost, links are cut and brokers crash; they also
 move and change subscriptions under the same faults; and, when all is healed and quiet, everybody publishes once more.
@@ -9,13 +10,16 @@ move and change subscriptions under the same faults; and, when all is healed and
 
 import argparse
 import random
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import combinations
+from itertools import combinations, repeat
+from typing import Any
 
 from geomq.errors import ConfigError
 from geomq.geo import Circle, Fence, Location, NearestAreas
+from geomq.routing.choice import names_of, options_for, typed
 from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, ClientUnsubscribed, RoutingEvent
 from geomq.routing.federation import Broker, Federation
 from geomq.routing.model import BrokerId, ClientId
@@ -109,7 +113,7 @@ class Dicer:
         return start, self.random.randrange(start + 100, until_ms)
 
 
-def run(strategy: str, seed: int) -> list[str]:
+def run(strategy: str, seed: int, options: Mapping[str, Any] | None = None) -> list[str]:
     """One run; returns its violations."""
     dicer = Dicer(seed)
     checkers: list[Checker] = [
@@ -125,6 +129,7 @@ def run(strategy: str, seed: int) -> list[str]:
     simulation = FaultySimulation(
         dicer.federation,
         strategy,
+        options=options,
         seed=seed,
         observers=checkers,
     )
@@ -150,29 +155,38 @@ def run(strategy: str, seed: int) -> list[str]:
     return [violation for checker in checkers for violation in checker.violations]
 
 
-def run_all(seed: int, strategies: Sequence[str]) -> list[str]:
-    """One seed under each strategy; returns a line for each that failed, with the command that repeats it."""
+def run_all(seed: int, strategies: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """One seed under each strategy with its options; returns a line for each that failed, with the command that
+    repeats it."""
     failures = []
-    for strategy in strategies:
+    for strategy, options in strategies.items():
         try:
-            violations = run(strategy, seed)
+            violations = run(strategy, seed, options)
         except Exception as error:
             violations = [f"{type(error).__name__}: {error}"]
         if violations:
-            again = f"python -m geomq.sim.soak --strategy {strategy} --seed {seed}"
+            again = command_of(strategy, seed, options)
             failures.append(
                 f"{strategy}, seed {seed}: {violations[0]} (and {len(violations) - 1} more); again: {again}"
             )
     return failures
 
 
-def _outcomes(seeds: Sequence[int], strategies: Sequence[str]) -> Iterator[list[str]]:
+def command_of(strategy: str, seed: int, options: Mapping[str, Any]) -> str:
+    """What repeats one run."""
+    words = ["python", "-m", "geomq.sim.soak", "--strategy", strategy, "--seed", str(seed)]
+    for option in typed(options):
+        words += ["--option", option]
+    return shlex.join(words)
+
+
+def _outcomes(seeds: Sequence[int], strategies: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
     """The failures of each seed; one seed alone runs in this process, where a debugger can follow it."""
     if len(seeds) == 1:
         yield run_all(seeds[0], strategies)
         return
     with ProcessPoolExecutor() as pool:
-        yield from pool.map(run_all, seeds, [strategies] * len(seeds), chunksize=4)
+        yield from pool.map(run_all, seeds, repeat(strategies), chunksize=4)
 
 
 def _count(text: str) -> int:
@@ -185,10 +199,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m geomq.sim.soak", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=_count, default=100, help="how many seeds, from 0")
     parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--strategy", help="only this one; package.module:Class for your own")
+    parser.add_argument("--strategy", help="only these, separated by commas; package.module:Class for your own")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="for those of the strategies that have it"
+    )
     options = parser.parse_args(arguments)
-    strategies = [options.strategy] if options.strategy else [name for name in STRATEGIES if name != "single"]
     try:
+        names = names_of(options.strategy) if options.strategy else [name for name in STRATEGIES if name != "single"]
+        strategies = options_for(names, options.option)
         for strategy in strategies:
             strategy_class(strategy).check(Dicer(0).federation)
     except ConfigError as error:

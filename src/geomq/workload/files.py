@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 REPLACEABLE = {
     "workload": r"manifest\.json|(brokers|topics)\.parquet|(clients|actions)(/part-\d+\.parquet)?",
     "results": r"manifest\.json|(runs|results|histograms|links|places|checks)\.parquet",
+    "sweep": r"manifest\.json|simulations\.parquet",
 }
 """The kinds of datasets that may be written anew in their place, and what is in their directories."""
 

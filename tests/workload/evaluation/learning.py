@@ -7,8 +7,8 @@ import numpy as np
 from tests.workload.evaluation.test_kernel import Row, actions_from, world_of
 from tests.workload.evaluation.test_parity import histogram, spots_of
 
-from geomq.cli.simulation import steps_of
 from geomq.geo import Location, distance_m
+from geomq.pipeline.simulation import steps_of
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.statistics import Statistics
 from geomq.workload.evaluation.evaluate import evaluate

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.workload.evaluation.test_kernel import CHOICES, Row, actions_from, tables_of, world_of
 
-from geomq.cli.simulation import steps_of
 from geomq.geo import Location, distance_m
+from geomq.pipeline.simulation import steps_of
 from geomq.sim.engine import Simulation
 from geomq.sim.statistics import Statistics
 from geomq.workload.evaluation.evaluate import evaluate

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.workload.evaluation.learning import assert_equal, busy_script
 from tests.workload.evaluation.test_kernel import CHOICES, world_of
 
-from geomq.cli.simulation import steps_of
 from geomq.pipeline.mesh_timeline import mesh_options, mesh_timeline
+from geomq.pipeline.simulation import steps_of
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
 from geomq.sim.engine import Origin, Simulation

@@ -1,6 +1,10 @@
-"""Plays a generated workload in the simulator: the glue between two packages that do not know each other."""
+"""Plays a generated workload in the simulator: the glue between two packages that do not know each other.
 
-from collections.abc import Callable, Iterator
+Each run is judged by the oracle: in the quiet tail, when everybody stands still and nothing is under way, a strategy
+must deliver exactly what the oracle names, and at no time an event twice to one client.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import takewhile
@@ -12,9 +16,12 @@ from geomq.errors import ConfigError, UsageError
 from geomq.geo import Circle, Location
 from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
 from geomq.routing.federation import Federation
+from geomq.routing.groups import BroadcastGroups, GroupOptions
+from geomq.routing.mesh import Mesh, MeshOptions
 from geomq.routing.model import ClientId
 from geomq.routing.outline import outline_of
 from geomq.routing.registry import STRATEGIES, strategy_class
+from geomq.sim.checkers import NoDuplicates, SameAsOracle
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.overlay import geographic_links
 from geomq.sim.script import Step
@@ -51,6 +58,11 @@ class Scenario:
             )
         if not 0 <= self.seed < SEEDS:
             raise UsageError(f"seed must be between 0 and {SEEDS - 1}, not {self.seed}")
+
+    @property
+    def tail_ms(self) -> int:
+        """When the quiet tail begins."""
+        return self.seconds * 1000 + SETTLE_MS
 
     def describe(self) -> dict[str, Any]:
         return asdict(self)
@@ -105,64 +117,98 @@ def _event_of(action: Action) -> RoutingEvent:
 
 
 def quiet_tail(workload: Workload, federation: Federation, *, start_ms: int, radius_m: float) -> Iterator[Step]:
-    """Everybody stands still and publishes once more, one after the other."""
+    """Everybody stands still and publishes once more, one after the other; the payloads tell the events apart."""
     clients = workload.clients
     for number in range(len(clients)):
         topic = workload.topic_names[int(clients.topics[number, 0])]
         place = Location(clients.lat_e7[number] / DEGREE, clients.lon_e7[number] / DEGREE)
-        event = ClientPublished(ClientId(f"c{number}"), topic, Circle(place, radius_m))
+        payload = f"{number} of the quiet tail".encode()
+        event = ClientPublished(ClientId(f"c{number}"), topic, Circle(place, radius_m), payload=payload)
         yield Step(start_ms + number * TAIL_GAP_MS, federation.ids[int(clients.home[number])], event)
 
 
-def options_of(strategy: str, scenario: Scenario) -> dict[str, Any]:
-    """The settings under which strategies are compared: the published groups, a geographic mesh of one application."""
-    world = scenario.world()
-    if strategy == "broadcast_groups":
+def options_of(strategy: str, scenario: Scenario, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The settings under which strategies are compared: the published groups, a geographic mesh of one application;
+    what is given takes their place."""
+    chosen, world = strategy_class(strategy), scenario.world()
+    settings: dict[str, Any] = {}
+    if issubclass(chosen, BroadcastGroups) and issubclass(chosen.Options, GroupOptions):
         weights = {place.name: float(place.population) for place in world.places}
-        return {"formation": "fixed", "join_ms": GROUP_MS, "lcm": weights}
-    if strategy == "mesh":
+        settings = {"formation": "fixed", "join_ms": GROUP_MS, "lcm": weights}
+    elif issubclass(chosen, Mesh) and issubclass(chosen.Options, MeshOptions):
         topics = {f"topic-{number}": "hiking" for number in range(scenario.topics)}
-        return {"links": geographic_links(scenario.federation()), "groups": topics}
-    return {}
+        settings = {"links": geographic_links(scenario.federation()), "groups": topics}
+    return settings | dict(given or {})
 
 
-def simulate_one(scenario: Scenario, strategy: str, trace: Path | None = None) -> dict[str, Any]:
-    """Run one strategy, with its trace to this directory if given; the result is plain data."""
-    tail_ms = scenario.seconds * 1000 + SETTLE_MS
-    statistics, trace_hash = Statistics(tail_from_ms=tail_ms), TraceHash()
-    observers: list[Observer] = [statistics, trace_hash]
+def simulate_one(
+    scenario: Scenario, strategy: str, options: Mapping[str, Any] | None = None, trace: Path | None = None
+) -> dict[str, Any]:
+    """Run one strategy, with its trace to this directory if given; the result, with the verdict, is plain data."""
+    statistics, trace_hash = Statistics(tail_from_ms=scenario.tail_ms), TraceHash()
+    against_oracle, no_duplicates = SameAsOracle(from_ms=scenario.tail_ms), NoDuplicates()
+    observers: list[Observer] = [statistics, trace_hash, against_oracle, no_duplicates]
     if trace is None:
-        _play(scenario, strategy, observers)
+        simulation = _play(scenario, strategy, options, observers)
     else:
         files = TraceFiles(trace, "simulated", outline=outline_of(scenario.federation(), strategy))
-        _play(scenario, strategy, [*observers, Trace(files.take)])
+        simulation = _play(scenario, strategy, options, [*observers, Trace(files.take)])
         files.flush()
-    return statistics.summary() | {"trace_hash": trace_hash.hexdigest()}
+    against_oracle.finish(simulation)
+    verdict = {
+        "expected": against_oracle.expected,
+        "missed": against_oracle.missed,
+        "unexpected": against_oracle.unexpected,
+        "doubled": no_duplicates.doubled,
+        "first": next(iter((*against_oracle.violations, *no_duplicates.violations)), None),
+    }
+    return statistics.summary() | {
+        "options": dict(options or {}),
+        "verdict": verdict,
+        "trace_hash": trace_hash.hexdigest(),
+    }
 
 
-def explain(scenario: Scenario, strategy: str, *, write: Callable[[str], object], steps_max: int) -> None:
+def is_wrong(verdict: Mapping[str, Any]) -> bool:
+    """Whether a strategy delivered something else than the oracle says."""
+    return bool(verdict["missed"] or verdict["unexpected"] or verdict["doubled"])
+
+
+def explain(
+    scenario: Scenario,
+    strategy: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    write: Callable[[str], object],
+    steps_max: int,
+) -> None:
     """Write the first steps of a run as a transcript."""
     transcript = Transcript(write, steps_max=steps_max)
-    _play(scenario, strategy, [transcript], enough=lambda: transcript.finished)
+    _play(scenario, strategy, options, [transcript], enough=lambda: transcript.finished)
 
 
 def _play(
-    scenario: Scenario, strategy: str, observers: list[Observer], *, enough: Callable[[], bool] = lambda: False
-) -> None:
+    scenario: Scenario,
+    strategy: str,
+    options: Mapping[str, Any] | None,
+    observers: list[Observer],
+    *,
+    enough: Callable[[], bool] = lambda: False,
+) -> Simulation:
     """Play the scenario and its quiet tail, or as much of it as is enough."""
     federation, workload = scenario.federation(), scenario.workload()
-    tail_ms = scenario.seconds * 1000 + SETTLE_MS
     simulation = Simulation(
         federation,
         strategy,
-        options=options_of(strategy, scenario),
+        options=options_of(strategy, scenario, options),
         order="published",
         seed=scenario.seed,
     )
     simulation.connect_all()
     simulation.advance(None)
     simulation.observers += observers
-    tail = quiet_tail(workload, federation, start_ms=tail_ms, radius_m=556_000.0)
-    for script in (steps_of(workload, federation), tail):
-        simulation.run(takewhile(lambda _: not enough(), script))
-    simulation.advance(tail_ms + len(workload.clients) * TAIL_GAP_MS + SETTLE_MS)
+    end_ms = scenario.tail_ms + len(workload.clients) * TAIL_GAP_MS + SETTLE_MS
+    tail = quiet_tail(workload, federation, start_ms=scenario.tail_ms, radius_m=556_000.0)
+    for script, until_ms in ((steps_of(workload, federation), scenario.tail_ms), (tail, end_ms)):
+        simulation.run(takewhile(lambda _: not enough(), script), until_ms=until_ms)
+    return simulation
