@@ -291,7 +291,7 @@ async def test_a_traced_broker_sends_and_takes_events_one_by_one() -> None:
 
 
 async def test_a_change_of_strategy_under_load_neither_loses_nor_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geomq.routing.federated_node.PAUSE_MS", 300.0)
+    monkeypatch.setattr("geomq.routing.live_editions.PAUSE_MS", 300.0)
     async with federation(configs("flood_events", brokers=3)) as brokers:
         publishers, subscribers = await everybody(brokers)
         try:

@@ -32,7 +32,7 @@ STREAMING = [name for name in STRATEGIES if name not in ("single", "broadcast_gr
 
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geomq.routing.federated_node.PAUSE_MS", 300.0)
+    monkeypatch.setattr("geomq.routing.live_editions.PAUSE_MS", 300.0)
 
 
 def newcomer(seed: Config, **federation: Any) -> Config:

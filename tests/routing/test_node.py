@@ -7,15 +7,14 @@ import pytest
 from tests.routing.stage import circle, moved, published, row_of_squares, subscribed, unsubscribed
 from tests.routing.worlds import federation_of
 
-from geomq.errors import ConfigError, GeomqError
+from geomq.errors import ConfigError, GeomqError, UsageError
 from geomq.geo import Fence, Location
 from geomq.routing.actions import DeliverToClients, SendToPeer
+from geomq.routing.description import describe
 from geomq.routing.events import (
     ClientGone,
     ClientMoved,
     ClientPublished,
-    ClientSubscribed,
-    ClientUnsubscribed,
     FederationChanged,
     LatencyMeasured,
     PeerDown,
@@ -196,12 +195,16 @@ def test_a_withdrawn_location_passes_no_fence() -> None:
     assert not any(isinstance(action, DeliverToClients) for action in node.handle(published("p", "t", near), now=0))
 
 
-@pytest.mark.parametrize("strategy", ["flood_events", "dht", "disgb_subscriptions", "mesh"])
-def test_what_a_broker_says_of_itself_stays_at_home(strategy: str) -> None:
-    federation = federation_of()
-    node = Node(me=BrokerId("ams"), federation=federation, strategy=strategy, rng=random.Random(1))
-    told = node.handle(ClientSubscribed(ClientId("c"), "$SYS/#"), now=0)
-    told += node.handle(ClientPublished(ClientId("broker"), "$SYS/load"), now=0)
-    assert [type(action) for action in told] == [DeliverToClients]
-    node.handle(ClientUnsubscribed(ClientId("c"), "$SYS/#"), now=0)
-    assert node.handle(ClientPublished(ClientId("broker"), "$SYS/load"), now=0) == []
+def test_a_node_without_a_federation_is_refused() -> None:
+    with pytest.raises(UsageError, match="needs a federation"):
+        Node(me=BrokerId("b1"), rng=random.Random(1))
+
+
+@pytest.mark.parametrize("made", [federation_of(), None])
+def test_a_description_or_a_federation_as_it_stands_make_the_same_node(made: Federation | None) -> None:
+    described = describe(federation_of(), "flood_events", {})
+    node = Node(me=BrokerId("ams"), description=described, federation=made, rng=random.Random(1))
+    plain = Node(me=BrokerId("ams"), federation=federation_of(), strategy="flood_events", rng=random.Random(1))
+    events = [subscribed("c", "t"), moved("c", 50, 5), published("c", "t"), PeerUp(BrokerId("ber"))]
+    assert [node.handle(event, now=0) for event in events] == [plain.handle(event, now=0) for event in events]
+    assert node.editions.peers == plain.editions.peers

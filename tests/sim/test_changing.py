@@ -84,10 +84,10 @@ class World:
         return [violation for checker in self.checkers for violation in checker.violations]
 
     def editions(self) -> set[str]:
-        return {str(self.simulation.node(BrokerId(name)).edition) for name in NAMES}
+        return {str(self.simulation.node(BrokerId(name)).editions.edition) for name in NAMES}
 
     def settled(self, *names: str) -> bool:
-        return not any(self.simulation.node(BrokerId(name)).changing for name in (*NAMES, *names))
+        return not any(self.simulation.node(BrokerId(name)).editions.changing for name in (*NAMES, *names))
 
 
 @pytest.mark.parametrize("strategy", STREAMING)
@@ -100,8 +100,8 @@ def test_a_broker_joins_and_leaves_under_load_and_nothing_is_lost(strategy: str)
     assert world.play() == []
     assert world.editions() == {"2:ams"}
     assert world.settled()
-    assert world.simulation.node(ROM).description.names == NAMES
-    assert world.simulation.node(ROM).peers == ()
+    assert world.simulation.node(ROM).editions.description.names == NAMES
+    assert world.simulation.node(ROM).editions.peers == ()
 
 
 @pytest.mark.parametrize("strategy", STREAMING)
@@ -128,7 +128,7 @@ def test_the_strategy_changes_under_load_and_nothing_is_lost() -> None:
         world.simulation.plan_changes(Ask(11_000 + 6_000 * number, at, switch(strategy)))
     assert world.play(gap_ms=40) == []
     assert world.settled()
-    assert {world.simulation.node(BrokerId(name)).description.strategy for name in NAMES} == {"adaptive"}
+    assert {world.simulation.node(BrokerId(name)).editions.description.strategy for name in NAMES} == {"adaptive"}
 
 
 def test_two_changes_at_once_are_both_made() -> None:
@@ -140,7 +140,7 @@ def test_two_changes_at_once_are_both_made() -> None:
     )
     assert world.play() == []
     assert len(world.editions()) == 1
-    found = world.simulation.node(AMS).description
+    found = world.simulation.node(AMS).editions.description
     assert (found.grid_deg, found.strategy, len(found.names)) == (3, "dht", 5)
     assert world.settled("rom")
 

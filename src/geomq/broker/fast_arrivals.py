@@ -85,7 +85,7 @@ class FastArrivals:
         ways = self._ways.get((said.peer, said.edition))
         if ways is None:
             ways = self._ways[said.peer, said.edition] = Ways({}, {})
-        history = self._core.node.strategy.seen.history((said.peer, batch.epoch))
+        history = self._core.node.routings.publishing.seen.history((said.peer, batch.epoch))
         arriving = Arriving(said, ways, history, len(data) >= LONG_BYTES_MIN)
         outbox.arriving = True
         try:

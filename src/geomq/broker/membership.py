@@ -24,8 +24,8 @@ from geomq.routing.description import BrokerEntry, Description, decode_descripti
 from geomq.routing.edition_messages import Phase
 from geomq.routing.editions import ChangeAsked, DescriptionLearned, Kept
 from geomq.routing.events import PeerDown, RoutingEvent
-from geomq.routing.federated_node import EDITIONS_MAX, FederatedNode
 from geomq.routing.groups import BroadcastGroups
+from geomq.routing.live_editions import EDITIONS_MAX
 from geomq.routing.model import CONFIGURED, BrokerId, Edition
 from geomq.routing.registry import strategy_class
 from geomq.routing.wire import Aside, Described, NotJoined
@@ -102,9 +102,9 @@ class Membership:
         notes: Notes,
         starts: int,
     ) -> None:
-        assert isinstance(core.node, FederatedNode)
         self._core = core
         self._node = core.node
+        self._editions = core.node.editions
         self._handle = handle
         self._config = config
         self._kept = kept
@@ -122,14 +122,14 @@ class Membership:
     def addresses(self) -> dict[BrokerId, PeerAddress | None]:
         """Everybody this broker holds a link to, and where they are dialled."""
         found: dict[BrokerId, PeerAddress | None] = {}
-        for description in self._node.descriptions.values():
+        for description in self._editions.descriptions.values():
             if self._node.me in description.names:
                 found |= peers_of(description, self._node.me)
         return found
 
     def link(self) -> None:
         """Messages go where the links lead; a broker without peers has none."""
-        peers = self.peering if self._node.peers else None
+        peers = self.peering if self._editions.peers else None
         if self.cloud is not None:
             self._core.driver.links = CloudAndPeers(self.cloud.name, self.cloud, peers)
         else:
@@ -141,12 +141,13 @@ class Membership:
         self._mind_cloud(at_start=True)
         self.link()
         configured = description_of(self._config)
-        if configured.edition > self._node.edition and configured.edition != CONFIGURED:
+        if configured.edition > self._editions.edition and configured.edition != CONFIGURED:
             self._core.driver.handle(DescriptionLearned(configured))
-        elif self._node.edition != CONFIGURED:
-            log.info("federation as changed at run time", extra={"edition": str(self._node.edition)})
+        elif self._editions.edition != CONFIGURED:
+            log.info("federation as changed at run time", extra={"edition": str(self._editions.edition)})
         seed = self._config.federation.seed
-        if seed is not None and not (self._node.edition.number and self._node.me in self._node.description.names):
+        belongs = self._editions.edition.number and self._node.me in self._editions.description.names
+        if seed is not None and not belongs:
             host, _, port = seed.rpartition(":")
             self._seeker = Seeker(
                 PeerAddress(host.strip("[]"), int(port)),
@@ -172,7 +173,7 @@ class Membership:
         addresses = self.addresses
         if self._kept is not None:
             self._kept.keep_editions(kept)
-            self._kept.forget_others(self._node.editions, addresses)
+            self._kept.forget_others(self._editions.keys, addresses)
         if self.peering is not None:
             self.peering.set_peers(addresses)
         for follower in self.followers:
@@ -182,7 +183,7 @@ class Membership:
 
     def _mind_cloud(self, *, at_start: bool) -> None:
         """A cloud is linked as long as a live routing has one."""
-        groups = [strategy for strategy in self._node.strategies if isinstance(strategy, BroadcastGroups)]
+        groups = [strategy for strategy in self._node.routings.strategies if isinstance(strategy, BroadcastGroups)]
         if groups and self.cloud is None:
             try:
                 self.cloud = start_cloud(
@@ -191,10 +192,10 @@ class Membership:
             except ConfigError as error:
                 if at_start:
                     raise
-                self._node.problem = str(error)
+                self._editions.problem = str(error)
                 self._handle(PeerDown(groups[-1].cloud))
             else:
-                self._node.problem = ""
+                self._editions.problem = ""
         elif self.cloud is not None and not groups:
             stopping = asyncio.get_running_loop().create_task(self.cloud.stop())
             self._stopping.add(stopping)
@@ -210,23 +211,23 @@ class Membership:
         except (GeomqError, msgspec.MsgspecError) as error:
             log.warning("a broker was not let in", extra={"peer": name, "reason": str(error)})
             return NotJoined(str(error)[:500])
-        return Described(encode_description(self._node.description))
+        return Described(encode_description(self._editions.description))
 
     def _admit(self, name: BrokerId, entry: BrokerEntry) -> None:
         if not self._config.federation.admit:
             raise ConfigError("this broker lets nobody join; add the new broker through the admin API")
         if entry.name != name:
             raise ConfigError(f"broker {name} cannot join as {entry.name}")
-        if self._node.me not in self._node.description.names:
+        if self._node.me not in self._editions.description.names:
             raise ConfigError("this broker itself is no longer part of the federation")
-        if self._node.description.entry(name) != entry:
+        if self._editions.description.entry(name) != entry:
             self.change(AddBroker(entry, replace=True))
             log.info("a broker joined", extra={"peer": name})
 
     def unknown(self, name: BrokerId) -> Aside | None:
-        if self._node.edition == CONFIGURED:
+        if self._editions.edition == CONFIGURED:
             return None
-        return Described(encode_description(self._node.description))
+        return Described(encode_description(self._editions.description))
 
     def described(self, peer: BrokerId, description: bytes) -> None:
         self._found(description)
@@ -239,17 +240,16 @@ class Membership:
         except ConfigError as error:
             log.warning("a federation description was refused", extra={"reason": str(error)})
             return False
-        return self._node.me in self._node.description.names
+        return self._node.me in self._editions.description.names
 
     # People in charge.
 
     def change(self, change: Change, *, dry_run: bool = False) -> ChangeView:
         """Change the federation; ConfigError in one line if that cannot be."""
-        node = self._node
-        before = node.description
+        node, before = self._node, self._editions.description
         if node.me not in before.names:
             raise ConfigError("this broker is no longer part of the federation")
-        after, federation = node.preview(change)
+        after, federation = self._editions.preview(change)
         self._check_here(change, after)
         moves = area_moves(node.strategy.federation, federation) if after.names else []
         outside = sum(
@@ -271,53 +271,52 @@ class Membership:
         )
 
     def _check_here(self, change: Change, after: Description) -> None:
-        if len(self._node.live) > EDITIONS_MAX // 2:
-            waiting = ", ".join(self._node.waiting_for()) or "nobody"
+        if len(self._editions.descriptions) > EDITIONS_MAX // 2:
+            waiting = ", ".join(self._editions.waiting_for()) or "nobody"
             raise ConfigError(f"too many changes at once; the last ones still wait for {waiting}")
         groups = issubclass(strategy_class(after.strategy), BroadcastGroups)
         if isinstance(change, SetStrategy) and groups and self._config.cloud.address is None:
             raise ConfigError("[cloud] address is needed for broadcast groups, at every broker")
 
     def status(self) -> FederationView:
-        node = self._node
-        description = node.description
+        description = self._editions.description
         areas: dict[str, Any] = {"kind": description.areas_kind}
         if description.grid_deg is not None:
             areas["grid_deg"] = description.grid_deg
         return FederationView(
-            me=node.me,
+            me=self._node.me,
             edition=EditionView(*description.edition),
             strategy=description.strategy,
             options=description.options,
             areas=areas,
             brokers=[self._member(entry) for entry in description.brokers],
-            change=self._under_way(description.edition) if node.changing else None,
+            change=self._under_way(description.edition) if self._editions.changing else None,
         )
 
     def _member(self, entry: BrokerEntry) -> MemberView:
-        name, node = BrokerId(entry.name), self._node
-        if name == node.me:
-            reached: str | None = node.phase.name.lower()
+        name, me = BrokerId(entry.name), self._node.me
+        if name == me:
+            reached: str | None = self._editions.phase.name.lower()
         else:
-            said = node.reached(name)
+            said = self._editions.reached(name)
             reached = None if said is None else _phase_name(said.phase)
         return MemberView(
             name=name,
             address=None if (at := address_of(entry)) is None else f"{at.host}:{at.port}",
             location=entry.location,
             area=entry.area,
-            connected=name == node.me or (self.peering is not None and name in self.peering.connected),
+            connected=name == me or (self.peering is not None and name in self.peering.connected),
             latency_ms=None if self.peering is None else self.peering.latency_ms(name),
             reached=reached,
         )
 
     def _under_way(self, edition: Edition) -> UnderWayView:
-        node = self._node
-        said = {peer: node.reached(peer) for peer in node.peers}
+        editions = self._editions
+        said = {peer: editions.reached(peer) for peer in editions.peers}
         problems = {str(peer): news.problem for peer, news in said.items() if news is not None and news.problem}
-        if node.problem:
-            problems[str(node.me)] = node.problem
-        return UnderWayView(EditionView(*edition), node.phase.name.lower(), list(node.waiting_for()), problems)
+        if editions.problem:
+            problems[str(self._node.me)] = editions.problem
+        return UnderWayView(EditionView(*edition), editions.phase.name.lower(), list(editions.waiting_for()), problems)
 
 
 def _phase_name(phase: int) -> str | None:

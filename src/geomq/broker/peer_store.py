@@ -326,7 +326,7 @@ class PeerStore:
                 continue
             self._served.append(key)
             node.shared.is_first(EventId(BrokerId(origin), epoch, sequence), Group(share, topic_filter), asked)
-        editions = {self._tag(edition): edition for edition in node.editions} | {MEMBERS: CONFIGURED}
+        editions = {self._tag(edition): edition for edition in node.editions.keys} | {MEMBERS: CONFIGURED}
         for kind, kept in notes.items():
             tag, _, name = kind.removeprefix(REPLICA).rpartition("/")
             if kind.startswith(REPLICA) and tag in editions:

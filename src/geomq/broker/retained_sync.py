@@ -18,7 +18,7 @@ from geomq.mqtt.types import PacketType
 from geomq.routing.events import RetainedHeard, RoutingEvent
 from geomq.routing.messages import Message as PeerMessage
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
-from geomq.routing.node import is_own
+from geomq.routing.own_topics import is_own
 from geomq.routing.retained import PutRetained, RetainedDigest, RetainedVersions, RetainedWanted, Version
 
 NOTE = "retained-version"

@@ -38,9 +38,9 @@ from geomq.broker.sys_topics import SysTopics
 from geomq.broker.view import View
 from geomq.errors import GeomqError
 from geomq.mqtt.reasons import ReasonCode
-from geomq.routing.federated_node import FederatedNode
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
+from geomq.routing.node import Node
 from geomq.routing.outline import outline_of
 
 if TYPE_CHECKING:
@@ -323,9 +323,9 @@ def _next_epoch(store: Store, notes: Notes, now_s: float) -> int:
     return epoch
 
 
-def _make_node(config: Config, epoch: int, notes: Notes) -> FederatedNode:
+def _make_node(config: Config, epoch: int, notes: Notes) -> Node:
     me = BrokerId(config.broker.name)
-    return FederatedNode(
+    return Node(
         me=me,
         description=description_of(config),
         epoch=epoch,

@@ -18,7 +18,8 @@ from geomq.routing.actions import Action
 from geomq.routing.events import ClientPublished, PeerSaid, RoutingEvent
 from geomq.routing.messages import Message as PeerMessage
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
-from geomq.routing.node import Node, is_own
+from geomq.routing.node import Node
+from geomq.routing.own_topics import is_own
 from geomq.routing.recorder import SESSION_KEPT, Recorder, Sink, event_of
 from geomq.routing.trace import STEPS, Step, TraceRecord
 

@@ -57,14 +57,14 @@ def _check(config: "Config") -> None:
     from geomq.broker.federating import credentials_of, description_of, tls_of
     from geomq.broker.listeners import tls_context
     from geomq.broker.server import load_security
-    from geomq.routing.federated_node import FederatedNode
     from geomq.routing.model import BrokerId
+    from geomq.routing.node import Node
 
     load_security(config)
     for listener in config.listeners:
         if listener.tls:
             tls_context(listener)
-    FederatedNode(me=BrokerId(config.broker.name), description=description_of(config), rng=random.Random(0))
+    Node(me=BrokerId(config.broker.name), description=description_of(config), rng=random.Random(0))
     if config.peers or config.federation.port is not None or config.federation.seed is not None:
         tls_of(config)
         credentials_of(config)

@@ -5,7 +5,7 @@ number wins, of equal ones the name that sorts last, so brokers that have heard 
 order they heard them in. A description is valid or it is refused; nothing here repairs one.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -97,6 +97,12 @@ def federation_of(description: Description) -> Federation:
         except GeometryError as error:
             raise ConfigError(f"broker {entry.name}: {error}") from None
     return Federation(places, _areas(description, [place.location for place in places]))
+
+
+def describe(federation: Federation, strategy: str, options: Mapping[str, Any]) -> Description:
+    """The description of a federation as it stands, for brokers that follow no other. Of its areas it says nothing."""
+    entries = tuple(BrokerEntry(broker.id, (broker.location.lat, broker.location.lon)) for broker in federation.brokers)
+    return Description(entries, strategy=strategy, options=dict(options))
 
 
 def _areas(description: Description, places: list[Location]) -> Areas:

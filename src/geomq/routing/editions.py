@@ -1,9 +1,11 @@
 """What a broker's core and its driver say to each other about the federation description, and what is kept of it."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
+from geomq.errors import GeomqError
 from geomq.routing.actions import Action
 from geomq.routing.changes import Change
 from geomq.routing.description import Description, federation_of
@@ -44,6 +46,25 @@ class KeepEditions(Action, frozen=True):
 def routing_key(description: Description, me: BrokerId) -> Edition:
     """Whose routing a broker runs under a description; one that is no longer part of it begins anew, alone."""
     return description.routing if me in description.names else description.edition
+
+
+class Start(NamedTuple):
+    """The description that a broker starts with, and what its first routing is made of."""
+
+    description: Description
+    edition: Edition
+    federation: Federation
+    strategy: str
+    options: Mapping[str, Any]
+
+
+def start_of(me: BrokerId, description: Description, federation: Federation | None = None) -> Start:
+    """Where a broker starts; `federation` is what the description describes, if it is made already."""
+    if federation is None:
+        return Start(description, routing_key(description, me), *part_of(description, me))
+    if me not in federation.position:
+        raise GeomqError(f"broker {me} is not in its own federation")
+    return Start(description, description.routing, federation, description.strategy, description.options)
 
 
 def part_of(description: Description, me: BrokerId) -> tuple[Federation, str, dict[str, Any]]:

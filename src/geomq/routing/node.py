@@ -1,10 +1,15 @@
-"""A broker's core: its clients' locations and subscriptions, and one strategy. The only door a driver uses.
+"""A broker's core: its clients' locations and subscriptions, and its strategy. The only door a driver uses.
 
     actions = node.handle(event, now=...)      # something happened
     deadline = node.next_deadline()            # call on_deadline then
     actions = node.on_deadline(now=...)
 
 A driver that carries these actions out, in order, is all a strategy needs to run: live, simulated or in a test.
+
+The node owns the clients and hands what happened to its parts: `routings` (the strategies, one for each live edition of
+the federation description), `editions` (how that description changes), `shared` (share groups), `travellers` (sessions
+that change brokers). Each part answers with actions; what a broker says of its editions comes after what its strategies
+had to say to get there.
 
 Topics under `$SYS/` are about one broker: no strategy hears of them, and their events never leave home. Nor do
 strategies hear of share groups, which are the same under all of them.
@@ -13,9 +18,11 @@ strategies hear of share groups, which are the same under all of them.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
-from geomq.errors import GeomqError
+from geomq.errors import UsageError
 from geomq.geo import Fence, Location
 from geomq.routing.actions import Action, DeliverToClients, SendToPeer
+from geomq.routing.description import Description, describe
+from geomq.routing.editions import ChangeAsked, DescriptionLearned, Kept, start_of
 from geomq.routing.events import (
     ClientArrived,
     ClientDeparted,
@@ -34,22 +41,19 @@ from geomq.routing.events import (
     RoutingEvent,
 )
 from geomq.routing.federation import Federation
-from geomq.routing.model import CONFIGURED, BrokerId, ClientId, Edition, Event, EventId, Match, Subscriber
+from geomq.routing.live_editions import LiveEditions
+from geomq.routing.messages import OF_EVENTS
+from geomq.routing.model import CONFIGURED, BrokerId, ClientId, Edition, Event, EventId, Match
+from geomq.routing.own_topics import OwnTopics, is_own
 from geomq.routing.plan import Plan
-from geomq.routing.registry import strategy_class
+from geomq.routing.routings import Routings
 from geomq.routing.shared import Group, ServeShared, SharedGroups
 from geomq.routing.strategy import ClientState, Dice, Strategy
-from geomq.routing.table import SubscriptionTable
 from geomq.routing.travellers import HAD_MAX, DeliverMoved, Travellers
 from geomq.routing.young import YoungSubscriptions
 
 WATCHER = ClientId("\0share")
 """Who subscribes, for share groups, to what publishers outside the federation publish."""
-
-
-def is_own(topic: str) -> bool:
-    """Whether a topic or filter is about the broker itself."""
-    return topic.startswith("$SYS/")
 
 
 class Node:
@@ -59,42 +63,52 @@ class Node:
         self,
         *,
         me: BrokerId,
-        federation: Federation,
-        strategy: str,
+        federation: Federation | None = None,
+        strategy: str = "",
         options: Mapping[str, Any] | None = None,
+        description: Description | None = None,
         epoch: int = 0,
         rng: Dice,
+        kept: Kept | None = None,
+        own_strategy: str = "",
     ) -> None:
-        if me not in federation.position:
-            raise GeomqError(f"broker {me} is not in its own federation")
-        chosen = strategy_class(strategy)
-        chosen.check(federation)
+        """Either a federation as it stands and the strategy it uses, or a description that may change at run time.
+
+        With both, `federation` is what the description describes, made already. `kept` is what the broker had on disk
+        of its editions, `own_strategy` the one of the user's own that descriptions may name.
+        """
+        if description is None:
+            if federation is None:
+                raise UsageError("a node needs a federation, or the description of one")
+            description = describe(federation, strategy, options or {})
+        start = start_of(me, description, federation) if kept is None else start_of(me, kept.descriptions[0])
         self.me = me
         self.epoch = epoch
         self.clients: dict[ClientId, ClientState] = {}
-        self.strategy: Strategy = chosen(
-            me=me,
-            federation=federation,
-            clients=self.clients,
-            options=chosen.parse_options(options or {}),
-            rng=rng,
-        )
+        self._said: list[Action] = []
+        """What the parts beside the strategies ask for."""
+        act = self._said.append
+        self.routings = Routings(me, self.clients, start, rng=rng, act=act)
         self.latest: Event | None = None
         """The event that an own client published last."""
-        self.strategies: list[Strategy] = [self.strategy]
-        """All that hear of the clients; `strategy` is the one that gets their events."""
         self.turns = 0
         """How often anything was taken in: as long as it stays the same, `plans_since` does."""
         self._sequence = 0
-        self._own = SubscriptionTable()
-        """Subscriptions to what is about this broker."""
-        self.shared = SharedGroups(me, self.strategy.act, federation)
-        self._own_shared = SharedGroups(me, self.strategy.act)
+        self._own = OwnTopics(me, act)
+        self.shared = SharedGroups(me, act, start.federation)
         self._young = YoungSubscriptions(me, self.clients)
-        self.travellers = Travellers(me, federation, self.strategy.act)
+        self.travellers = Travellers(me, start.federation, act)
+        self.editions = LiveEditions(
+            me, start.description, self.routings, act=act, peers_changed=self._peers_changed, own_strategy=own_strategy
+        )
         self._hops = 0
         """How many brokers that a client left the event in hand has passed."""
-        self._handlers: dict[type[RoutingEvent], Callable[[Any, float], None]] = {
+        self._handlers = self._make_handlers()
+        if kept is not None:
+            self.editions.restore(kept)
+
+    def _make_handlers(self) -> dict[type[RoutingEvent], Callable[[Any, float], None]]:
+        return {
             ClientPublished: self._published,
             ClientMoved: self._moved,
             ClientSubscribed: self._subscribed,
@@ -109,55 +123,61 @@ class Node:
             PeerDown: self._peer_down,
             LatencyMeasured: self._measured,
             FederationChanged: self._federation_changed,
+            ChangeAsked: lambda e, now: self.editions.change(e.change, now),
+            DescriptionLearned: lambda e, now: self.editions.learn(e.description, None, now),
         }
 
     def ask_rights(self, may_read: Callable[[ClientId, str], bool]) -> None:
         """Have the driver say whether an own client may read a topic, so that those that may get what groups share."""
-        for shared in (self.shared, self._own_shared):
-            shared.may_read = may_read
+        self.shared.may_read = self._own.shared.may_read = may_read
 
     @property
-    def editions(self) -> tuple[Edition, ...]:
-        """Of which editions of the federation description there is a routing."""
-        return (CONFIGURED,)
+    def strategy(self) -> Strategy:
+        """The one that gets own clients' events."""
+        return self.routings.publishing
 
     def handle(self, event: RoutingEvent, *, now: float) -> list[Action]:
         """Take in what happened; return what is to be done."""
         self.turns += 1
         self._hops = 0
         self._handlers[type(event)](event, now)
+        if not isinstance(event, ClientPublished):
+            self.editions.advance(now)
         return self._take_actions()
 
     # Plain events need not be handled one by one: see `plan`.
 
     def plan(self, topic: str) -> Plan | None:
         """Where plain events of own clients on this topic go as long as `plans_since` stays the same, or None."""
-        if is_own(topic) or len(self.travellers) or self.shared.concerns(topic):
+        if not self.routings.is_settled or is_own(topic) or len(self.travellers) or self.shared.concerns(topic):
             return None
-        return self.strategy.plan(topic)
+        return self.routings.publishing.plan(topic)
 
     def plan_arrival(
         self, topic: str, peer: BrokerId, matches: tuple[Match, ...] | None, edition: Edition | None
     ) -> tuple[Match, ...] | None:
         """The own subscriptions that plain events match which a peer forwards, or has matched; None if it depends."""
-        if is_own(topic) or len(self.travellers) or edition != self.plan_edition:
+        routings = self.routings
+        if len(routings.live) != 1 or is_own(topic) or len(self.travellers) or edition != self.plan_edition:
             return None
-        if peer not in self.strategy.federation.position:
+        strategy = routings.publishing
+        if peer not in strategy.federation.position:
             return None
-        if matches is None:
-            return self.strategy.plan_forwarded(topic, peer)
-        return self.strategy.plan_delivered(matches)
+        return strategy.plan_forwarded(topic, peer) if matches is None else strategy.plan_delivered(matches)
 
     def plans_since(self) -> object:
         """Something that is no longer equal when plans may have changed."""
-        if len(self.travellers):
+        routings, strategy = self.routings, self.routings.publishing
+        if len(routings.live) != 1 or len(self.travellers):
             return None
-        return self.strategy, self.strategy.federation, self.strategy.plans_since() + self.shared.version
+        version = strategy.plans_since() + self.shared.version
+        return strategy, strategy.federation, version, routings.is_settled
 
     @property
     def plan_edition(self) -> Edition | None:
         """What messages that follow a plan are marked with."""
-        return None
+        newest = self.routings.newest
+        return None if newest == CONFIGURED else newest
 
     @property
     def next_id(self) -> EventId:
@@ -169,30 +189,30 @@ class Node:
         the node."""
         first = self._sequence + 1
         self._sequence += count
-        self.strategy.seen.history((self.me, self.epoch)).run(first, count, own)
+        self.routings.publishing.seen.history((self.me, self.epoch)).run(first, count, own)
         return first
 
     def next_deadline(self) -> float | None:
-        deadline, other = self.strategy.next_deadline(), self.travellers.next_deadline()
-        if deadline is None or other is None:
-            return other if deadline is None else deadline
-        return min(deadline, other)
+        parts = (self.routings, self.travellers, self.editions)
+        return min((at for part in parts if (at := part.next_deadline()) is not None), default=None)
 
     def on_deadline(self, *, now: float) -> list[Action]:
         self.turns += 1
         self._hops = 0
-        wanted = self.strategy.next_deadline()
-        if wanted is not None and wanted <= now:
-            self.strategy.on_deadline(now=now)
+        self.routings.on_deadline(now)
         wanted = self.travellers.next_deadline()
         if wanted is not None and wanted <= now:
             self.travellers.on_deadline(now=now)
+        self.editions.advance(now)
         return self._take_actions()
 
     def _take_actions(self) -> list[Action]:
-        actions = self.strategy.take_actions()
-        if self._hears_outsiders:
+        actions = self.routings.take_actions()
+        if self.routings.hears_outsiders:
             actions = self._decided(actions)
+        if self._said:
+            actions += self._said
+            self._said.clear()
         return self._sort_out(actions) if len(self.travellers) else actions
 
     def _sort_out(self, actions: list[Action]) -> list[Action]:
@@ -201,16 +221,9 @@ class Node:
         for action in actions:
             if isinstance(action, SendToPeer) and isinstance(action.message, DeliverMoved):
                 for match in action.message.matches:
-                    for strategy in self.strategies:
+                    for strategy in self.routings.strategies:
                         strategy.seen.forget(action.message.event.id, match.client)
         return actions
-
-    @property
-    def _hears_outsiders(self) -> bool:
-        for strategy in self.strategies:  # noqa: SIM110 - asked for every event; a generator costs more
-            if strategy.hears_outsiders:
-                return True
-        return False
 
     def _decided(self, actions: list[Action]) -> list[Action]:
         """Let share groups decide on events from outside that were matched for them."""
@@ -223,14 +236,13 @@ class Node:
                 fetched = event.retain and event.id.epoch == 0  # retained at the cloud: an old event, heard again
                 if event.id.origin not in self.strategy.federation.position and not fetched:
                     self.shared.came_from_outside(event)
-                    found += self.strategy.take_actions()
             else:
                 found.append(action)
         return found
 
     def _watch(self, now: float) -> None:
         """Hear of events from outside for exactly those share groups that this broker decides for."""
-        if not self._hears_outsiders:
+        if not self.routings.hears_outsiders:
             return
         held, wanted = self.clients.get(WATCHER, ClientState()).subscriptions, self.shared.watched()
         for topic_filter in wanted:
@@ -258,10 +270,9 @@ class Node:
             happened.at_ms,
         )
         if is_own(event.topic):
-            self.strategy.deliver(event, self._own.match(event).get(self.me, ()))
-            self._own_shared.published(event)
+            self._own.published(event)
         else:
-            self.strategy.published(event, now=now)
+            self.routings.publishing.published(event, now=now)
             self.shared.published(event)
 
     def _moved(self, happened: ClientMoved, now: float) -> None:
@@ -269,10 +280,9 @@ class Node:
         state = self.clients.setdefault(happened.client, ClientState())
         if state.location != happened.location:
             state.location = happened.location
-            self._own.move(Subscriber(self.me, happened.client), happened.location)
-            for shared in (self.shared, self._own_shared):
-                shared.moved(happened.client, happened.location)
-            for strategy in self.strategies:
+            self._own.moved(happened.client, happened.location)
+            self.shared.moved(happened.client, happened.location)
+            for strategy in self.routings.strategies:
                 strategy.moved(happened.client, happened.location, now=now)
 
     def _subscribed(self, happened: ClientSubscribed, now: float) -> None:
@@ -284,25 +294,24 @@ class Node:
             self._watch(now)
             return
         if is_own(happened.topic_filter):
-            subscriber = Subscriber(self.me, happened.client)
-            self._own.put(subscriber, happened.topic_filter, happened.fence, state.location)
+            self._own.subscribed(happened.client, happened.topic_filter, happened.fence, state.location)
             return
         state.subscriptions[happened.topic_filter] = happened.fence
         self._young.put(happened.client, happened.topic_filter, now=now)
-        for strategy in self.strategies:
+        for strategy in self.routings.strategies:
             strategy.subscribed(happened.client, happened.topic_filter, happened.fence, now=now)
 
     def _retained_heard(self, happened: RetainedHeard, now: float) -> None:
         """Clients that subscribed too late for its publisher's broker to know get it from here."""
         event = happened.event
         matches = self._young.match(event, now=now)
-        for strategy in self.strategies:
+        for strategy in self.routings.strategies:
             matches = strategy.seen.unseen(event.id, matches) if matches else ()
         if matches:
             self.strategy.deliver(event, matches)
 
     def _shared_of(self, group: Group) -> SharedGroups:
-        return self._own_shared if is_own(group.topic_filter) else self.shared
+        return self._own.shared if is_own(group.topic_filter) else self.shared
 
     def _unsubscribed(self, happened: ClientUnsubscribed, now: float) -> None:
         if happened.share is not None:
@@ -310,11 +319,11 @@ class Node:
             self._shared_of(group).leave(happened.client, group)
             self._watch(now)
             return
-        self._own.drop(Subscriber(self.me, happened.client), happened.topic_filter)
+        self._own.unsubscribed(happened.client, happened.topic_filter)
         state = self.clients.get(happened.client)
         if state is not None and happened.topic_filter in state.subscriptions:
             del state.subscriptions[happened.topic_filter]
-            for strategy in self.strategies:
+            for strategy in self.routings.strategies:
                 strategy.unsubscribed(happened.client, happened.topic_filter, now=now)
 
     def fence_of(self, client: ClientId, topic_filter: str, share: str | None) -> Fence | None:
@@ -347,27 +356,30 @@ class Node:
 
     def _gone(self, happened: ClientGone, now: float) -> None:
         self.travellers.forget(happened.client)
-        self._own.drop_subscriber(Subscriber(self.me, happened.client))
-        for shared in (self.shared, self._own_shared):
-            shared.gone(happened.client)
+        self._own.gone(happened.client)
+        self.shared.gone(happened.client)
         self._watch(now)
         state = self.clients.pop(happened.client, None)
         if state is not None:
-            for strategy in self.strategies:
+            for strategy in self.routings.strategies:
                 strategy.gone(happened.client, state, now=now)
 
     def _measured(self, happened: LatencyMeasured, now: float) -> None:
-        for strategy in self.strategies:
+        for strategy in self.routings.strategies:
             strategy.latency_measured(happened.peer, happened.latency_ms, now=now)
 
     def _ready(self, happened: ClientReady, now: float) -> None:
-        for shared in (self.shared, self._own_shared):
-            shared.ready(happened.client, happened.ready)
+        self.shared.ready(happened.client, happened.ready)
+        self._own.shared.ready(happened.client, happened.ready)
 
     def _peer_said(self, happened: PeerSaid, now: float) -> None:
         peer, message = happened.peer, happened.message
-        if happened.edition is not None or not self._is_broker(peer):
-            self._pass_on(happened, now)
+        if happened.edition is not None or isinstance(message, OF_EVENTS):
+            self.routings.said(happened, now)
+        elif self.editions.said(peer, message, now):
+            pass
+        elif not self.routings.knows(peer):
+            self.routings.said(happened, now)
         elif isinstance(message, DeliverMoved):
             self._deliver_moved(message)
         elif (forgotten := self.travellers.said(peer, message, now=now)) is not None:
@@ -378,14 +390,7 @@ class Node:
         elif self.shared.said(peer, message):
             self._watch(now)
         else:
-            self._pass_on(happened, now)
-
-    def _is_broker(self, peer: BrokerId) -> bool:
-        return peer in self.strategy.federation.position
-
-    def _pass_on(self, happened: PeerSaid, now: float) -> None:
-        """A message for the strategy."""
-        self.strategy.said(happened.peer, happened.message, now=now)
+            self.routings.said(happened, now)
 
     def _deliver_moved(self, message: DeliverMoved) -> None:
         """A former home of some clients matched an event for them."""
@@ -402,20 +407,37 @@ class Node:
             self.strategy.drop(message.event.id, "duplicate" if live else "no longer subscribed")
 
     def _peer_up(self, happened: PeerUp, now: float) -> None:
-        self.strategy.peer_up(happened.peer, now=now)
+        self.routings.peer_up(happened.peer, now)
         self.shared.peer_up(happened.peer)
         self.travellers.peer_up(happened.peer, now=now)
         self._watch(now)
+        self.editions.peer_up(happened.peer)
 
     def _peer_down(self, happened: PeerDown, now: float) -> None:
-        self.strategy.peer_down(happened.peer, now=now)
+        self.routings.peer_down(happened.peer, now)
         self.shared.peer_down(happened.peer)
         self.travellers.peer_down(happened.peer)
         self._watch(now)
+        self.editions.peer_down(happened.peer)
+
+    def _federation_changed(self, happened: FederationChanged, now: float) -> None:
+        type(self.strategy).check(happened.federation)
+        self.editions.replace(happened.federation, now)
+
+    def _peers_changed(self, now: float) -> None:
+        """Share groups and sessions that move span all brokers of live descriptions."""
+        brokers = (self.me, *self.editions.peers)
+        self.shared.federation_changed(brokers)
+        for client in self.travellers.federation_changed(brokers, now=now):
+            self._gone(ClientGone(client), now)
+        self._watch(now)
+        for peer in self.routings.linked:
+            self.shared.peer_up(peer)
+            self.travellers.peer_up(peer, now=now)
 
     def inherit(self, before: Self, *, now: float) -> None:
         """Take over what a broker keeps on disk from the node that ran before a restart."""
-        self.strategy.inherit(before.strategy)
+        self.routings.inherit(before.routings)
         self.shared.inherit(before.shared)
         for client, state in before.clients.items():
             self.handle(ClientMoved(client, state.location), now=now)
@@ -424,16 +446,3 @@ class Node:
         for member, (share, topic_filter), fence in before.shared.own():
             self.handle(ClientSubscribed(member.client, topic_filter, fence, share), now=now)
         self.travellers.inherit(before.travellers)
-
-    def _federation_changed(self, happened: FederationChanged, now: float) -> None:
-        type(self.strategy).check(happened.federation)
-        before, self.strategy.federation = self.strategy.federation, happened.federation
-        self.strategy.federation_changed(before, now=now)
-        self._brokers_changed(happened.federation.ids, now)
-
-    def _brokers_changed(self, brokers: tuple[BrokerId, ...], now: float) -> None:
-        """What all strategies have in common hears who the brokers are."""
-        self.shared.federation_changed(brokers)
-        for client in self.travellers.federation_changed(brokers, now=now):
-            self._gone(ClientGone(client), now)
-        self._watch(now)

@@ -15,10 +15,10 @@ from geomq.routing.cloud import CloudNode
 from geomq.routing.description import BrokerEntry, Description, federation_of
 from geomq.routing.editions import ChangeAsked, DescriptionLearned, KeepEditions, Kept
 from geomq.routing.events import RoutingEvent
-from geomq.routing.federated_node import FederatedNode
 from geomq.routing.link import Link
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
+from geomq.routing.node import Node
 from geomq.sim.engine import FIFO_PHASE, Origin
 from geomq.sim.faults import FaultySimulation
 from geomq.sim.network import CLOUD, Latencies
@@ -45,20 +45,18 @@ class _Planned(NamedTuple):
 
 
 class ChangingSimulation(FaultySimulation):
-    """Drives federated nodes; `kept` is what each has on disk of the federation."""
+    """Drives nodes that follow a description; `kept` is what each has on disk of the federation."""
 
     def __init__(
         self, description: Description, *, late: Mapping[BrokerId, BrokerEntry] | None = None, **more: Any
     ) -> None:
-        self.description = description
         self.kept: dict[BrokerId, Kept] = {}
         self.refused: list[str] = []
         self._entries = {BrokerId(entry.name): entry for entry in description.brokers} | dict(late or {})
+        federation = federation_of(description)
         everyone = Description(tuple(self._entries[name] for name in sorted(self._entries)))
         latencies = Latencies(federation_of(everyone))
-        super().__init__(
-            federation_of(description), description.strategy, options=description.options, latencies=latencies, **more
-        )
+        super().__init__(federation, description.strategy, description=description, latencies=latencies, **more)
         self._add_node(CLOUD, CloudNode(CLOUD))
 
     def _add_node(self, broker: BrokerId, node: Any) -> None:
@@ -66,11 +64,11 @@ class ChangingSimulation(FaultySimulation):
         self._epochs.setdefault(broker, 0)
         self._waiting.setdefault(broker, [])
 
-    def make_node(self, broker: BrokerId, epoch: int = 0) -> FederatedNode:
+    def make_node(self, broker: BrokerId, epoch: int = 0) -> Node:
         entry = self._entries[broker]
         alone = Description((entry,), strategy=self.description.strategy, options=self.description.options)
         configured = self.description if broker in self.description.names else alone
-        return FederatedNode(
+        return Node(
             me=broker,
             description=configured,
             epoch=epoch,
@@ -78,9 +76,9 @@ class ChangingSimulation(FaultySimulation):
             kept=self.kept.get(broker),
         )
 
-    def node(self, broker: BrokerId) -> FederatedNode:
+    def node(self, broker: BrokerId) -> Node:
         found = self.nodes[broker]
-        assert isinstance(found, FederatedNode)
+        assert isinstance(found, Node)
         return found
 
     def plan_changes(self, *changes: Ask | Join) -> None:
@@ -90,7 +88,7 @@ class ChangingSimulation(FaultySimulation):
 
     def connect_all(self) -> None:
         for broker, node in self.nodes.items():
-            if isinstance(node, FederatedNode):
+            if isinstance(node, Node):
                 self._hold_links(broker, node)
 
     def feed(self, broker: BrokerId, event: Any, origin: Origin) -> None:
@@ -113,7 +111,7 @@ class ChangingSimulation(FaultySimulation):
             joining = BrokerId(what.entry.name)
             self._add_node(joining, self.make_node(joining))
             self._hold_links(broker, self.node(broker))
-            super().feed(joining, DescriptionLearned(self.node(broker).description), origin)
+            super().feed(joining, DescriptionLearned(self.node(broker).editions.description), origin)
 
     def _carry_out(self, broker: BrokerId, event: RoutingEvent | str, actions: list[Action], origin: Origin) -> None:
         for action in actions:
@@ -123,9 +121,9 @@ class ChangingSimulation(FaultySimulation):
             self._hold_links(broker, self.node(broker))
         super()._carry_out(broker, event, actions, origin)
 
-    def _hold_links(self, broker: BrokerId, node: FederatedNode) -> None:
+    def _hold_links(self, broker: BrokerId, node: Node) -> None:
         """Links work as soon as both ends want them, and only so long."""
-        wanted = {*node.peers, CLOUD}
+        wanted = {*node.editions.peers, CLOUD}
         for peer in [peer for me, peer in self._links if me == broker and peer not in wanted]:
             self._disconnect(broker, peer)
             self._disconnect(peer, broker)

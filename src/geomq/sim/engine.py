@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, DropEvent, SendToPeer
 from geomq.routing.cloud import CloudNode
+from geomq.routing.description import Description, describe
 from geomq.routing.edition_messages import unwrapped, wrapped
 from geomq.routing.events import (
     ClientGone,
@@ -139,6 +140,7 @@ class Simulation:
         strategy: str,
         *,
         options: Mapping[str, Any] | None = None,
+        description: Description | None = None,
         latencies: Latencies | None = None,
         order: Order = "fifo",
         seed: int = 0,
@@ -147,6 +149,7 @@ class Simulation:
         self.federation = federation
         self.strategy = strategy
         self.options = dict(options or {})
+        self.description = description or describe(federation, strategy, self.options)
         self.latencies = latencies or Latencies(federation)
         self.order = order
         self.seed = seed
@@ -167,8 +170,7 @@ class Simulation:
         return Node(
             me=broker,
             federation=self.federation,
-            strategy=self.strategy,
-            options=self.options,
+            description=self.description,
             epoch=epoch,
             rng=random.Random(f"{self.seed}/{broker}/{epoch}"),
         )

@@ -11,12 +11,12 @@ from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPee
 from geomq.routing.changes import AddBroker, RemoveBroker, SetStrategy, changed
 from geomq.routing.description import BrokerEntry, Description, encode_description
 from geomq.routing.edition_messages import EditionReached, OfferDescription, Phase, PutDescription, WantDescription
-from geomq.routing.editioned_node import EditionedNode
 from geomq.routing.editions import ChangeAsked, DescriptionLearned, KeepEditions, Kept
 from geomq.routing.events import ClientPublished, ClientSubscribed, PeerDown, PeerSaid, PeerUp
-from geomq.routing.federated_node import EDITIONS_MAX, FederatedNode
+from geomq.routing.live_editions import EDITIONS_MAX, PAUSE_MS
 from geomq.routing.messages import ForwardEvent, Message, PutSubscription
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
+from geomq.routing.node import Node
 
 AMS, BER, ROM = (BrokerId(name) for name in ("ams", "ber", "rom"))
 ENTRIES = [BrokerEntry(name, (50.0, at), f"{name}:1") for name, at in (("ams", 4.0), ("ber", 13.0), ("rom", 20.0))]
@@ -25,21 +25,19 @@ NEXT = changed(TWO, SetStrategy("flood_events"), by="ber")
 KEY = NEXT.edition
 
 
-def node(description: Description = TWO, kept: Kept | None = None, **more: Any) -> FederatedNode:
-    made = FederatedNode(me=AMS, description=description, rng=random.Random(1), kept=kept, pause_ms=100, **more)
-    assert isinstance(made, EditionedNode)
-    return made
+def node(description: Description = TWO, kept: Kept | None = None, **more: Any) -> Node:
+    return Node(me=AMS, description=description, rng=random.Random(1), kept=kept, **more)
 
 
 def said(actions: list[Action], peer: BrokerId = BER) -> list[Message]:
     return [a.message for a in actions if isinstance(a, SendToPeer) and a.peer == peer]
 
 
-def reach(ams: FederatedNode, phase: Phase, peer: BrokerId = BER, key: Edition = KEY) -> list[Action]:
+def reach(ams: Node, phase: Phase, peer: BrokerId = BER, key: Edition = KEY) -> list[Action]:
     return ams.handle(PeerSaid(peer, EditionReached(key, phase)), now=0)
 
 
-def linked(**more: Any) -> FederatedNode:
+def linked(**more: Any) -> Node:
     ams = node(**more)
     ams.handle(PeerUp(BER), now=0)
     ams.handle(ClientSubscribed(ClientId("s"), "t"), now=0)
@@ -61,7 +59,7 @@ def test_a_change_goes_to_every_peer_and_to_disk() -> None:
     assert said(actions)[1] == EditionReached(Edition(1, "ams"), Phase.ADOPTED)
     kept = [action.kept for action in actions if isinstance(action, KeepEditions)]
     assert kept[-1].descriptions[-1].strategy == "dht"
-    assert ams.waiting_for() == (BER,)
+    assert ams.editions.waiting_for() == (BER,)
 
 
 def test_an_impossible_change_changes_nothing() -> None:
@@ -69,23 +67,23 @@ def test_an_impossible_change_changes_nothing() -> None:
     for change in (SetStrategy("single"), RemoveBroker("x"), AddBroker(BrokerEntry("rom", None, "rom:1"))):
         with pytest.raises(ConfigError):
             ams.handle(ChangeAsked(change), now=0)
-    assert ams.description == TWO
-    assert not ams.changing
+    assert ams.editions.description == TWO
+    assert not ams.editions.changing
 
 
 def test_a_broker_goes_on_only_when_all_others_have_come_so_far() -> None:
     ams = linked()
     ams.handle(PeerSaid(BER, PutDescription(encode_description(NEXT))), now=0)
-    assert ams.phase == Phase.ADOPTED
+    assert ams.editions.phase == Phase.ADOPTED
     for phase in (Phase.ADOPTED, Phase.PREPARED, Phase.READY, Phase.SWITCHED):
         told = [m for m in said(reach(ams, phase)) if isinstance(m, EditionReached)]
-        assert ams.phase == phase + 1
+        assert ams.editions.phase == phase + 1
         assert told[-1] == EditionReached(KEY, phase + 1)
-    assert ams.changing
+    assert ams.editions.changing
     reach(ams, Phase.DRAINED)
-    assert ams.next_deadline() == 100
-    actions = ams.on_deadline(now=100)
-    assert not ams.changing
+    assert ams.next_deadline() == PAUSE_MS
+    actions = ams.on_deadline(now=PAUSE_MS)
+    assert not ams.editions.changing
     assert [action.kept.descriptions for action in actions if isinstance(action, KeepEditions)] == [(NEXT,)]
 
 
@@ -141,16 +139,16 @@ def test_a_description_nobody_could_follow_is_not_followed() -> None:
     wrong = msgspec.structs.replace(NEXT, strategy="single")
     for data in (encode_description(wrong), b"\xff"):
         ams.handle(PeerSaid(BER, PutDescription(data)), now=0)
-    assert ams.description == TWO
+    assert ams.editions.description == TWO
 
 
 def test_a_change_overtaken_by_one_made_elsewhere_is_made_again_on_top_of_it() -> None:
     ams = linked()
     ams.handle(ChangeAsked(AddBroker(ENTRIES[2])), now=0)
     actions = ams.handle(PeerSaid(BER, PutDescription(encode_description(NEXT))), now=0)
-    assert ams.description.strategy == "flood_events"
-    assert ams.description.names == ("ams", "ber", "rom")
-    assert ams.edition == Edition(2, "ams")
+    assert ams.editions.description.strategy == "flood_events"
+    assert ams.editions.description.names == ("ams", "ber", "rom")
+    assert ams.editions.edition == Edition(2, "ams")
     assert sum(isinstance(m, PutDescription) for m in said(actions)) == 1
 
 
@@ -158,13 +156,13 @@ def test_a_removed_broker_is_alone_at_once_and_lets_go_when_the_others_have_swit
     ams = linked()
     without = changed(TWO, RemoveBroker("ams"), by="ber")
     ams.handle(PeerSaid(BER, PutDescription(encode_description(without))), now=0)
-    assert ams.phase == Phase.SWITCHED
-    assert ams.peers == (BER,)
+    assert ams.editions.phase == Phase.SWITCHED
+    assert ams.editions.peers == (BER,)
     reach(ams, Phase.SWITCHED)
     reach(ams, Phase.DRAINED)
-    ams.on_deadline(now=1_000)
-    assert not ams.peers
-    delivered = ams.handle(ClientPublished(ClientId("p"), "t"), now=2_000)
+    ams.on_deadline(now=PAUSE_MS)
+    assert not ams.editions.peers
+    delivered = ams.handle(ClientPublished(ClientId("p"), "t"), now=PAUSE_MS)
     assert [type(action) for action in delivered] == [DeliverToClients]
 
 
@@ -173,22 +171,26 @@ def test_a_restarted_broker_goes_on_where_it_was() -> None:
     ams.handle(PeerSaid(BER, PutDescription(encode_description(NEXT))), now=0)
     for phase in (Phase.ADOPTED, Phase.PREPARED, Phase.READY):
         reach(ams, phase)
-    again = node(kept=msgspec.msgpack.decode(msgspec.msgpack.encode(ams.kept), type=Kept))
-    assert (again.phase, again.edition, again.editions) == (Phase.SWITCHED, KEY, ams.editions)
-    assert again.strategy is again.live[KEY]
+    again = node(kept=msgspec.msgpack.decode(msgspec.msgpack.encode(ams.editions.kept), type=Kept))
+    assert (again.editions.phase, again.editions.edition, again.editions.keys) == (
+        Phase.SWITCHED,
+        KEY,
+        ams.editions.keys,
+    )
+    assert again.strategy is again.routings.live[KEY]
 
 
 def test_routings_are_bounded() -> None:
     ams = linked()
     for number in range(3 * EDITIONS_MAX):
         ams.handle(ChangeAsked(SetStrategy("dht" if number % 2 else "flood_events")), now=0)
-    assert len(ams.live) == EDITIONS_MAX
-    assert ams.strategy in ams.strategies
+    assert len(ams.routings.live) == EDITIONS_MAX
+    assert ams.strategy in ams.routings.strategies
 
 
 def test_a_description_from_a_seed_is_taken_if_it_is_later() -> None:
     ams = node(Description((ENTRIES[0],)))
     ams.handle(DescriptionLearned(NEXT), now=0)
-    assert ams.edition == KEY
+    assert ams.editions.edition == KEY
     ams.handle(DescriptionLearned(TWO), now=0)
-    assert ams.edition == KEY
+    assert ams.editions.edition == KEY
