@@ -1,5 +1,7 @@
 """`geomq simulate`: what it prints, for people and for programs, and how it refuses."""
 
+import csv
+import io
 import json
 import os
 import re
@@ -15,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from geomq.cli import main
 from geomq.routing.registry import STRATEGIES
+from geomq.workload.files import read_table
 
 GEOMQ = str(Path(sys.executable).parent / "geomq")
 
@@ -66,6 +69,13 @@ def test_the_result_has_counts_by_kind_and_latencies(all_strategies: dict[str, A
         assert re.fullmatch("[0-9a-f]{32}", result["trace_hash"])
 
 
+def test_every_strategy_is_judged_by_the_oracle(all_strategies: dict[str, Any]) -> None:
+    for name, result in all_strategies["strategies"].items():
+        verdict = result["verdict"]
+        assert verdict["expected"] == result["quiet_tail_deliveries"] >= 60, name
+        assert (verdict["missed"], verdict["unexpected"], verdict["doubled"], verdict["first"]) == (0, 0, 0, None), name
+
+
 def test_what_is_known_of_the_strategies_shows_in_the_counts(all_strategies: dict[str, Any]) -> None:
     counts = {name: result["messages"] for name, result in all_strategies["strategies"].items()}
     assert counts["flood_events"]["subscription"] == counts["flood_subscriptions"]["event"] == 0
@@ -89,7 +99,8 @@ def test_a_person_gets_a_table() -> None:
     assert result.exit_code == 0
     assert "4 brokers, 10 clients (12 by population, rounded down), 150 s, seed 1" in result.output
     (row,) = [line for line in result.output.splitlines() if "│ dht" in line]
-    assert len(row.split("│")) == 2 + 10
+    assert len(row.split("│")) == 2 + 11
+    assert row.split("│")[-2].strip() == "right"
 
 
 @pytest.mark.parametrize("strategy", ["disgb_events", "disgb_subscriptions", "dht", "mesh", "adaptive"])
@@ -142,6 +153,24 @@ REFUSED = [
     (["-s", "dht", "--topics", "20000000"], "the number of topics must be between 1 and 10,000,000, not 20,000,000"),
     (["--preset", "fast"], "'fast' is not one of 'paper', 'steady'"),
     (["--fast"], "No such option"),
+    (["-s", "dht,"], "an empty name in the list of strategies"),
+    (["-s", "dht,quantum"], "unknown strategy 'quantum'"),
+    (["-s", "no_such_module:Thing"], "it has to be in the working directory or on PYTHONPATH"),
+    (
+        ["-s", "mesh,dht", "--option", "redundncy=1"],
+        "has an option 'redundncy': mesh has links,",
+    ),
+    (["-s", "mesh", "--option", "redundancy=x"], "option redundancy of mesh: Expected `int`"),
+    (["-s", "mesh", "--option", "redundancy"], "an option is name=value"),
+    (["-s", "dht", "--csv"], "--csv goes with --sweep"),
+    (["-s", "dht", "--engine", "local"], "--engine goes with --sweep"),
+    (["-s", "dht", "--master", "local[1]"], "--master goes with --sweep"),
+    (["-s", "dht", "--out", "x"], "--out goes with --sweep"),
+    (["-s", "dht", "--sweep", "seed=1", "--explain"], "it goes with neither --explain nor --trace"),
+    (["-s", "dht", "--sweep", "seed=1", "--csv", "--json"], "give either --csv or --json"),
+    (["-s", "dht", "--sweep", "seed=1", "--engine", "local", "--master", "x"], "--master needs --engine spark"),
+    (["-s", "dht", "--sweep", "speed=1", "--engine", "local"], "a sweep is name=value"),
+    (["-s", "dht", "--sweep", "seed=1", "--master", "nonsense"], "no Spark master"),
 ]
 
 
@@ -186,6 +215,101 @@ def test_the_transcript_of_the_readme_shows_an_event_at_another_broker() -> None
     command = "--strategy disgb_events --brokers 9 --clients 100 --topics 5 --explain"
     assert f"geomq simulate {command}\n" in (Path(__file__).parents[2] / "README.md").read_text()
     assert re.search(r" said ForwardEvent .*\n +-> deliver", run(*command.split()).output)
+
+
+@pytest.mark.parametrize(
+    ("bug", "fault"), [("Forgetful", "missed"), ("Gossip", "unexpected"), ("Stutterer", "doubled"), ("Idle", "missed")]
+)
+def test_a_wrong_strategy_is_seen_to_be_wrong(bug: str, fault: str) -> None:
+    name = f"tests.sim.planted:{bug}"
+    shown = run("--strategy", f"dht,{name}", *SMALL)
+    verdicts = {
+        line.split("│")[1].strip(): line.split("│")[-2].strip() for line in shown.stdout.splitlines() if "│" in line
+    }
+    assert shown.exit_code == 1
+    assert verdicts["dht"] == "right"
+    assert re.search(rf"\b[1-9]\d* {fault}", verdicts[name])
+    assert re.fullmatch(rf"geomq: {name} is wrong: .*[1-9]\d* {fault}.* of [1-9]\d*; .+\n", shown.stderr)
+    as_json = run("--strategy", name, *SMALL, "--json")
+    assert as_json.exit_code == 1
+    assert json.loads(as_json.stdout)["strategies"][name]["verdict"][fault] > 0
+
+
+def test_an_option_changes_what_is_simulated() -> None:
+    def simulated(*options: str) -> dict[str, Any]:
+        result = run("--strategy", "mesh,dht", *SMALL, "--json", *options)
+        assert result.exit_code == 0, result.output
+        return dict(json.loads(result.stdout)["strategies"])
+
+    usual, rare = simulated(), simulated("--option", "announce_ms=60000")
+    assert rare["mesh"]["options"] == {"announce_ms": 60_000}
+    assert rare["mesh"]["messages"]["control"] < usual["mesh"]["messages"]["control"]
+    assert rare["dht"] == usual["dht"]
+    assert usual["dht"]["options"] == {}
+
+
+def test_an_option_changes_the_transcript() -> None:
+    usual = run("--strategy", "mesh", *SMALL, "--explain").output
+    assert usual != run("--strategy", "mesh", *SMALL, "--explain", "--option", "announce_ms=60000").output
+
+
+OWN = """
+from geomq.routing.flooding import FloodEvents
+
+
+class Mine(FloodEvents):
+    def event_targets(self, event):
+        return self.federation.ids[:1]
+"""
+
+
+@pytest.mark.parametrize(
+    "more", [["--json"], ["--sweep", "seed=1,2", "--engine", "local", "--json"]], ids=["one", "sweep"]
+)
+def test_a_module_of_the_working_directory_is_found(tmp_path: Path, more: list[str]) -> None:
+    (tmp_path / "found_here.py").write_text(OWN)
+    command = [GEOMQ, "simulate", "--strategy", "found_here:Mine", *SMALL, *more]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert finished.returncode == 1
+    assert "found_here:Mine" in finished.stdout
+    assert finished.stderr.startswith("geomq: found_here:Mine is wrong: ")
+
+
+SWEPT = ("--strategy", "dht,tests.sim.planted:Forgetful", *SMALL, "--sweep", "seed=1..2", "--engine", "local")
+
+
+def test_a_sweep_prints_a_row_for_each_run_and_says_what_was_wrong(tmp_path: Path) -> None:
+    out = tmp_path / "swept"
+    as_json = run(*SWEPT, "--json", "--out", str(out))
+    runs = json.loads(as_json.stdout)["runs"]
+    assert as_json.exit_code == 1
+    assert [(row["run"], row["strategy"], row["seed"]) for row in runs] == [
+        (0, "dht", 1),
+        (1, "tests.sim.planted:Forgetful", 1),
+        (2, "dht", 2),
+        (3, "tests.sim.planted:Forgetful", 2),
+    ]
+    first, second = as_json.stderr.splitlines()
+    assert " did not reach " in first
+    assert first.endswith("--topics 5 --preset steady --seed 1")
+    assert second.endswith("--topics 5 --preset steady --seed 2")
+    as_csv = run(*SWEPT, "--csv")
+    rows = list(csv.DictReader(io.StringIO(as_csv.stdout)))
+    assert rows == [{name: "" if value is None else str(value) for name, value in row.items()} for row in runs]
+    assert read_table(out / "simulations.parquet", "simulations").to_pylist() == runs
+    again = run(*SWEPT, "--out", str(out))
+    assert (again.exit_code, again.stdout) == (2, "")
+    assert "exists already" in again.stderr
+    assert run(*SWEPT, "--out", str(out), "--overwrite").exit_code == 1
+
+
+def test_the_table_of_a_sweep_brings_seeds_together() -> None:
+    lines = [line.split("│")[1:-1] for line in run(*SWEPT).stdout.splitlines() if "│" in line]
+    found = {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines}
+    assert found["dht"][0] == "2"
+    assert found["dht"][-1] == "right"
+    assert re.fullmatch(r"\d+ missed", found["tests.sim.planted:Forgetful"][-1])
+    assert all(re.fullmatch(r"[\d,.]+ ± [\d,.]+", cell) for cell in found["dht"][1:-1])
 
 
 def test_help_names_all_strategies() -> None:
