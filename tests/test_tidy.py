@@ -44,6 +44,7 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/broker/toml_tables.py": "broker/test_config_load.py",
     "geomq/broker/view.py": "broker/test_server_operations.py",
     "geomq/cli/analyse.py": "testbed/test_analyse.py",
+    "geomq/cli/own_strategies.py": "cli/test_simulate.py",
     "geomq/cli/replay.py": "testbed/test_replay.py",
     "geomq/cli/reproduce_live.py": "reproduction/live/test_study.py",
     "geomq/cli/reproduce.py": "cli/test_report.py",
