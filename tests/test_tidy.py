@@ -48,6 +48,7 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/cli/replay.py": "testbed/test_replay.py",
     "geomq/cli/reproduce_live.py": "reproduction/live/test_study.py",
     "geomq/cli/reproduce.py": "cli/test_report.py",
+    "geomq/cli/simulate_sweep.py": "cli/test_simulate.py",
     "geomq/cli/testbed.py": "testbed/test_runner.py",
     "geomq/cli/workload.py": "cli/test_report.py",
     "geomq/reproduction/disgb/published.py": "cli/test_report.py",
