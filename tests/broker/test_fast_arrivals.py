@@ -178,7 +178,7 @@ async def test_what_has_no_short_way_goes_the_ordinary_one() -> None:
         {"size": 1 << 40},
     ],
 )
-async def test_what_is_damaged_ends_the_link(changed: dict[str, Any]) -> None:
+async def test_what_is_damaged_is_refused_and_what_follows_arrives(changed: dict[str, Any]) -> None:
     async with listening() as (broker, new, _):
         with pytest.raises(ProtocolError):
             broker.desk.arrivals.arrive(*said(batch_of([b"1", b"2"], **changed)), Handled(broker))

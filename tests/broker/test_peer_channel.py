@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.broker.federated import until
@@ -14,7 +15,7 @@ from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.broker.peer_frames import LONG_BYTES_MIN
 from geomq.routing.edition_messages import OfEdition
 from geomq.routing.link import Ack, Data, Frame, Run
-from geomq.routing.messages import ForwardEvent, Message, PutLocation, SyncBegin
+from geomq.routing.messages import ForwardEvent, Message, PutLocation, SyncBegin, SyncEnd
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
 from geomq.routing.plan import Batched, EventBatch
 from geomq.routing.wire import Aside, Described, LooseBatch, Ping, encode_frame
@@ -32,6 +33,7 @@ class Side:
         self.peers: list[str | None] = []
         self.frames: list[Frame | Aside] = []
         self.reasons: list[str] = []
+        self.refused: list[tuple[Message, str]] = []
         self.channel: PeerChannel | None = None
         self._wanted = wanted
 
@@ -45,6 +47,10 @@ class Side:
 
     def heard(self, channel: PeerChannel, frame: Frame | Aside) -> None:
         self.frames.append(frame)
+
+    def unsent(self, peer: BrokerId, message: Message, reason: str) -> None:
+        assert peer == "b"
+        self.refused.append((message, reason))
 
     def closed(self, channel: PeerChannel, reason: str) -> None:
         self.reasons.append(reason)
@@ -149,10 +155,15 @@ async def test_a_frame_that_is_too_long_ends_the_connection() -> None:
     server.close()
 
 
-@pytest.mark.parametrize("message", [LONG_EVENT, OfEdition(Edition(1, "a"), LONG_BATCH)])
-async def test_what_is_too_long_does_not_keep_the_rest_from_coming(
-    message: Message, caplog: pytest.LogCaptureFixture
-) -> None:
+UNWRITABLE = ForwardEvent(LONG_EVENT.event, cast(int, object()))
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [(LONG_EVENT, "too many"), (OfEdition(Edition(1, "a"), LONG_BATCH), "too many"), (UNWRITABLE, "unsupported")],
+    ids=["event", "batch", "unwritable"],
+)
+async def test_what_cannot_be_sent_does_not_keep_the_rest_from_coming(message: Message, reason: str) -> None:
     a, b = Side(), Side()
     server = await connected(a, b)
     assert a.channel is not None
@@ -161,7 +172,8 @@ async def test_what_is_too_long_does_not_keep_the_rest_from_coming(
     await until(lambda: len(b.frames) == 2 or bool(b.reasons))
     assert b.frames[1:] == [Data(1, 1, SyncBegin())]
     assert isinstance(b.frames[0], Data)
-    assert "too long for a link" in caplog.text
+    assert [refused for refused, _ in a.refused] == [message]
+    assert reason in a.refused[0][1]
     a.channel.close("done")
     await until(lambda: bool(b.reasons))
     server.close()
@@ -182,6 +194,19 @@ async def test_a_run_that_is_too_long_goes_message_by_message(encoded: bool) -> 
     server.close()
 
 
+async def test_of_a_run_only_what_cannot_be_sent_is_left_out() -> None:
+    a, b = Side(), Side()
+    server = await connected(a, b)
+    assert a.channel is not None
+    a.channel.send(Run(1, 5, (SyncBegin(), UNWRITABLE, SyncEnd())))
+    await until(lambda: len(b.frames) == 3 or bool(b.reasons))
+    assert b.frames[::2] == [Data(1, 5, SyncBegin()), Data(1, 7, SyncEnd())]
+    assert [message for message, _ in a.refused] == [UNWRITABLE]
+    a.channel.close("done")
+    await until(lambda: bool(b.reasons))
+    server.close()
+
+
 async def test_what_is_too_long_and_has_no_number_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     a, b = Side(), Side()
     server = await connected(a, b)
@@ -190,7 +215,7 @@ async def test_what_is_too_long_and_has_no_number_is_not_sent(caplog: pytest.Log
     a.channel.send(Ping(7))
     await until(lambda: bool(b.frames))
     assert b.frames == [Ping(7)]
-    assert "too long for a link" in caplog.text
+    assert "a frame cannot be sent" in caplog.text
     a.channel.close("done")
     await until(lambda: bool(b.reasons))
     server.close()

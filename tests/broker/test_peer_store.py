@@ -11,7 +11,9 @@ from tests.broker.federated import until
 from tests.routing.worlds import federation_of
 
 from geomq.broker.committer import Committer
+from geomq.broker.counts import Counts
 from geomq.broker.peer_channel import Credentials
+from geomq.broker.peer_refusals import PeerRefusals
 from geomq.broker.peer_store import PeerStore
 from geomq.broker.peering import PeerAddress, Peering, PeerLimits
 from geomq.broker.store import open_store
@@ -52,6 +54,10 @@ def event(number: int, qos: int = 1) -> Event:
 
 def node() -> Node:
     return Node(me=AMS, federation=federation_of(), strategy="flood_subscriptions", rng=random.Random(1))
+
+
+def refusals(counts: Counts | None = None) -> PeerRefusals:
+    return PeerRefusals(counts or Counts(), node(), now_s=lambda: 0.0)
 
 
 class Run:
@@ -124,6 +130,7 @@ async def test_no_more_is_kept_for_a_peer_that_is_away_than_will_be_sent(tmp_pat
             peers={BER: None},
             handle=lambda _: None,
             credentials=Credentials(AMS, None),
+            refusals=refusals(),
             kept=run.kept,
             notes=run.notes,
             limits=PeerLimits(outbox_max=3),
@@ -157,7 +164,7 @@ async def test_replicas_come_back_as_they_were(tmp_path: Path) -> None:
         SyncEnd(),
     ]
     for message in said:
-        first.kept.note_heard(BER, message)
+        first.kept.note_received(BER, message)
     await first.end()
     second, restored = Run(tmp_path), node()
     second.kept.restore(restored, second.notes, now=0)
@@ -181,7 +188,7 @@ async def test_a_client_comes_back_where_it_was_last(tmp_path: Path) -> None:
     before = node()
     for message in said:
         before.handle(PeerSaid(BER, message), now=0)
-        first.kept.note_heard(BER, message)
+        first.kept.note_received(BER, message)
     await first.end()
     second, restored = Run(tmp_path), node()
     second.kept.restore(restored, second.notes, now=0)
@@ -220,7 +227,7 @@ async def test_notes_of_what_no_message_can_be_are_skipped(tmp_path: Path) -> No
     for number, message in enumerate([ForwardEvent(event(1)), ForwardEvent(nowhere), ForwardEvent(event(2))]):
         first.kept.keep(BER, Data(1, number, message))
     for topic_filter in ("a/#/b", "x"):
-        first.kept.note_heard(BER, PutSubscription(ClientId("s"), topic_filter, None, None))
+        first.kept.note_received(BER, PutSubscription(ClientId("s"), topic_filter, None, None))
     await first.end()
     second, restored = Run(tmp_path), node()
     assert second.kept.load_outbox(BER, second.notes) == [ForwardEvent(event(1)), ForwardEvent(event(2))]
@@ -264,7 +271,7 @@ async def test_a_leader_serves_those_of_before_a_crash(tmp_path: Path, left: boo
     said: list[Message] = [Join(1, ("old",)), Join(2, ("x", "y")), PutInterest(2, "t"), DropInterest(2, "y")]
     first = Run(tmp_path)
     for message in [*said, *([Leave(2)] if left else [])]:
-        first.kept.note_heard(BER, message)
+        first.kept.note_received(BER, message)
     await first.end()
     second = Run(tmp_path)
     restored = Node(me=AMS, federation=federation_of(), strategy="broadcast_groups", rng=random.Random(1))
@@ -280,7 +287,7 @@ async def test_a_leader_serves_those_of_before_a_crash(tmp_path: Path, left: boo
 
 async def test_another_strategys_replicas_are_forgotten(tmp_path: Path) -> None:
     first = Run(tmp_path)
-    first.kept.note_heard(BER, PutSubscription(ClientId("a"), "x", None, None))
+    first.kept.note_received(BER, PutSubscription(ClientId("a"), "x", None, None))
     await first.end()
     second, restored = Run(tmp_path), node()
     other = PeerStore(second.store, second.committer, strategy="dht")
@@ -299,7 +306,9 @@ def test_own_events_are_no_business_of_the_peer_store() -> None:
 async def test_a_promise_waits_for_the_disk_but_what_was_said_before_does_not(tmp_path: Path) -> None:
     run, safe, heard = Run(tmp_path), list[Callable[[], None]](), list[RoutingEvent]()
     run.kept.when_safe = safe.append  # type: ignore[method-assign, assignment]
-    there = Peering(me=BER, epoch=1, peers={AMS: None}, handle=heard.append, credentials=Credentials(BER, None))
+    there = Peering(
+        me=BER, epoch=1, peers={AMS: None}, handle=heard.append, credentials=Credentials(BER, None), refusals=refusals()
+    )
     await there.start("127.0.0.1", 0)
     assert there.port is not None
     here = Peering(
@@ -308,6 +317,7 @@ async def test_a_promise_waits_for_the_disk_but_what_was_said_before_does_not(tm
         peers={BER: PeerAddress("127.0.0.1", there.port)},
         handle=lambda _: None,
         credentials=Credentials(AMS, None),
+        refusals=refusals(),
         kept=run.kept,
     )
     await here.start(None, None)

@@ -20,6 +20,8 @@ class Counts:
         "location_updates",
         "locations_dropped",
         "packets_received",
+        "peer_messages_refused",
+        "peer_messages_unsent",
         "protocol_errors",
         "retained_refused",
         "sessions_given",
@@ -48,6 +50,8 @@ class Counts:
     location_updates: int
     locations_dropped: int
     packets_received: int
+    peer_messages_refused: int
+    peer_messages_unsent: int
     protocol_errors: int
     retained_refused: int
     sessions_given: int

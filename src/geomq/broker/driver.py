@@ -96,7 +96,7 @@ class Driver:
             self._link_changed(event)
         actions = self._core.node.handle(event, now=self._core.now_ms())
         if said is not None and self.kept is not None:
-            self.kept.note_heard(said.peer, said.message, said.edition)
+            self.kept.note_received(said.peer, said.message, said.edition)
         delivered = self._carry_out(event, actions, message)
         self._watch_soon()
         return delivered

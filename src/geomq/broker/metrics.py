@@ -34,6 +34,8 @@ HELP = {
     "locations_dropped": "Location updates dropped by the rate limit.",
     "messages_stored": "Messages the store keeps.",
     "packets_received": "MQTT packets from clients.",
+    "peer_messages_refused": "Messages of peers refused: unknown here, malformed, or not handled.",
+    "peer_messages_unsent": "Messages to peers dropped because no link can carry them.",
     "peers_connected": "Linked peers.",
     "protocol_errors": "Connections closed because of a protocol error.",
     "retained": "Retained messages.",

@@ -21,9 +21,9 @@ from geomq.broker.config import is_loopback
 from geomq.broker.peer_frames import FrameBuffer
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.errors import ProtocolError
-from geomq.routing.edition_messages import unwrapped
 from geomq.routing.link import Ack, Data, Frame, Run
-from geomq.routing.model import Edition
+from geomq.routing.messages import Message
+from geomq.routing.model import BrokerId, Edition
 from geomq.routing.plan import NOTHING, EventBatch
 from geomq.routing.wire import PROTOCOL_VERSION, Aside, batch_parts, decode_frame, encode_frame, loose_parts
 
@@ -86,6 +86,9 @@ class Listener(Protocol):
         """The peer proved its name; whether it is wanted."""
 
     def heard(self, channel: "PeerChannel", frame: Frame | Aside) -> None: ...
+
+    def unsent(self, peer: BrokerId, message: Message, reason: str) -> None:
+        """A message cannot go over the link to a peer; only its number does."""
 
     def closed(self, channel: "PeerChannel", reason: str) -> None: ...
 
@@ -174,25 +177,31 @@ class PeerChannel(asyncio.BufferedProtocol):
         elif (of_batch := batch_parts(frame)) is not None:
             size, parts = of_batch
             if size > self._frame_bytes_max:
-                parts = [self._instead(frame, size)]
+                parts = [self._instead(frame, _too_long(size))]
                 size = len(parts[0])
             self._write(size, *parts)
         else:
-            data = encode_frame(frame)
-            if len(data) <= self._frame_bytes_max:
+            try:
+                data = encode_frame(frame)
+                problem = None if len(data) <= self._frame_bytes_max else _too_long(len(data))
+            except ProtocolError as error:
+                data, problem = b"", str(error)
+            if problem is None:
                 self._write(len(data), data)
             elif isinstance(frame, Run):
                 for number, message in enumerate(frame.messages, frame.number):
                     self._queue(Data(frame.epoch, number, message))
-            elif data := self._instead(frame, len(data)):
+            elif data := self._instead(frame, problem):
                 self._write(len(data), data)
 
-    def _instead(self, frame: Frame | Aside, size: int) -> bytes:
-        """What the peer gets in place of a frame that it would refuse, time and again, together with the connection:
-        a number without a message, or nothing if the frame has none."""
-        what = type(unwrapped(frame.message)[0] if isinstance(frame, Data) else frame).__name__
-        log.error("a message is too long for a link", extra={"peer": self.peer, "message_type": what, "bytes": size})
-        return encode_frame(Data(frame.epoch, frame.number, NOTHING)) if isinstance(frame, Data) else b""
+    def _instead(self, frame: Frame | Aside, problem: str) -> bytes:
+        """What the peer gets in place of a frame that cannot be written, or that it would refuse together with the
+        connection: a number without a message, or nothing if the frame has none."""
+        if isinstance(frame, Data):
+            self._listener.unsent(BrokerId(self.peer or ""), frame.message, problem)
+            return encode_frame(Data(frame.epoch, frame.number, NOTHING))
+        log.error("a frame cannot be sent", extra={"peer": self.peer, "frame": type(frame).__name__, "reason": problem})
+        return b""
 
     def close(self, reason: str) -> None:
         """End the connection; `reason` is what the log says."""
@@ -269,6 +278,10 @@ class PeerChannel(asyncio.BufferedProtocol):
 
     def _framed(self, data: memoryview) -> None:
         self._listener.heard(self, decode_frame(data))
+
+
+def _too_long(size: int) -> str:
+    return f"{size} bytes are too many for a frame"
 
 
 def _let_run(transport: asyncio.Transport) -> None:

@@ -1,12 +1,14 @@
 """What a broker keeps on disk of its dealings with others, so that a crash loses and doubles nothing.
 
-Three things: events and deliveries of QoS 1 and 2 that a peer has not acknowledged; which events of others were
-already handed to own clients; and the subscriptions, members, locations, coverage and seats that peers have placed
-here. Of the first and last the message itself is kept, in its wire form, and restoring is hearing it again.
+Three things: messages that must not be lost and that a peer has not acknowledged; which events of others were already
+handed to own clients, or dealt with; and what peers have placed here. What a received message changes about that, the
+message itself declares (`geomq.routing.keeping`). Messages are kept in their wire form, and restoring is receiving them
+once more.
 """
 
+import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -14,50 +16,28 @@ from geomq.broker.committer import Committer
 from geomq.broker.store import Store
 from geomq.errors import ProtocolError
 from geomq.routing.actions import Action, DeliverToClients
-from geomq.routing.coverage import DropGuest, PutGuest
 from geomq.routing.editions import Kept
 from geomq.routing.events import PeerSaid
-from geomq.routing.groups_messages import DropInterest, Join, Leave, PutInterest
+from geomq.routing.keeping import Once, PlacedMessages, Write
 from geomq.routing.link import Data, Run
-from geomq.routing.messages import (
-    OF_EVENTS,
-    CoverageChanged,
-    DropClient,
-    DropSubscription,
-    Message,
-    PutLocation,
-    PutSubscription,
-    SyncBegin,
-    SyncEnd,
-)
+from geomq.routing.message_registry import known, part_of, parts, wire_id_of
+from geomq.routing.messages import Message
 from geomq.routing.model import CONFIGURED, BrokerId, ClientId, Edition, EventId, Match
 from geomq.routing.node import Node
-from geomq.routing.shared import (
-    ChangeMember,
-    DropMember,
-    Group,
-    MembersBegin,
-    MembersEnd,
-    PutMember,
-    ServeShared,
-)
-from geomq.routing.wire import decode_frame, encode_frame
+from geomq.routing.wire import Refused, decode_frame, encode_frame
+
+log = logging.getLogger("geomq.peers")
 
 SEEN_MAX = 16_384
 SEEN_CLIENTS_MAX = 4_000_000
 """Clients named for all these events; beyond that the oldest events are forgotten early."""
-OUTBOX, SEEN, SERVED, REPLICA = "outbox/", "seen", "served", "replica/"
+OUTBOX, SEEN, DEALT_WITH, REPLICA = "outbox/", "seen", "served", "replica/"
 KEY_BYTES, KEY_MAX = 8, 1 << 63
-MEMBERS, FEDERATION = "members", "federation"
-OF_MEMBERS = (PutMember, DropMember, ChangeMember, MembersBegin, MembersEnd)
-_SERVED_KEY = msgspec.msgpack.Decoder(tuple[str, int, int, str, str, int])
+FEDERATION = "federation"
+_DEALT_WITH = msgspec.msgpack.Decoder(tuple[int | str, msgspec.Raw])
 _KEPT = msgspec.msgpack.Decoder(Kept)
 Delivered = list[tuple[EventId, list[ClientId]]]
 _DELIVERED = msgspec.msgpack.Decoder(Delivered)
-
-SEATED = b"j"
-"""Under this, what a member of this broker's group said since it joined, its leaving at the end: one that led when it
-crashed has to send on what comes from the cloud for those who sat, or had just sat, in its group."""
 
 Notes = Mapping[str, Mapping[bytes, bytes]]
 
@@ -96,10 +76,9 @@ class PeerStore:
         self._seen: deque[tuple[bytes, int, int]] = deque()
         """Of each tick whose events are noted: the key, how many they are, and how many clients they name."""
         self._seen_events = self._seen_clients = 0
-        self._served: deque[bytes] = deque()
-        self._replicas: dict[str, dict[bytes, None]] = {}
-        """By kind of note, which names the edition and the peer, the keys under which something is kept."""
-        self._unmentioned: dict[str, dict[bytes, None]] = {}
+        self._dealt_with: deque[bytes] = deque()
+        self._placed: dict[str, PlacedMessages] = {}
+        """By kind of note, which names the routing and the peer."""
         committer.collectors.append(self._write_delivered)
 
     def when_safe(self, callback: Callable[[], None]) -> None:
@@ -129,7 +108,7 @@ class PeerStore:
         messages: list[Message] = []
         waiting = self._outboxes.setdefault(peer, deque())
         for key, value in sorted(notes.get(OUTBOX + peer, {}).items()):
-            found = _messages_of(value)
+            found = _messages_of(value, of=peer)
             if found and self._was_taken(key):
                 waiting.append(_Waiting(key, len(messages), len(found)))
                 messages += found
@@ -138,8 +117,15 @@ class PeerStore:
         return messages
 
     def keep(self, peer: BrokerId, frame: Data | Run) -> bytes:
-        """What the frame says has to survive until the peer acknowledges the numbers in it; the frame encoded."""
-        key, data = self._take_key(), encode_frame(frame)
+        """What the frame says has to survive until the peer acknowledges the numbers in it; the frame encoded, or
+        nothing if it holds a message that cannot be written, which does not: then the others are kept singly."""
+        try:
+            data = encode_frame(frame)
+        except ProtocolError:
+            for number, message in enumerate(frame.messages if isinstance(frame, Run) else (), frame.number):
+                self.keep(peer, Data(frame.epoch, number, message))
+            return b""
+        key = self._take_key()
         count = len(frame.messages) if isinstance(frame, Run) else 1
         self._outboxes.setdefault(peer, deque()).append(_Waiting(key, frame.number, count))
         self._write(OUTBOX + peer, key, data)
@@ -210,67 +196,41 @@ class PeerStore:
         self._next_key = max(self._next_key, number + 1)
         return True
 
-    def _note_served(self, message: ServeShared) -> None:
-        """Remember that an event of another broker has been dealt with for a share group."""
-        key = msgspec.msgpack.encode((*message.event.id, message.share, message.topic_filter, len(message.asked)))
-        self._served.append(key)
-        self._write(SERVED, key, b"")
-        if len(self._served) > SEEN_MAX:
-            self._erase(SERVED, self._served.popleft())
+    def _note_dealt_with(self, message: Message, values: tuple[object, ...]) -> None:
+        """Remember that a message of a peer has been dealt with."""
+        key = msgspec.msgpack.encode((wire_id_of(type(message)), values))
+        self._dealt_with.append(key)
+        self._write(DEALT_WITH, key, b"")
+        if len(self._dealt_with) > SEEN_MAX:
+            self._erase(DEALT_WITH, self._dealt_with.popleft())
 
     # What peers have placed here.
 
-    def note_heard(self, peer: BrokerId, message: Message, edition: Edition | None = None) -> None:
-        """Keep what a peer said about its clients as long as it holds."""
-        if isinstance(message, OF_EVENTS):
+    def note_received(self, peer: BrokerId, message: Message, edition: Edition | None = None) -> None:
+        """Write what a message of a peer declares to be kept."""
+        if not message.keeps:
             return
-        kind = self._kind(MEMBERS if isinstance(message, OF_MEMBERS) else self._tag(edition or CONFIGURED), peer)
-        match message:
-            case PutSubscription(client=client, topic_filter=topic_filter, location=location):
-                self._put(kind, _key(b"s", client, topic_filter), message)
-                self._renew(kind, _key(b"t", client), PutLocation(client, location))
-            case PutGuest(client=client, topic_filter=topic_filter):
-                self._put(kind, _key(b"g", client, topic_filter), message)
-            case PutLocation(client=client):
-                self._put(kind, _key(b"t", client), message)
-            case CoverageChanged():
-                self._put(kind, b"c", message)
-            case DropSubscription(client=client, topic_filter=topic_filter):
-                self._drop(kind, _key(b"s", client, topic_filter))
-            case DropGuest(client=client):
-                self._drop_all(kind, _key(b"g", client))
-            case DropClient(client=client):
-                for letter in (b"s", b"t"):
-                    self._drop_all(kind, _key(letter, client))
-            case PutMember(client=client, share=share, topic_filter=topic_filter):
-                self._put(kind, _key(b"m", client, share, topic_filter), message)
-                self._renew(kind, _key(b"n", client), ChangeMember(client, message.location, message.ready))
-            case DropMember(client=client, share=share, topic_filter=topic_filter):
-                self._drop(kind, _key(b"m", client, share, topic_filter))
-            case ChangeMember(client=client):
-                self._put(kind, _key(b"n", client), message)
-            case ServeShared(event=event) if event.qos:
-                self._note_served(message)
-            case Join():
-                self._drop_all(kind, SEATED)
-                self._put(kind, SEATED, message)
-            case PutInterest() | DropInterest() if SEATED in self._replicas.get(kind, {}):
-                self._put(kind, _key(SEATED + b"i", message.topic_filter), message)
-            case Leave() if SEATED in self._replicas.get(kind, {}):
-                self._put(kind, SEATED + b"l", message)
-            case SyncBegin() | MembersBegin():
-                self._unmentioned[kind] = dict(self._replicas.get(kind, {}))
-            case SyncEnd() | MembersEnd():
-                for key in self._unmentioned.pop(kind, {}):
-                    self._drop(kind, key)
+        for rule in message.keeps:
+            if isinstance(rule, Once) and (values := rule.values(message)) is not None:
+                self._note_dealt_with(message, values)
+        kind = self._kind(part_of(type(message)) or self._tag(edition or CONFIGURED), peer)
+        placed = self._placed.get(kind)
+        if placed is None:
+            placed = self._placed[kind] = PlacedMessages()
+        self._carry_out(kind, placed.receive(message))
+
+    def _carry_out(self, kind: str, writes: Iterable[Write]) -> None:
+        for key, message in writes:
+            if message is None:
+                self._erase(kind, key)
+            else:
+                self._write(kind, key, encode_frame(Data(0, 0, message)))
 
     def forget_others(self, editions: Collection[Edition], peers: Collection[BrokerId]) -> None:
         """Only these editions and peers are left."""
-        kinds = {self._kind(tag, peer) for tag in (MEMBERS, *map(self._tag, editions)) for peer in peers}
-        for kind in [kind for kind in self._replicas if kind not in kinds]:
-            self._drop_all(kind, b"")
-            del self._replicas[kind]
-            self._unmentioned.pop(kind, None)
+        kinds = {self._kind(tag, peer) for tag in (*parts(), *map(self._tag, editions)) for peer in peers}
+        for kind in [kind for kind in self._placed if kind not in kinds]:
+            self._carry_out(kind, self._placed.pop(kind).erase(b""))
 
     def forget_outbox(self, peer: BrokerId) -> None:
         """Nothing waits for a peer that left for good."""
@@ -283,25 +243,6 @@ class PeerStore:
     @staticmethod
     def _kind(tag: str, peer: BrokerId) -> str:
         return f"{REPLICA}{tag}/{peer}"
-
-    def _put(self, kind: str, key: bytes, message: Message) -> None:
-        self._replicas.setdefault(kind, {})[key] = None
-        self._unmentioned.get(kind, {}).pop(key, None)
-        self._write(kind, key, encode_frame(Data(0, 0, message)))
-
-    def _renew(self, kind: str, key: bytes, message: Message) -> None:
-        """What was said about a client's place since its subscriptions came is heard after all of them."""
-        if key in self._replicas.get(kind, {}):
-            self._put(kind, key, message)
-
-    def _drop(self, kind: str, key: bytes) -> None:
-        if key in self._replicas.get(kind, {}):
-            del self._replicas[kind][key]
-            self._erase(kind, key)
-
-    def _drop_all(self, kind: str, prefix: bytes) -> None:
-        for key in [key for key in self._replicas.get(kind, {}) if key.startswith(prefix)]:
-            self._drop(kind, key)
 
     # After a restart.
 
@@ -318,44 +259,53 @@ class PeerStore:
             self._count_seen(key, delivered)
             for event_id, clients in delivered:
                 node.strategy.seen.unseen(event_id, tuple([Match(client, "") for client in clients]))
-        for key in notes.get(SERVED, {}):
-            try:
-                origin, epoch, sequence, share, topic_filter, asked = _SERVED_KEY.decode(key)
-            except msgspec.MsgspecError:
-                self._erase(SERVED, key)  # of a version that is gone
-                continue
-            self._served.append(key)
-            node.shared.is_first(EventId(BrokerId(origin), epoch, sequence), Group(share, topic_filter), asked)
-        editions = {self._tag(edition): edition for edition in node.editions.keys} | {MEMBERS: CONFIGURED}
+        for key in notes.get(DEALT_WITH, {}):
+            self._restore_dealt_with(node, key)
+        editions = {self._tag(edition): None if edition == CONFIGURED else edition for edition in node.editions.keys}
+        editions |= dict.fromkeys(parts())
         for kind, kept in notes.items():
             tag, _, name = kind.removeprefix(REPLICA).rpartition("/")
             if kind.startswith(REPLICA) and tag in editions:
-                edition = None if editions[tag] == CONFIGURED else editions[tag]
-                for key, message in _in_order(kept):
-                    self._replicas.setdefault(kind, {})[key] = None
-                    node.handle(PeerSaid(BrokerId(name), message, edition), now=now)
+                self._restore_placed(node, kind, kept, BrokerId(name), editions[tag], now=now)
             elif kind.startswith(REPLICA):
                 for key in kept:  # another strategy's, or of an edition that is over
                     self._erase(kind, key)
 
+    def _restore_dealt_with(self, node: Node, key: bytes) -> None:
+        try:
+            wire_id, values = _DEALT_WITH.decode(key)
+            message = known(wire_id) or Message
+            for rule in message.keeps:
+                if isinstance(rule, Once):
+                    node.dealt_with(message, msgspec.msgpack.decode(values, type=rule.shape))
+                    self._dealt_with.append(key)
+                    return
+        except msgspec.MsgspecError:
+            pass
+        self._erase(DEALT_WITH, key)  # of a version that is gone
 
-def _key(kind: bytes, *words: str) -> bytes:
-    return kind + b"".join(word.encode("utf-8", "surrogatepass") + b"\0" for word in words)
+    def _restore_placed(
+        self, node: Node, kind: str, kept: Mapping[bytes, bytes], peer: BrokerId, edition: Edition | None, *, now: float
+    ) -> None:
+        placed = self._placed[kind] = PlacedMessages()
+        for key in sorted(kept):
+            placed.keys[key] = None
+            for message in _messages_of(kept[key], of=peer):
+                try:
+                    node.handle(PeerSaid(peer, message, edition), now=now)
+                except Exception:  # a strategy of a user may fail in any way; the broker has to start
+                    log.exception("failed to restore a message", extra={"peer": peer})
 
 
-def _in_order(kept: Mapping[bytes, bytes]) -> Iterator[tuple[bytes, Message]]:
-    """Coverage, guests, members and their moves, subscriptions, and only then the moves of those who have some."""
-    for key in sorted(kept):
-        for message in _messages_of(kept[key]):
-            yield key, message
-
-
-def _messages_of(value: bytes) -> tuple[Message, ...]:
-    """The messages behind a note; none if a version that is gone wrote it."""
+def _messages_of(value: bytes, *, of: BrokerId) -> tuple[Message, ...]:
+    """The messages in a note, without those that are not known any more; none if a version that is gone wrote it."""
     try:
         frame = decode_frame(value)
     except ProtocolError:
         return ()
-    if isinstance(frame, Run):
-        return frame.messages
-    return (frame.message,) if isinstance(frame, Data) else ()
+    messages = frame.messages if isinstance(frame, Run) else (frame.message,) if isinstance(frame, Data) else ()
+    for message in messages:
+        if isinstance(message, Refused):
+            extra = {"peer": of, "message_type": message.name, "reason": message.reason}
+            log.warning("a message on disk cannot be read", extra=extra)
+    return tuple([message for message in messages if not isinstance(message, Refused)])

@@ -14,17 +14,18 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
+from geomq.broker.peer_refusals import PeerRefusals
 from geomq.broker.peer_store import OUTBOX, Notes, PeerStore
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.visitors import Strangers, Visitors
 from geomq.errors import ProtocolError
-from geomq.routing.edition_messages import EditionReached, unwrapped, wrapped
+from geomq.routing.edition_messages import unwrapped, wrapped
 from geomq.routing.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.link import TAKEN, Data, Frame, Link, LinkOutput, is_promised, runs
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId, Edition
 from geomq.routing.plan import EventBatch
-from geomq.routing.wire import Aside, Described, LooseBatch, Ping, Pong
+from geomq.routing.wire import Aside, Described, LooseBatch, Ping, Pong, Refused, unsendable
 
 log = logging.getLogger("geomq.peers")
 
@@ -89,6 +90,7 @@ class Peering:
         peers: Mapping[BrokerId, PeerAddress | None],
         handle: Callable[[RoutingEvent], object],
         credentials: Credentials,
+        refusals: PeerRefusals,
         kept: PeerStore | None = None,
         notes: Notes | None = None,
         limits: PeerLimits = DEFAULT_LIMITS,
@@ -102,6 +104,7 @@ class Peering:
         self._lost = lost
         self._handle = handle
         self._credentials = credentials
+        self._refusals = refusals
         self._limits = limits
         self._dial_tls = dial_tls
         self._epoch = epoch
@@ -200,8 +203,12 @@ class Peering:
         known = self._peers.get(peer)
         if known is None:
             return
+        problem = unsendable(message)
+        if problem is not None:
+            self.unsent(peer, message, problem)
+            return
         promised = is_promised(message)
-        durable = self._kept is not None and (promised or isinstance(message, EditionReached))
+        durable = self._kept is not None and (promised or message.after_disk)
         if durable and known.waits and not known.waits_for_disk:
             self._pump(known)
         output = known.link.take(message)
@@ -257,7 +264,7 @@ class Peering:
         if peer.promised and self._kept is not None:
             promised, peer.promised = peer.promised, []
             kept = [self._kept.keep(peer.name, frame) for frame in runs(promised)]
-            if list(map(_NUMBER, pumped)) == list(map(_NUMBER, promised)):
+            if b"" not in kept and list(map(_NUMBER, pumped)) == list(map(_NUMBER, promised)):
                 frames = kept
         frames = frames or runs(pumped)
         if frames and peer.channel is not None:
@@ -333,8 +340,7 @@ class Peering:
             self._carry_out(peer, peer.link.receive(frame, now=peer.heard_s * 1000.0))
         elif isinstance(frame, LooseBatch):
             if peer.up:
-                batch = EventBatch(frame.epoch, frame.at_ms, frame.entries, (frame.packets,))
-                self._handle(PeerSaid(peer.name, batch, frame.edition))
+                self._take(peer, EventBatch(frame.epoch, frame.at_ms, frame.entries, (frame.packets,)), frame.edition)
         elif isinstance(frame, Ping):
             channel.send(Pong(frame.token))
         elif isinstance(frame, Pong):
@@ -345,6 +351,10 @@ class Peering:
                 self._handle(LatencyMeasured(peer.name, round_trip_ms / 2))
         elif isinstance(frame, Described) and self._strangers is not None:
             self._strangers.described(peer.name, frame.description)
+
+    def unsent(self, peer: BrokerId, message: Message, reason: str) -> None:
+        self._refusals.unsent(peer, type(unwrapped(message)[0]).__name__, reason)
+        self._lost(peer, message, "cannot be sent")
 
     def closed(self, channel: PeerChannel, reason: str) -> None:
         self._unproven.pop(channel, None)
@@ -368,16 +378,9 @@ class Peering:
 
     def _carry_out(self, peer: _Peer, output: LinkOutput, *, durable: bool = False) -> None:
         """What a link puts out goes before what its news makes the node say; but an acknowledgement says that
-        messages have been dealt with, so they are first. One that makes no sense does not take others with it; then the
-        connection ends."""
-        problem: ProtocolError | None = None
+        messages have been dealt with, so they are first."""
         for message in output.messages:
-            try:
-                self._handle(PeerSaid(peer.name, *unwrapped(message)))
-            except ProtocolError as error:
-                problem = problem or error
-            except Exception:
-                log.exception("a message of a peer made trouble", extra={"peer": peer.name})
+            self._take(peer, *unwrapped(message))
             durable = durable or (self._kept is not None and is_promised(message))
         if self._kept is not None:
             self._kept.acknowledged(peer.name, peer.link.acknowledged)
@@ -393,8 +396,18 @@ class Peering:
             peer.up = peer.met = True
             self._handle(PeerUp(peer.name))
         self._watch(peer)
-        if problem is not None:
-            raise problem
+
+    def _take(self, peer: _Peer, message: Message, edition: Edition | None) -> None:
+        """Hand on a message of a peer. One that cannot be taken in does no harm to others, nor to the link."""
+        if type(message) is Refused:
+            self._refusals.received(peer.name, message)
+            return
+        try:
+            self._handle(PeerSaid(peer.name, message, edition))
+        except ProtocolError as error:
+            self._refusals.received(peer.name, Refused(type(message).__name__, str(error), is_promised(message)))
+        except Exception as error:
+            self._refusals.failed(peer.name, type(message).__name__, error)
 
     def _emit(self, peer: _Peer, channel: PeerChannel, frames: Sequence[Frame | bytes], *, durable: bool) -> None:
         """Write frames now, or once the disk has what they speak of; never out of order."""

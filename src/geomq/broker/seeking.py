@@ -16,6 +16,8 @@ from geomq.broker.peering import PeerAddress
 from geomq.broker.platform import SYSTEM
 from geomq.routing.description import BrokerEntry
 from geomq.routing.link import Frame
+from geomq.routing.messages import Message
+from geomq.routing.model import BrokerId
 from geomq.routing.wire import Aside, AskToJoin, Described, NotJoined
 
 log = logging.getLogger("geomq.peers")
@@ -96,6 +98,9 @@ class Seeker:
             self._answer.set_result(frame.description)
         elif isinstance(frame, NotJoined):
             self._answer.set_exception(ConnectionRefusedError(frame.reason[:200]))
+
+    def unsent(self, peer: BrokerId, message: Message, reason: str) -> None:
+        """No message is sent to a seed."""
 
     def closed(self, channel: PeerChannel, reason: str) -> None:
         if self._answer is not None and not self._answer.done():

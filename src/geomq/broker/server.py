@@ -27,6 +27,7 @@ from geomq.broker.memory import keep_freed_memory
 from geomq.broker.once import NOTE
 from geomq.broker.outbox import Outbox
 from geomq.broker.passwords import load_passwords
+from geomq.broker.peer_refusals import PeerRefusals
 from geomq.broker.peer_store import Notes, PeerStore, kept_editions
 from geomq.broker.peering import Peering
 from geomq.broker.platform import SYSTEM, Platform
@@ -194,6 +195,7 @@ class Broker:
                 kept=self._kept,
                 notes=notes,
                 dial_tls=dial,
+                refusals=PeerRefusals(core.counts, core.node, now_s=core.loop.time),
                 lost=self._lost,
                 strangers=membership,
             )

@@ -30,6 +30,7 @@ from geomq.routing.messages import (
     ForwardEvent,
     Kind,
     Message,
+    Messages,
     PutLocation,
     PutSubscription,
     SyncBegin,
@@ -51,6 +52,7 @@ class AdaptiveOptions(StrategyOptions, frozen=True):
 class UseMode(Message, frozen=True):
     """From now on the receiver finds the sender's subscriptions of this topic group advertised, or not."""
 
+    wire_id: ClassVar[int] = 16
     kind: ClassVar[Kind] = "control"
     group: str
     advertised: bool
@@ -59,6 +61,7 @@ class UseMode(Message, frozen=True):
 class PreferMatchedHere(Message, frozen=True):
     """Advertising this topic group to the sender costs more than it saves."""
 
+    wire_id: ClassVar[int] = 17
     kind: ClassVar[Kind] = "control"
     group: str
 
@@ -69,6 +72,7 @@ Pair = tuple[BrokerId, str]
 class Adaptive(CoverageStrategy):
     """Chooses between the two DisGB strategies by what each is seen to cost."""
 
+    messages: ClassVar[Messages] = (UseMode, PreferMatchedHere)
     plans = True
 
     Options = AdaptiveOptions

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 
 from geomq.geo import Box, Fence, Location
 from geomq.routing.federation import Federation
+from geomq.routing.keeping import Drop, Put, Rules, Table
 from geomq.routing.messages import (
     OF_EVENTS,
     CoverageChanged,
@@ -18,6 +19,7 @@ from geomq.routing.messages import (
     ForwardEvent,
     Kind,
     Message,
+    Messages,
     SyncBegin,
     SyncEnd,
 )
@@ -27,6 +29,7 @@ from geomq.routing.rendezvous import RendezvousStrategy, Replicas
 from geomq.routing.strategy import ClientState
 
 CELLS_MAX = 256
+GUESTS = Table("g")
 
 
 def cell_of(location: Location) -> int:
@@ -42,7 +45,9 @@ def cell_box(cell: int) -> Box:
 class PutGuest(Message, frozen=True):
     """A roaming client of the sender is in the receiver's area: match this subscription for it."""
 
+    wire_id: ClassVar[int] = 10
     kind: ClassVar[Kind] = "subscription"
+    keeps: ClassVar[Rules] = (Put(GUESTS, by=("client", "topic_filter")),)
     client: ClientId
     topic_filter: str
     fence: Fence | None
@@ -52,12 +57,16 @@ class PutGuest(Message, frozen=True):
 class DropGuest(Message, frozen=True):
     """The sender's client needs the receiver no longer."""
 
+    wire_id: ClassVar[int] = 11
     kind: ClassVar[Kind] = "subscription"
+    keeps: ClassVar[Rules] = (Drop(GUESTS, by=("client",)),)
     client: ClientId
 
 
 class CoverageStrategy(RendezvousStrategy):
     """A rendezvous strategy that chooses rendezvous by what fences and coverages meet."""
+
+    messages: ClassVar[Messages] = (CoverageChanged, CoverageConfirmed, PutGuest, DropGuest)
 
     def __init__(self, **context: object) -> None:
         super().__init__(**context)

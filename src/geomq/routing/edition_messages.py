@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import ClassVar
 
-from geomq.routing.messages import Kind, Message
+from geomq.routing.messages import Kind, Message, Messages
 from geomq.routing.model import Edition, Event
 
 
@@ -25,26 +25,35 @@ class Phase(IntEnum):
 class OfferDescription(Message, frozen=True):
     """The sender has this edition."""
 
+    wire_id: ClassVar[int] = 52
     edition: Edition
 
 
 class WantDescription(Message, frozen=True):
     """The receiver's edition is later than the sender's: send it."""
 
+    wire_id: ClassVar[int] = 53
+
 
 class PutDescription(Message, frozen=True):
     """A whole description, encoded."""
 
+    wire_id: ClassVar[int] = 54
     description: bytes
 
 
 class EditionReached(Message, frozen=True):
     """How far the sender is in an edition; `problem` says why it cannot go on, `asks` wants to hear the same back."""
 
+    wire_id: ClassVar[int] = 55
+    after_disk: ClassVar[bool] = True
     edition: Edition
     phase: int
     problem: str = ""
     asks: bool = False
+
+
+MESSAGES: Messages = (OfferDescription, WantDescription, PutDescription, EditionReached)
 
 
 class OfEdition(Message, frozen=True):
@@ -59,6 +68,10 @@ class OfEdition(Message, frozen=True):
     def event(self) -> Event | None:
         """The event inside, which says whether the message was promised to somebody."""
         return getattr(self.message, "event", None)
+
+    @property
+    def durable(self) -> bool:  # type: ignore[override]
+        return self.message.durable
 
     def once_sent(self) -> Message:
         kept = self.message.once_sent()

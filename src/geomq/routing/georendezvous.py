@@ -27,6 +27,7 @@ from geomq.routing.messages import (
     ForwardEvent,
     Kind,
     Message,
+    Messages,
     PutSubscription,
     SyncBegin,
     SyncEnd,
@@ -49,6 +50,7 @@ class GeoRendezvousOptions(StrategyOptions, frozen=True):
 class PrunePath(Message, frozen=True):
     """The sender hears the publisher's broker on this key by a shorter path: do not notify it of those events."""
 
+    wire_id: ClassVar[int] = 12
     kind: ClassVar[Kind] = "control"
     key: str
     publisher: BrokerId
@@ -57,6 +59,7 @@ class PrunePath(Message, frozen=True):
 class PruneRendezvous(Message, frozen=True):
     """Nobody needs the sender as a rendezvous for the receiver's events on this key."""
 
+    wire_id: ClassVar[int] = 13
     kind: ClassVar[Kind] = "control"
     key: str
 
@@ -64,6 +67,7 @@ class PruneRendezvous(Message, frozen=True):
 class GraftRendezvous(Message, frozen=True):
     """Somebody needs the sender again."""
 
+    wire_id: ClassVar[int] = 14
     kind: ClassVar[Kind] = "control"
     key: str
 
@@ -71,6 +75,7 @@ class GraftRendezvous(Message, frozen=True):
 class Refresh(Message, frozen=True):
     """The sender's subscriptions at the receiver still hold."""
 
+    wire_id: ClassVar[int] = 15
     kind: ClassVar[Kind] = "control"
 
 
@@ -85,6 +90,7 @@ def place_of(key: str, number: int) -> Location:
 class GeoRendezvous(RendezvousStrategy):
     """Position-based rendezvous with pruning."""
 
+    messages: ClassVar[Messages] = (PrunePath, PruneRendezvous, GraftRendezvous, Refresh)
     Options = GeoRendezvousOptions
 
     def __init__(self, **context: object) -> None:

@@ -5,7 +5,7 @@ are checked at the homes alone; the cloud knows topics. How groups come about is
 """
 
 from collections import deque
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -15,6 +15,7 @@ from geomq.routing.groups_greedy import computed_groups, given_groups
 from geomq.routing.groups_membership import Member, Seat
 from geomq.routing.groups_merging import GroupMerging
 from geomq.routing.groups_messages import (
+    TO_MEMBERS,
     CloudAnnounced,
     CloudPong,
     CloudPublish,
@@ -32,7 +33,7 @@ from geomq.routing.groups_messages import (
     PutInterest,
     RelayEvent,
 )
-from geomq.routing.messages import ForwardEvent, Message
+from geomq.routing.messages import ForwardEvent, Message, Messages
 from geomq.routing.model import BrokerId, Event
 from geomq.routing.seen import SeenEvents
 from geomq.routing.strategy import StrategyOptions
@@ -78,6 +79,7 @@ class BroadcastGroups(GroupMerging):
     """Floods inside the group, goes through the leader and the cloud to the others."""
 
     Options = GroupOptions
+    messages: ClassVar[Messages] = TO_MEMBERS
     hears_outsiders = True
     takes_changes = True
 

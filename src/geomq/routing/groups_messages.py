@@ -10,8 +10,13 @@ A `term` numbers the seats a broker takes, so that words about an old seat canno
 
 from typing import ClassVar
 
-from geomq.routing.messages import Kind, Message
+from geomq.routing.keeping import Drop, Put, Rules, Table
+from geomq.routing.messages import Kind, Message, Messages
 from geomq.routing.model import BrokerId, Event
+
+SEATS = Table("j")
+"""What a member said since it joined, its leaving at the end: a broker that led when it crashed has to send on what
+comes from the cloud for those that sat, or had just sat, in its group."""
 
 
 class CloudSubscribe(Message, frozen=True):
@@ -66,16 +71,28 @@ class RelayEvent(Message, frozen=True):
     """An event of the sender's client for its leader: to match, to pass to the cloud, and to pass to members that
     joined after the `version` of the view the sender flooded to."""
 
+    wire_id: ClassVar[int] = 23
     kind: ClassVar[Kind] = "event"
     event: Event
     term: int
     version: int
 
 
+class Join(Message, frozen=True):
+    """The sender wants a seat in the receiver's group and brings the filters its clients use."""
+
+    wire_id: ClassVar[int] = 29
+    keeps: ClassVar[Rules] = (Drop(SEATS), Put(SEATS))
+    term: int
+    filters: tuple[str, ...]
+
+
 class PutInterest(Message, frozen=True):
     """A first client of the sender subscribed with this filter."""
 
+    wire_id: ClassVar[int] = 24
     kind: ClassVar[Kind] = "subscription"
+    keeps: ClassVar[Rules] = (Put(SEATS, by=("topic_filter",), rank="i", while_kept=Join),)
     term: int
     topic_filter: str
 
@@ -83,7 +100,9 @@ class PutInterest(Message, frozen=True):
 class DropInterest(Message, frozen=True):
     """The last client of the sender dropped this filter."""
 
+    wire_id: ClassVar[int] = 25
     kind: ClassVar[Kind] = "subscription"
+    keeps: ClassVar[Rules] = (Put(SEATS, by=("topic_filter",), rank="i", while_kept=Join),)
     term: int
     topic_filter: str
 
@@ -91,6 +110,7 @@ class DropInterest(Message, frozen=True):
 class MergeRequest(Message, frozen=True):
     """One leader asks another to make one group of their two."""
 
+    wire_id: ClassVar[int] = 26
     round: int
     lcm: float
     size: int
@@ -99,6 +119,7 @@ class MergeRequest(Message, frozen=True):
 class MergeReply(Message, frozen=True):
     """Who is to lead; None if the asked one cannot merge now."""
 
+    wire_id: ClassVar[int] = 27
     round: int
     leader: BrokerId | None
 
@@ -106,20 +127,15 @@ class MergeReply(Message, frozen=True):
 class MergeNotice(Message, frozen=True):
     """A leader tells a member that it joins another leader itself."""
 
+    wire_id: ClassVar[int] = 28
     term: int
     leader: BrokerId
-
-
-class Join(Message, frozen=True):
-    """The sender wants a seat in the receiver's group and brings the filters its clients use."""
-
-    term: int
-    filters: tuple[str, ...]
 
 
 class GroupView(Message, frozen=True):
     """The members of the sender's group without the sender. The first one confirms a `Join`."""
 
+    wire_id: ClassVar[int] = 30
     term: int
     version: int
     members: tuple[BrokerId, ...]
@@ -128,22 +144,44 @@ class GroupView(Message, frozen=True):
 class Leave(Message, frozen=True):
     """The sender gives up its seat in the receiver's group."""
 
+    wire_id: ClassVar[int] = 31
+    keeps: ClassVar[Rules] = (Put(SEATS, rank="l", while_kept=Join),)
     term: int
 
 
 class Dismissed(Message, frozen=True):
     """The receiver has no seat in the sender's group."""
 
+    wire_id: ClassVar[int] = 32
     term: int
 
 
 class LeaderBeat(Message, frozen=True):
     """A leader lives and still leads."""
 
+    wire_id: ClassVar[int] = 33
     term: int
 
 
 class MemberBeat(Message, frozen=True):
     """A member lives and still follows."""
 
+    wire_id: ClassVar[int] = 34
     term: int
+
+
+TO_MEMBERS: Messages = (
+    RelayEvent,
+    PutInterest,
+    DropInterest,
+    MergeRequest,
+    MergeReply,
+    MergeNotice,
+    Join,
+    GroupView,
+    Leave,
+    Dismissed,
+    LeaderBeat,
+    MemberBeat,
+)
+"""What goes over links; the rest is for the cloud."""

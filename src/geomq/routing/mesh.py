@@ -31,7 +31,7 @@ from geomq.routing.mesh_messages import (
 from geomq.routing.mesh_overlay import check_links, neighbours_of
 from geomq.routing.mesh_recent import RecentEvents
 from geomq.routing.mesh_topics import MANAGEMENT, WILD, TopicGroups, check_groups, is_sound, level_of
-from geomq.routing.messages import ForwardEvent, Message
+from geomq.routing.messages import ForwardEvent, Message, Messages
 from geomq.routing.model import BrokerId, ClientId, Event, Subscriber
 from geomq.routing.seen import SeenEvents
 from geomq.routing.strategy import ClientState, Strategy, StrategyOptions
@@ -65,6 +65,13 @@ class Mesh(Strategy):
     """The federation mesh."""
 
     Options: ClassVar[type[StrategyOptions]] = MeshOptions
+    messages: ClassVar[Messages] = (
+        CoreAnnouncements,
+        MembershipAnnouncements,
+        RoutesLost,
+        TopicMap,
+        TopicMapWanted,
+    )
 
     def __init__(self, **context: object) -> None:
         super().__init__(**context)  # type: ignore[arg-type]

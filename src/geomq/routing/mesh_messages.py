@@ -4,7 +4,7 @@ News of many groups for the same neighbour that arise from one input travel in o
 paper counts. Numbers out of range never get past `is_sound`.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -90,20 +90,24 @@ class LostRoute(msgspec.Struct, frozen=True):
 
 
 class CoreAnnouncements(Message, frozen=True):
+    wire_id: ClassVar[int] = 18
     items: tuple[Announcement, ...]
 
 
 class MembershipAnnouncements(Message, frozen=True):
+    wire_id: ClassVar[int] = 19
     items: tuple[Membership, ...]
 
 
 class RoutesLost(Message, frozen=True):
+    wire_id: ClassVar[int] = 20
     items: tuple[LostRoute, ...]
 
 
 class TopicMap(Message, frozen=True):
     """First topic level -> group, as its origin advertised it; spreads along the management mesh."""
 
+    wire_id: ClassVar[int] = 21
     version: int
     origin: BrokerId
     groups: tuple[tuple[str, str], ...]
@@ -111,6 +115,8 @@ class TopicMap(Message, frozen=True):
 
 class TopicMapWanted(Message, frozen=True):
     """The receiver has a later map than the sender, which asks for it."""
+
+    wire_id: ClassVar[int] = 22
 
 
 class Outbox:

@@ -63,6 +63,7 @@ class Batched(msgspec.Struct, array_like=True, frozen=True, gc=False, forbid_unk
 class EventBatch(Message, frozen=True):
     """Plain events of the sender's clients, in the order of their ids; `packets` are those of all entries."""
 
+    wire_id: ClassVar[int] = 56
     kind: ClassVar[Kind] = "event"
     epoch: int
     at_ms: Count

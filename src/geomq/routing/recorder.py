@@ -20,7 +20,6 @@ from geomq.routing.events import (
 )
 from geomq.routing.messages import DeliverEvent, Message
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
-from geomq.routing.retained import PutRetained
 from geomq.routing.trace import Step, TraceRecord
 
 SESSION_KEPT = "session kept"
@@ -105,8 +104,7 @@ class Recorder:
         event = getattr(message, "event", None)
         reason = reason or type(message).__name__
         if isinstance(event, Event):
-            # The id of a retained event is its version, not that of an event.
-            event_id = None if isinstance(message, PutRetained) else event.id
+            event_id = None if message.versioned else event.id
             record = TraceRecord(
                 t_ms,
                 self.me,
@@ -154,7 +152,7 @@ class Recorder:
 def event_of(message: Message) -> EventId | None:
     """The id of the event that a message carries to be matched or delivered, if it does."""
     event = getattr(message, "event", None)
-    return event.id if isinstance(event, Event) and not isinstance(message, PutRetained) else None
+    return event.id if isinstance(event, Event) and not message.versioned else None
 
 
 def _named(client: str | None, topic_filter: str | None, share: str | None = None) -> Named:

@@ -1,9 +1,13 @@
-"""The one list of strategies. A name of the form `package.module:Class` means a strategy of the user's own."""
+"""The one list of strategies. A name of the form `package.module:Class` means a strategy of the user's own.
+
+Loading a strategy declares its messages; those of the parts that all strategies share are declared here, too.
+"""
 
 import importlib
 from difflib import get_close_matches
 
 from geomq.errors import ConfigError
+from geomq.routing import edition_messages, retained, shared, travellers
 from geomq.routing.adaptive import Adaptive
 from geomq.routing.dht import Dht
 from geomq.routing.disgb_events import DisgbEvents
@@ -13,6 +17,8 @@ from geomq.routing.georendezvous import GeoRendezvous
 from geomq.routing.grid_quorum import GridQuorum
 from geomq.routing.groups import BroadcastGroups
 from geomq.routing.mesh import Mesh
+from geomq.routing.message_registry import declare
+from geomq.routing.messages import Message
 from geomq.routing.strategy import Strategy
 
 STRATEGIES: dict[str, type[Strategy]] = {
@@ -28,6 +34,31 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "georendezvous": GeoRendezvous,
     "adaptive": Adaptive,
 }
+
+PARTS = {
+    "members": shared.MESSAGES,
+    "sessions": travellers.MESSAGES,
+    "retained": retained.MESSAGES,
+    "editions": edition_messages.MESSAGES,
+}
+"""What brokers say to each other whatever the strategy. What is kept of a part's messages belongs to no edition."""
+
+
+def messages_of(strategy: type[Strategy]) -> tuple[type[Message], ...]:
+    """What a strategy sends to peers: what its class and all it derives from name."""
+    found: list[type[Message]] = []
+    for derived in reversed(strategy.__mro__):
+        declared = vars(derived).get("messages", ())
+        if not isinstance(declared, tuple):
+            raise ConfigError(f"{strategy.__name__}: `messages` is not a tuple of messages")
+        found += declared
+    return tuple(dict.fromkeys(found))
+
+
+for _name, _strategy in STRATEGIES.items():
+    declare(messages_of(_strategy), by=_name, own=True)
+for _name, _messages in PARTS.items():
+    declare(_messages, by=_name, part=_name, own=True)
 
 
 def strategy_class(name: str) -> type[Strategy]:
@@ -51,4 +82,5 @@ def _imported(name: str) -> type[Strategy]:
         raise ConfigError(f"cannot load strategy {name!r}: {' '.join(str(error).split())}{hint}") from error
     if not (isinstance(found, type) and issubclass(found, Strategy)):
         raise ConfigError(f"{name!r} is no subclass of geomq.routing.strategy.Strategy")
+    declare(messages_of(found), by=f"strategy {name!r}")
     return found

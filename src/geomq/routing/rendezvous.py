@@ -16,6 +16,7 @@ from geomq.routing.messages import (
     DropSubscription,
     ForwardEvent,
     Message,
+    Messages,
     PutLocation,
     PutSubscription,
     SyncBegin,
@@ -73,6 +74,14 @@ class RendezvousStrategy(Strategy, ABC):
     class that says so: one derived from it may see to more.
     """
 
+    messages: ClassVar[Messages] = (
+        PutSubscription,
+        DropSubscription,
+        DropClient,
+        PutLocation,
+        SyncBegin,
+        SyncEnd,
+    )
     plans: ClassVar[bool] = False
 
     @abstractmethod

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from geomq.routing.messages import Kind, Message
+from geomq.routing.messages import Kind, Message, Messages
 from geomq.routing.model import BrokerId, Event, EventId
 
 TOPICS_MAX = 1_000_000
@@ -24,6 +24,8 @@ class PutRetained(Message, frozen=True):
     One that is news says under which id it was `published`.
     """
 
+    wire_id: ClassVar[int] = 35
+    versioned: ClassVar[bool] = True
     kind: ClassVar[Kind] = "control"
     event: Event
     user: str | None = None
@@ -33,6 +35,7 @@ class PutRetained(Message, frozen=True):
 class RetainedDigest(Message, frozen=True):
     """What all versions the sender knows add up to."""
 
+    wire_id: ClassVar[int] = 36
     kind: ClassVar[Kind] = "control"
     digest: int
 
@@ -40,7 +43,11 @@ class RetainedDigest(Message, frozen=True):
 class RetainedWanted(Message, frozen=True):
     """The digests differ: send everything."""
 
+    wire_id: ClassVar[int] = 37
     kind: ClassVar[Kind] = "control"
+
+
+MESSAGES: Messages = (PutRetained, RetainedDigest, RetainedWanted)
 
 
 class Version(NamedTuple):

@@ -16,7 +16,8 @@ from typing import ClassVar, NamedTuple, Self
 from geomq.geo import Fence, Location
 from geomq.routing.actions import Action, DeliverToOne, DropEvent, SendToPeer
 from geomq.routing.federation import Federation
-from geomq.routing.messages import Kind, Message
+from geomq.routing.keeping import BeginRepetition, Drop, EndRepetition, Once, Put, Renew, Rules, Table
+from geomq.routing.messages import Kind, Message, Messages
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match, Subscriber
 from geomq.routing.seen import SeenEvents
 from geomq.routing.table import SubscriptionTable
@@ -24,12 +25,27 @@ from geomq.routing.table import SubscriptionTable
 HOPS_MAX = 8
 MEMBERS_MAX = 1_000_000
 TURNS_MAX = 100_000
+MEMBERS, PLACES = Table("m"), Table("n")
+"""Places come last: a member is where it was said to be after all its memberships came."""
+
+
+class ChangeMember(Message, frozen=True):
+    """A member of the sender's is somewhere else, or came or left its connection."""
+
+    wire_id: ClassVar[int] = 40
+    kind: ClassVar[Kind] = "location"
+    keeps: ClassVar[Rules] = (Put(PLACES, by=("client",)),)
+    client: ClientId
+    location: Location | None
+    ready: bool
 
 
 class PutMember(Message, frozen=True):
     """A client of the sender is a member of a share group; `ready` while it is connected."""
 
+    wire_id: ClassVar[int] = 38
     kind: ClassVar[Kind] = "subscription"
+    keeps: ClassVar[Rules] = (Put(MEMBERS, by=("client", "share", "topic_filter")), Renew(ChangeMember))
     client: ClientId
     share: str
     topic_filter: str
@@ -39,42 +55,58 @@ class PutMember(Message, frozen=True):
 
 
 class DropMember(Message, frozen=True):
+    wire_id: ClassVar[int] = 39
     kind: ClassVar[Kind] = "subscription"
+    keeps: ClassVar[Rules] = (Drop(MEMBERS, by=("client", "share", "topic_filter")),)
     client: ClientId
     share: str
     topic_filter: str
-
-
-class ChangeMember(Message, frozen=True):
-    """A member of the sender's is somewhere else, or came or left its connection."""
-
-    kind: ClassVar[Kind] = "location"
-    client: ClientId
-    location: Location | None
-    ready: bool
 
 
 class MembersBegin(Message, frozen=True):
     """The sender will now repeat all its members."""
 
+    wire_id: ClassVar[int] = 41
+    keeps: ClassVar[Rules] = (BeginRepetition(),)
+
 
 class MembersEnd(Message, frozen=True):
     """The repetition is complete: members it did not mention are gone."""
+
+    wire_id: ClassVar[int] = 42
+    keeps: ClassVar[Rules] = (EndRepetition(),)
 
 
 class MembersWanted(Message, frozen=True):
     """The sender holds members of the receiver's that may be gone: repeat them."""
 
+    wire_id: ClassVar[int] = 43
+
 
 class ServeShared(Message, frozen=True):
     """The receiver is to give this event to one of its members of the group."""
 
+    wire_id: ClassVar[int] = 44
     kind: ClassVar[Kind] = "delivery"
+    keeps: ClassVar[Rules] = (
+        Once(by=("event", "share", "topic_filter", "asked"), shape=tuple[EventId, str, str, tuple[BrokerId, ...]]),
+    )
     event: Event
     share: str
     topic_filter: str
     asked: tuple[BrokerId, ...]
     """The brokers that were asked before and have no member for it."""
+
+
+MESSAGES: Messages = (
+    PutMember,
+    DropMember,
+    ChangeMember,
+    MembersBegin,
+    MembersEnd,
+    MembersWanted,
+    ServeShared,
+)
 
 
 class Group(NamedTuple):
@@ -241,6 +273,10 @@ class SharedGroups:
         """
         entry = _entry(ClientId(f"{group.topic_filter}\0{asked}"), group)
         return bool(self._served.unseen(event_id, (Match(entry, ""),)))
+
+    def was_served(self, event_id: EventId, share: str, topic_filter: str, asked: tuple[BrokerId, ...]) -> None:
+        """Before a restart such an event was dealt with here: the values that `ServeShared` declares."""
+        self.is_first(event_id, Group(share, topic_filter), len(asked))
 
     def _asked_to_serve(self, message: ServeShared) -> None:
         event, group, asked = message.event, Group(message.share, message.topic_filter), message.asked

@@ -17,9 +17,9 @@ from geomq.errors import ConfigError
 from geomq.geo import Fence, Location
 from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPeer
 from geomq.routing.federation import Federation
-from geomq.routing.messages import Message
+from geomq.routing.messages import DeliverEvent, ForwardEvent, Message, Messages
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
-from geomq.routing.plan import Plan
+from geomq.routing.plan import EventBatch, Plan
 from geomq.routing.seen import SeenEvents
 
 
@@ -46,6 +46,8 @@ class Strategy:
     """Base of all strategies: holds the broker's view and collects actions. Hooks do nothing by default."""
 
     Options: ClassVar[type[StrategyOptions]] = StrategyOptions
+    messages: ClassVar[Messages] = (ForwardEvent, DeliverEvent, EventBatch)
+    """What it sends to peers, besides what the classes it derives from name; no link carries anything else."""
     hears_outsiders: ClassVar[bool] = False
     """Whether events of publishers outside the federation come in by this strategy."""
     takes_changes: ClassVar[bool] = False

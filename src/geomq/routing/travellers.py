@@ -13,7 +13,7 @@ import msgspec
 
 from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, DropEvent, SendToPeer
 from geomq.routing.federation import Federation
-from geomq.routing.messages import Kind, Message
+from geomq.routing.messages import Kind, Message, Messages
 from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.shared import HOPS_MAX, ServeShared
 
@@ -30,6 +30,7 @@ ASKED_MAX = 1_000
 class ClientAddress(Message, frozen=True):
     """Where the sender's clients connect."""
 
+    wire_id: ClassVar[int] = 45
     address: str
 
 
@@ -39,6 +40,7 @@ class SessionWanted(Message, frozen=True):
     `live` as the client comes; asked later, or by two brokers at the same time, `since_ms` decides where it came last.
     """
 
+    wire_id: ClassVar[int] = 46
     client: ClientId
     token: int
     user: str | None
@@ -50,6 +52,7 @@ class SessionWanted(Message, frozen=True):
 class NoSession(Message, frozen=True):
     """The sender has no session of that client; or has, but the client is not the user it belongs to (`refused`)."""
 
+    wire_id: ClassVar[int] = 47
     client: ClientId
     token: int
     refused: bool = False
@@ -58,6 +61,7 @@ class NoSession(Message, frozen=True):
 class HandOver(Message, frozen=True):
     """A part of a session, which is the receiver's as soon as it has all of them on disk."""
 
+    wire_id: ClassVar[int] = 48
     durable: ClassVar[bool] = True
     client: ClientId
     token: int
@@ -69,6 +73,7 @@ class HandOver(Message, frozen=True):
 class DeliverMoved(Message, frozen=True):
     """An event that matched at the broker these clients left."""
 
+    wire_id: ClassVar[int] = 49
     kind: ClassVar[Kind] = "delivery"
     event: Event
     matches: tuple[Match, ...]
@@ -78,13 +83,26 @@ class DeliverMoved(Message, frozen=True):
 class AskSettled(Message, frozen=True):
     """Does everybody know that these clients, once the sender's, are the receiver's now?"""
 
+    wire_id: ClassVar[int] = 50
     clients: tuple[ClientId, ...]
 
 
 class Settled(Message, frozen=True):
     """Everybody knows: the receiver can forget these clients."""
 
+    wire_id: ClassVar[int] = 51
     clients: tuple[ClientId, ...]
+
+
+MESSAGES: Messages = (
+    ClientAddress,
+    SessionWanted,
+    NoSession,
+    HandOver,
+    DeliverMoved,
+    AskSettled,
+    Settled,
+)
 
 
 class _Departure(msgspec.Struct):

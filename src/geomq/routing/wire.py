@@ -1,225 +1,56 @@
-"""Frames between brokers as bytes: msgpack arrays, each message with a number of its own.
+"""Frames between brokers as bytes: msgpack arrays, each message with a number or a name of its own.
 
-For every message a wire form is derived from its annotations: the same fields, circles as numbers, other fences as
-text. Decoding checks types, ranges, geometry, topics and properties; what fails any check is a ProtocolError, never
-another exception. How long a frame may be is the driver's affair. Unknown message numbers are refused: peers agree on
-`PROTOCOL_VERSION` first.
+A frame that is not well-formed is a ProtocolError, never another exception. A message in it that is unknown here, or
+fails a check of its wire form, becomes a `Refused` in its place: what else the frame holds is not touched by that. How
+long a frame may be is the driver's affair. Peers agree on `PROTOCOL_VERSION` first.
 """
 
-from collections.abc import Callable, Sequence
-from types import UnionType
-from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union
 
 import msgspec
 from msgspec.structs import astuple
 
 from geomq.errors import GeomqError, ProtocolError
-from geomq.geo import (
-    WRITTEN_LIMITS,
-    Circle,
-    Fence,
-    Location,
-    MultiPolygon,
-    Polygon,
-    fence_text,
-    make_location,
-    parse_fence,
-)
-from geomq.routing import (
-    adaptive,
-    coverage,
-    edition_messages,
-    georendezvous,
-    groups_messages,
-    mesh_messages,
-    messages,
-    plan,
-    retained,
-    shared,
-    travellers,
-)
+from geomq.routing import message_registry, registry
 from geomq.routing.edition_messages import OfEdition, unwrapped
 from geomq.routing.link import Ack, Data, Frame, Hello, Run
 from geomq.routing.messages import Message
 from geomq.routing.model import Count, Edition, Event, Number
-from geomq.routing.wire_checks import check_of
+from geomq.routing.plan import Batched, EventBatch, Pieces
+from geomq.routing.wire_forms import Form, NamedForm, WireNamed
 
 PROTOCOL_VERSION = 6
 
-MESSAGES: tuple[type[Message], ...] = (
-    messages.ForwardEvent,
-    messages.DeliverEvent,
-    messages.PutSubscription,
-    messages.DropSubscription,
-    messages.DropClient,
-    messages.PutLocation,
-    messages.SyncBegin,
-    messages.SyncEnd,
-    messages.CoverageChanged,
-    messages.CoverageConfirmed,
-    coverage.PutGuest,
-    coverage.DropGuest,
-    georendezvous.PrunePath,
-    georendezvous.PruneRendezvous,
-    georendezvous.GraftRendezvous,
-    georendezvous.Refresh,
-    adaptive.UseMode,
-    adaptive.PreferMatchedHere,
-    mesh_messages.CoreAnnouncements,
-    mesh_messages.MembershipAnnouncements,
-    mesh_messages.RoutesLost,
-    mesh_messages.TopicMap,
-    mesh_messages.TopicMapWanted,
-    groups_messages.RelayEvent,
-    groups_messages.PutInterest,
-    groups_messages.DropInterest,
-    groups_messages.MergeRequest,
-    groups_messages.MergeReply,
-    groups_messages.MergeNotice,
-    groups_messages.Join,
-    groups_messages.GroupView,
-    groups_messages.Leave,
-    groups_messages.Dismissed,
-    groups_messages.LeaderBeat,
-    groups_messages.MemberBeat,
-    retained.PutRetained,
-    retained.RetainedDigest,
-    retained.RetainedWanted,
-    shared.PutMember,
-    shared.DropMember,
-    shared.ChangeMember,
-    shared.MembersBegin,
-    shared.MembersEnd,
-    shared.MembersWanted,
-    shared.ServeShared,
-    travellers.ClientAddress,
-    travellers.SessionWanted,
-    travellers.NoSession,
-    travellers.HandOver,
-    travellers.DeliverMoved,
-    travellers.AskSettled,
-    travellers.Settled,
-    edition_messages.OfferDescription,
-    edition_messages.WantDescription,
-    edition_messages.PutDescription,
-    edition_messages.EditionReached,
-    plan.EventBatch,
-)
-"""A message's number on the wire is its place here; new ones go to the end."""
-
-_DATA, _LOOSE, _OF_EDITION = 1, 9, 1000
-_FENCE = {Circle, Polygon, MultiPolygon}
-Convert = Callable[[Any], Any]
+_DATA, _RUN, _LOOSE, _OF_EDITION, _NAMED = 1, 8, 9, 1000, 1001
+_NAME_CHARS_MAX = 80
 
 
-class _Form:
-    """The wire form of one class: a struct with wire types, and the fields that have to be converted, by number."""
+class Refused(Message, frozen=True):
+    """Stands where a peer sent a message that is unknown here, or cannot be read. It never travels itself.
 
-    def __init__(self, plain: type, *, tag: int | None) -> None:
-        self._plain = plain
-        hints = {
-            name: hint
-            for name, hint in get_type_hints(plain, include_extras=True).items()
-            if get_origin(hint) is not ClassVar
-        }
-        packers = [(number, _packer(hint)) for number, hint in enumerate(hints.values())]
-        self._pack = [(number, pack) for number, pack in packers if pack is not None]
-        unpackers = [
-            (number, check_of(name) or _unpacker(plain, hint)) for number, (name, hint) in enumerate(hints.items())
-        ]
-        self._unpack = [(number, unpack) for number, unpack in unpackers if unpack is not None]
-        fields = [(name, _wire_type(hint)) for name, hint in hints.items()]
-        self.wire = msgspec.defstruct(
-            f"Wire{plain.__name__}", fields, array_like=True, frozen=True, forbid_unknown_fields=True, tag=tag
-        )
+    `promised` says that the message was not to be lost, or may have been such a one.
+    """
 
-    def to_wire(self, thing: Any) -> Any:
-        return self.wire(*_converted(thing, self._pack))
-
-    def from_wire(self, thing: Any) -> Any:
-        return self._plain(*_converted(thing, self._unpack))
+    name: str
+    reason: str
+    promised: bool
 
 
-def _converted(thing: Any, converts: list[tuple[int, Convert]]) -> Sequence[Any]:
-    fields = astuple(thing)
-    if not converts:
-        return fields
-    changed = list(fields)
-    for number, convert in converts:
-        value = changed[number]
-        if value is not None:
-            changed[number] = convert(value)
-    return changed
+class _Named:
+    """Reads the messages of users."""
+
+    def from_wire(self, wire: WireNamed) -> Any:
+        message = message_registry.known(wire.name)
+        if message is None:
+            raise ProtocolError("not declared here")
+        return _FORMS[message].from_wire(wire)
 
 
-def _alternatives(hint: Any) -> set[Any]:
-    return set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
-
-
-def _is_fence(hint: Any) -> bool:
-    return _alternatives(hint) >= _FENCE
-
-
-def _is_location(hint: Any) -> bool:
-    return Location in _alternatives(hint)
-
-
-def _wire_type(hint: Any) -> Any:
-    if _is_fence(hint):
-        return str | tuple[float, float, float] | None
-    if hint is Event:
-        return _EVENT.wire
-    if hint == plan.Pieces:
-        return memoryview
-    return Number if hint is int else hint
-
-
-def _packer(hint: Any) -> Convert | None:
-    if _is_fence(hint):
-        return _fence_to_wire
-    if hint is Event:
-        return _EVENT.to_wire
-    if hint == plan.Pieces:
-        return b"".join
-    return None
-
-
-def _unpacker(plain: type, hint: Any) -> Convert | None:
-    if _is_fence(hint):
-        return _fence_from_wire
-    if _is_location(hint):
-        return lambda place: make_location(*place)
-    if hint is Event:
-        return _retained_from_wire if plain is retained.PutRetained else _EVENT.from_wire
-    if hint == plan.Pieces:
-        return lambda data: (data,)
-    return None
-
-
-def _fence_to_wire(fence: Fence) -> str | tuple[float, float, float]:
-    """A circle as three numbers, which are quicker to read than text."""
-    if isinstance(fence, Circle):
-        return (*fence.center, fence.radius_m)
-    return fence_text(fence)
-
-
-def _fence_from_wire(said: str | tuple[float, float, float]) -> Fence:
-    if isinstance(said, tuple):
-        return Circle(Location(*said[:2]), said[2])
-    return parse_fence(said, WRITTEN_LIMITS)
-
-
-def _retained_from_wire(said: Any) -> Event:
-    event: Event = _EVENT.from_wire(said)
-    if event.id.sequence > retained.TIME_MAX:
-        raise ProtocolError("a retained event is of a time that never comes")
-    return event
-
-
-_EVENT = _Form(Event, tag=None)
-_FORMS = {plain: _Form(plain, tag=number) for number, plain in enumerate(MESSAGES)}
-_PLAIN = {form.wire: form for form in _FORMS.values()}
-_AnyMessage: Any = Union[tuple(form.wire for form in _FORMS.values())]  # noqa: UP007
+assert registry.STRATEGIES  # which declares all messages of GeoMQ
+_FORMS = message_registry.FORMS
+_OWN = {form.wire: form for form in _FORMS.values() if not isinstance(form, NamedForm)}
+_READERS: dict[type, Form | _Named] = {**_OWN, WireNamed: _Named()}
+_AnyMessage: Any = Union[(*_OWN, WireNamed)]
 
 
 class WireOfEdition(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=_OF_EDITION):
@@ -243,10 +74,24 @@ class WireData(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
     message: _AnyMessage | WireOfEdition
 
 
-class WireRun(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=8):
+class WireRun(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=_RUN):
     epoch: Number
     number: Number
     messages: tuple[_AnyMessage | WireOfEdition, ...]
+
+
+class _Shell(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=_DATA):
+    """A WireData whose message has not been looked at."""
+
+    epoch: Number
+    number: Number
+    message: msgspec.Raw
+
+
+class _RunShell(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=_RUN):
+    epoch: Number
+    number: Number
+    messages: tuple[msgspec.Raw, ...]
 
 
 class WireAck(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=2):
@@ -286,43 +131,70 @@ class LooseBatch(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fi
     edition: Edition | None
     epoch: Number
     at_ms: Count
-    entries: tuple[plan.Batched, ...]
+    entries: tuple[Batched, ...]
     packets: memoryview
 
 
-_BATCH = MESSAGES.index(plan.EventBatch)
+_BATCH = EventBatch.wire_id
 _encoder = msgspec.msgpack.Encoder()
 Aside = LooseBatch | Ping | Pong | AskToJoin | Described | NotJoined
 """What is said beside the link protocol."""
 _decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireRun | WireAck | Aside)
+_shell_decoder = msgspec.msgpack.Decoder(_Shell | _RunShell)
+_message_decoder = msgspec.msgpack.Decoder(_AnyMessage | WireOfEdition)
+_UNREADABLE = (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError)
+_UNWRITABLE = (*_UNREADABLE, KeyError, TypeError, AttributeError)
 
 
 def encode_frame(frame: Frame | Aside) -> bytes:
-    """The bytes of a frame."""
-    if isinstance(frame, Data):
-        return _encoder.encode(WireData(frame.epoch, frame.number, _to_wire(frame.message)))
-    match frame:
-        case Run(epoch=epoch, number=number, messages=messages):
-            return _encoder.encode(WireRun(epoch, number, tuple(map(_to_wire, messages))))
-        case Ack(epoch=epoch, next_number=next_number):
-            return _encoder.encode(WireAck(epoch, next_number))
-        case Hello():
-            return _encoder.encode(WireHello(*astuple(frame)))
-        case Ping() | Pong() | AskToJoin() | Described() | NotJoined():
-            return _encoder.encode(frame)
+    """The bytes of a frame; ProtocolError if it holds a message that cannot travel."""
+    try:
+        if isinstance(frame, Data):
+            return _encoder.encode(WireData(frame.epoch, frame.number, _to_wire(frame.message)))
+        match frame:
+            case Run(epoch=epoch, number=number, messages=messages):
+                return _encoder.encode(WireRun(epoch, number, tuple(map(_to_wire, messages))))
+            case Ack(epoch=epoch, next_number=next_number):
+                return _encoder.encode(WireAck(epoch, next_number))
+            case Hello():
+                return _encoder.encode(WireHello(*astuple(frame)))
+            case Ping() | Pong() | AskToJoin() | Described() | NotJoined():
+                return _encoder.encode(frame)
+    except _UNWRITABLE as error:
+        raise ProtocolError(_problem(frame, error)) from None
     raise ProtocolError(f"a {type(frame).__name__} has no wire form")
 
 
-def _to_wire(said: Message) -> Any:
-    message, edition = unwrapped(said)
+def _problem(frame: Frame | Aside, error: Exception) -> str:
+    messages = (frame.message,) if isinstance(frame, Data) else frame.messages if isinstance(frame, Run) else ()
+    for kind in [type(unwrapped(message)[0]) for message in messages]:
+        if kind not in _FORMS:
+            return f"{kind.__module__}:{kind.__qualname__} is not declared in the `messages` of its strategy"
+    return str(error)
+
+
+def unsendable(message: Message) -> str | None:
+    """Why no link can carry a message; None if one can. Messages of GeoMQ are not looked at."""
+    inner, _ = unwrapped(message)
+    if type(_FORMS.get(type(inner))) is Form:
+        return None
+    try:
+        encode_frame(Data(0, 0, message))
+    except ProtocolError as error:
+        return str(error)
+    return None
+
+
+def _to_wire(sent: Message) -> Any:
+    message, edition = unwrapped(sent)
     wire = _FORMS[type(message)].to_wire(message)
     return wire if edition is None else WireOfEdition(edition, wire)
 
 
-def _from_wire(said: Any) -> Message:
-    if isinstance(said, WireOfEdition):
-        return OfEdition(said.edition, _PLAIN[type(said.message)].from_wire(said.message))
-    message: Message = _PLAIN[type(said)].from_wire(said)
+def _from_wire(wire: Any) -> Message:
+    if isinstance(wire, WireOfEdition):
+        return OfEdition(wire.edition, _READERS[type(wire.message)].from_wire(wire.message))
+    message: Message = _READERS[type(wire)].from_wire(wire)
     return message
 
 
@@ -332,7 +204,7 @@ def batch_parts(frame: Frame | Aside) -> tuple[int, list[bytes | memoryview]] | 
     if not isinstance(frame, Data):
         return None
     batch, edition = unwrapped(frame.message)
-    if not isinstance(batch, plan.EventBatch):
+    if not isinstance(batch, EventBatch):
         return None
     message: tuple[Any, ...] = (_BATCH, batch.epoch, batch.at_ms, batch.entries, b"")
     if edition is not None:
@@ -340,12 +212,12 @@ def batch_parts(frame: Frame | Aside) -> tuple[int, list[bytes | memoryview]] | 
     return _in_pieces((_DATA, frame.epoch, frame.number, message), batch.packets)
 
 
-def loose_parts(batch: plan.EventBatch, edition: Edition | None) -> tuple[int, list[bytes | memoryview]]:
+def loose_parts(batch: EventBatch, edition: Edition | None) -> tuple[int, list[bytes | memoryview]]:
     """The same for a batch that goes without a number."""
     return _in_pieces((_LOOSE, edition, batch.epoch, batch.at_ms, batch.entries, b""), batch.packets)
 
 
-def _in_pieces(frame: tuple[Any, ...], packets: plan.Pieces) -> tuple[int, list[bytes | memoryview]]:
+def _in_pieces(frame: tuple[Any, ...], packets: Pieces) -> tuple[int, list[bytes | memoryview]]:
     """What to write for a frame that ends with empty bytes, if these packets stand there instead."""
     head = _encoder.encode(frame)[:-2]
     size = sum(map(len, packets))
@@ -366,5 +238,51 @@ def decode_frame(data: bytes | memoryview) -> Frame | Aside:
             case LooseBatch() | Ping() | Pong() | AskToJoin() | Described() | NotJoined():
                 return wire
         return Hello(*astuple(wire))
-    except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:
-        raise ProtocolError(f"bad peer frame: {error}") from None
+    except _UNREADABLE as error:
+        return _decoded_singly(data, error)
+
+
+def _decoded_singly(data: bytes | memoryview, problem: Exception) -> Frame:
+    """The same if a message of the frame may be what cannot be read: then the others are."""
+    try:
+        shell = _shell_decoder.decode(data)
+    except _UNREADABLE:
+        raise ProtocolError(f"bad peer frame: {problem}") from None
+    if isinstance(shell, _Shell):
+        return Data(shell.epoch, shell.number, _read(shell.message))
+    return Run(shell.epoch, shell.number, tuple(map(_read, shell.messages)))
+
+
+def _read(raw: msgspec.Raw) -> Message:
+    try:
+        return _from_wire(_message_decoder.decode(raw))
+    except _UNREADABLE as error:
+        return _refused(raw, str(error))
+
+
+def _refused(raw: msgspec.Raw, reason: str) -> Refused:
+    """What can be told of a message that cannot be read."""
+    try:
+        fields = msgspec.msgpack.decode(raw)
+    except _UNREADABLE:
+        fields = None
+    if isinstance(fields, list) and len(fields) == 3 and fields[0] == _OF_EDITION:
+        fields = fields[2]
+    if not (isinstance(fields, list) and fields):
+        return Refused("nothing", reason, False)
+    wire_id, *rest = fields
+    if wire_id == _NAMED and len(rest) == 3:
+        return Refused(str(rest[0])[:_NAME_CHARS_MAX], reason, rest[1] is not False)
+    message = message_registry.known(wire_id) if isinstance(wire_id, int) else None
+    if message is None:
+        return Refused(str(wire_id)[:_NAME_CHARS_MAX], "not known here", True)
+    return Refused(message.__name__, reason, message.durable or _may_be_promised(message, rest))
+
+
+def _may_be_promised(message: type[Message], fields: list[Any]) -> bool:
+    """Whether it holds an event that is not known to be of QoS 0."""
+    if "event" not in message.__struct_fields__:
+        return False
+    place, qos = message.__struct_fields__.index("event"), Event.__struct_fields__.index("qos")
+    event = fields[place] if place < len(fields) else None
+    return not (isinstance(event, list) and len(event) > qos and event[qos] == 0)
