@@ -1,0 +1,34 @@
+"""What brokers still keep once every client has ended its session: nothing, but what is retained.
+
+The one part of the judgement that looks into brokers, because no client can see what stays behind there.
+"""
+
+from collections.abc import Iterator
+
+from geomq.broker.server import Broker
+from geomq.sim.virtual.ledger import Violation
+
+
+def leftovers(name: str, broker: Broker, retained: int) -> Iterator[Violation]:
+    """Everything of one broker that has no reason to be there; `retained` topics have a message."""
+    core = broker.core
+    counts = {
+        "sessions": len(core.clients),
+        "connections": len(broker.desk.connections),
+        "clients in its routing": len(core.node.clients),
+        "messages of links": _waiting_for_peers(broker),
+        "writes": int(broker._store.dirty),
+        "acknowledgements": len(core.outbox.journal),
+    }
+    for what, count in counts.items():
+        if count:
+            yield Violation("left over", f"{name} keeps {count} {what}")
+    messages = broker._store.messages
+    if messages > retained:
+        yield Violation("left over", f"{name} keeps {messages} messages on disk, {retained} of them retained")
+
+
+def _waiting_for_peers(broker: Broker) -> int:
+    if broker.peering is None:
+        return 0
+    return sum(len(peer.link._outbox) for peer in broker.peering._peers.values())
