@@ -96,7 +96,7 @@ class BroadcastGroups(GroupMerging):
         if event.topic == self.options.leaders_topic:
             self.drop(event.id, "topic reserved for leaders")
             return
-        self._match_first(event)
+        self._match_own(event)
         seat = self.seat
         fellows = dict.fromkeys((*self.members, *self.still_served(now=now)))
         if seat.leader == self.me:
@@ -117,7 +117,7 @@ class BroadcastGroups(GroupMerging):
                 case ForwardEvent(event=event) if event.id.origin == self.me:
                     self.drop(event.id, "duplicate")  # own clients had it, maybe before a restart
                 case ForwardEvent(event=event):
-                    self._match_first(event)
+                    self._match_own(event)
                 case RelayEvent():
                     self._relay(peer, message, now=now)
                 case PutInterest() | DropInterest():
@@ -155,11 +155,15 @@ class BroadcastGroups(GroupMerging):
             case MemberBeat():
                 self.on_member_beat(peer, message, now=now)
 
-    def _match_first(self, event: Event) -> None:
-        """Match an event with the own clients, once however often it comes."""
-        if self.seen.first(event.id):
-            self.match_here(event)
-        else:
+    def _match_own(self, event: Event) -> None:
+        """Match an event with the own clients; who had it before, by whatever way, does not get it again. That it came
+        for a client that had moved here says nothing about the others."""
+        repeated = not self.seen.first(event.id)
+        matches = self.table.match(event).get(self.me, ())
+        fresh = self.seen.unseen(event.id, matches) if matches else ()
+        if fresh:
+            self.deliver(event, fresh)
+        elif repeated:
             self.drop(event.id, "duplicate")
 
     def _relay(self, peer: BrokerId, relay: RelayEvent, *, now: float) -> None:
@@ -168,7 +172,7 @@ class BroadcastGroups(GroupMerging):
         if event.id.origin != peer or event.topic == self.options.leaders_topic:
             self.drop(event.id, "not the sender's own event")
             return
-        self._match_first(event)
+        self._match_own(event)
         known = peer in self.members
         for other, member in self.members.items():
             if other != peer and (not known or member.since > relay.version):
@@ -193,7 +197,7 @@ class BroadcastGroups(GroupMerging):
             return
         for member in (*self.members, *self.still_served(now=now)):
             self.send(member, ForwardEvent(event))
-        self._match_first(event)
+        self._match_own(event)
 
     def leader_lost(self, *, now: float) -> None:
         """Say to the cloud what the lost leader may have taken with it; those who have it drop it by its id."""

@@ -9,13 +9,14 @@ from geomq.broker.server import Broker
 from geomq.sim.virtual.ledger import Violation
 
 
-def leftovers(name: str, broker: Broker, retained: int) -> Iterator[Violation]:
-    """Everything of one broker that has no reason to be there; `retained` topics have a message."""
+def leftovers(name: str, broker: Broker, retained: int, served: int = 0) -> Iterator[Violation]:
+    """Everything of one broker that has no reason to be there; `retained` topics have a message, and the sessions of
+    `served` other brokers may be at the cloud."""
     core = broker.core
     counts = {
-        "sessions": len(core.clients),
-        "connections": len(broker.desk.connections),
-        "clients in its routing": len(core.node.clients),
+        "sessions": max(0, len(core.clients) - served),
+        "connections": max(0, len(broker.desk.connections) - served),
+        "clients in its routing": max(0, len(core.node.clients) - served),
         "messages of links": _waiting_for_peers(broker),
         "writes": int(broker._store.dirty),
         "acknowledgements": len(core.outbox.journal),

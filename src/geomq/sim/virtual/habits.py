@@ -27,9 +27,9 @@ def make_publishers(world: "World") -> list[Device]:
     made = []
     for number in range(PUBLISHERS):
         home = names[number % len(names)]
-        version = world.rng.choice([V5, V5, V311])
+        version = V5 if number < 3 else world.rng.choice([V5, V311])
         place = world.scenario.near(home) if world.rng.random() < 0.8 else None
-        made.append(world.device(Profile(f"p{number}", V5 if number < 3 else version), home, place))
+        made.append(world.device(Profile(f"p{number}", version), home, place))
     return made
 
 
@@ -61,7 +61,8 @@ async def publish(world: "World", device: Device, stream: Stream, rng: random.Ra
             return
         for _ in range(stream.burst):
             if device.unanswered < 40:
-                device.publish(stream.topic, stream.qos, fence=stream.fence)
+                fence = stream.fence if device.profile.version == V5 else None
+                device.publish(stream.topic, stream.qos, fence=fence)
 
 
 async def hop(world: "World", rng: random.Random) -> None:

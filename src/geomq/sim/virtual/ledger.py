@@ -166,6 +166,8 @@ class Ledger:
         if expected and away_s > known.expiry_s - CLOCK_S:
             if present and away_s > known.expiry_s + CLOCK_S:
                 self.fault(f"{client} found its session after {away_s:.1f} s, of {known.expiry_s} granted", "session")
+            elif not present:
+                self._close_wishes(known, now - away_s)
             return
         if present and not expected:
             self.fault(f"{client} found a session at {broker} although it has none", "session")
@@ -190,19 +192,19 @@ class Ledger:
                 each.closed_s = now
         self._note(f"{client} has lost its connection")
         if not known.kept:
-            self._close_wishes(known)
+            self._close_wishes(known, now)
 
     def ended(self, client: str) -> None:
         """The client ended its session."""
         known = self.clients[client]
         known.ended_s = self._now()
         self._note(f"{client} has ended its session")
-        self._close_wishes(known)
+        self._close_wishes(known, self._now())
 
-    def _close_wishes(self, client: Client) -> None:
+    def _close_wishes(self, client: Client, since_s: float) -> None:
         now = self._now()
         for held in client.wishes:
-            held.taken_back_s = now if held.taken_back_s is None else held.taken_back_s
+            held.taken_back_s = since_s if held.taken_back_s is None else held.taken_back_s
             held.gone_s = now if held.gone_s is None else held.gone_s
 
     # Getting.

@@ -31,6 +31,7 @@ from geomq.sim.virtual.network import Network
 from geomq.sim.virtual.records import Place, Wish
 from geomq.sim.virtual.scenario import (
     CLOSING_S,
+    CLOUD,
     HEALED_S,
     PEER_PORT,
     SECONDS,
@@ -169,8 +170,9 @@ class World:
         await asyncio.sleep(GOODBYE_S)
         retained = len({event.topic for event in self.ledger.events.values() if event.retain})
         for machine in self.machines:
+            served = len(self.scenario.names) if machine.name == CLOUD else 0
             if machine.broker is not None and machine.up:
-                self.ledger.violations += leftovers(machine.name, machine.broker, retained)
+                self.ledger.violations += leftovers(machine.name, machine.broker, retained, served)
 
     # Retained events.
 
