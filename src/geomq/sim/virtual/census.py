@@ -13,17 +13,19 @@ def leftovers(name: str, broker: Broker, retained: int, served: int = 0) -> Iter
     """Everything of one broker that has no reason to be there; `retained` topics have a message, and the sessions of
     `served` other brokers may be at the cloud."""
     core = broker.core
+    clients = [client for client in core.node.clients if not client.startswith("\0")]  # the others are its own
+    names = ", ".join(clients[:5])
     counts = {
         "sessions": max(0, len(core.clients) - served),
         "connections": max(0, len(broker.desk.connections) - served),
-        "clients in its routing": max(0, len(core.node.clients) - served),
+        "clients in its routing": max(0, len(clients) - served),
         "messages of links": _waiting_for_peers(broker),
         "writes": int(broker._store.dirty),
         "acknowledgements": len(core.outbox.journal),
     }
     for what, count in counts.items():
         if count:
-            yield Violation("left over", f"{name} keeps {count} {what}")
+            yield Violation("left over", f"{name} keeps {count} {what}: {names}")
     messages = broker._store.messages
     if messages > retained:
         yield Violation("left over", f"{name} keeps {messages} messages on disk, {retained} of them retained")

@@ -406,14 +406,9 @@ class Device:
             self._received.add(publish.packet_id)
         elif publish.qos == 1:
             link.send(Puback(publish.packet_id))
-        self.ledger.received(
-            self.name,
-            publish.payload.decode().rstrip(),
-            publish.topic,
-            qos=publish.qos,
-            dup=publish.dup,
-            retain=publish.retain,
-        )
+        event = publish.payload.decode().rstrip()
+        qos, dup, retain = publish.qos, publish.dup, publish.retain
+        self.ledger.received(self.name, event, publish.topic, qos=qos, dup=dup, retain=retain, connection=link.number)
 
     def _answered(self, link: Link, packet: Puback | Pubrec | Pubcomp) -> None:
         each = self._outgoing.get(packet.packet_id)

@@ -209,7 +209,9 @@ class Ledger:
 
     # Getting.
 
-    def received(self, client: str, event: str, topic: str, *, qos: int, dup: bool, retain: bool) -> None:
-        self.clients[client].receipts.append(Receipt(event, topic, qos, dup, retain, self._now()))
+    def received(
+        self, client: str, event: str, topic: str, *, qos: int, dup: bool, retain: bool, connection: int
+    ) -> None:
+        self.clients[client].receipts.append(Receipt(event, topic, qos, dup, retain, connection, self._now()))
         marks = f"{' dup' * dup}{' retained' * retain}"
         self._note(f"{client} gets {event or 'nothing'} on {topic} qos {qos}{marks}")

@@ -134,6 +134,7 @@ class Receipt:
     qos: int
     dup: bool
     retain: bool
+    connection: int
     at_s: float
 
 
