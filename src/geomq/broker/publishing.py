@@ -68,11 +68,11 @@ class Publishing:
         core = self._core
         core.counts.events_received += 1
         message = client.session.accept(packet, core.wall_s())
-        if packet.qos and core.outbox.full:
-            self._refuse_for_space(client, packet)
-            return False
         if message is None:
             self._answer(client, packet, ReasonCode.SUCCESS, None)
+            return False
+        if packet.qos and core.outbox.full:
+            self._refuse_for_space(client, packet)
             return False
         try:
             delivered = self.publish(client, message)
@@ -233,13 +233,14 @@ class Publishing:
             raise Refused(ReasonCode.NOT_AUTHORIZED, f"no right to publish to {topic[:80]!r} into this fence")
 
     def _refuse_for_space(self, client: Client, packet: Publish) -> None:
+        """Say so where MQTT has words for it, end the connection where it has none; the identifier is free again."""
         self._core.counts.events_refused += 1
+        reason, text = ReasonCode.QUOTA_EXCEEDED, "the disk is full"
+        answer = client.session.answer(packet.packet_id, packet.qos, reason, text)
         if client.session.version != V5:
-            raise ProtocolViolation("the disk is full", ReasonCode.QUOTA_EXCEEDED)
+            raise ProtocolViolation(text, reason)
         assert client.connection is not None
-        client.connection.send(
-            client.session.answer(packet.packet_id, packet.qos, ReasonCode.QUOTA_EXCEEDED, "the disk is full")
-        )
+        client.connection.send(answer)
 
     def _answer(self, client: Client, packet: Publish, reason: ReasonCode, text: str | None) -> None:
         if packet.qos and client.connection is not None:
