@@ -154,12 +154,12 @@ def _value(value: object) -> bytes:
 def check_rules(kind: "type[Message]") -> str | None:
     """What is wrong with what a kind of message declares; None if it can be applied."""
     for rule in kind.keeps:
+        if not isinstance(rule, Rule):
+            return f"`keeps` holds {rule!r}, which is no rule"
         fields: tuple[str, ...] = getattr(rule, "by", ())
         if isinstance(rule, Renew):
             fields = rule.kind.__struct_fields__
         missing = [field for field in fields if field not in kind.__struct_fields__]
         if missing:
-            return f"`keeps` names {', '.join(missing)}, which it has not"
-        if not isinstance(rule, Rule):
-            return f"`keeps` holds {rule!r}, which is no rule"
+            return f"`keeps` names {', '.join(missing)}, which is no field of it"
     return None

@@ -183,7 +183,8 @@ class Link:
             self._cut_short()
             return self.take(message)._replace(overrun=True)
         if not _is_event(message):
-            if self.state != "up" and len(self._outbox) >= self._outbox_max and not message.durable:
+            room = self._backlog_max if message.durable else self._outbox_max
+            if self.state != "up" and len(self._outbox) >= room:
                 return LinkOutput([], [], lost=(message,))
             self._outbox.append(message)
             return TAKEN

@@ -90,16 +90,22 @@ class LostRoute(msgspec.Struct, frozen=True):
 
 
 class CoreAnnouncements(Message, frozen=True):
+    """Cores' announcements, as the sender passes them on."""
+
     wire_id: ClassVar[int] = 18
     items: tuple[Announcement, ...]
 
 
 class MembershipAnnouncements(Message, frozen=True):
+    """In which groups the receiver is the sender's parent, or no longer is."""
+
     wire_id: ClassVar[int] = 19
     items: tuple[Membership, ...]
 
 
 class RoutesLost(Message, frozen=True):
+    """To which cores the sender has no route left."""
+
     wire_id: ClassVar[int] = 20
     items: tuple[LostRoute, ...]
 

@@ -68,6 +68,8 @@ OF_EVENTS = (ForwardEvent, DeliverEvent)
 
 
 class PutLocation(Message, frozen=True):
+    """The sender's client is at another place."""
+
     wire_id: ClassVar[int] = 5
     kind: ClassVar[Kind] = "location"
     keeps: ClassVar[Rules] = (Put(PLACES, by=("client",)),)
@@ -130,5 +132,7 @@ class CoverageChanged(Message, frozen=True):
 
 
 class CoverageConfirmed(Message, frozen=True):
+    """The sender reckons with the receiver's coverage of that version."""
+
     wire_id: ClassVar[int] = 9
     version: int

@@ -55,6 +55,8 @@ class PutMember(Message, frozen=True):
 
 
 class DropMember(Message, frozen=True):
+    """A client of the sender is no longer a member of a share group."""
+
     wire_id: ClassVar[int] = 39
     kind: ClassVar[Kind] = "subscription"
     keeps: ClassVar[Rules] = (Drop(MEMBERS, by=("client", "share", "topic_filter")),)

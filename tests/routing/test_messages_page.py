@@ -1,0 +1,19 @@
+"""The reference page of the messages names all of them, with what they say of themselves."""
+
+from pathlib import Path
+
+from geomq.routing.message_registry import declared
+from geomq.routing.messages_page import messages_page
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "messages.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    """If not: python -m geomq.routing.messages_page > docs/reference/messages.md"""
+    assert PAGE.read_text() == messages_page()
+
+
+def test_every_message_of_geomq_says_what_it_means() -> None:
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line[2:3].isdigit()]
+    assert {int(row[0]) for row in rows} == {wire_id for wire_id in declared() if isinstance(wire_id, int)}
+    assert all(len(row) == 8 and row[-1] for row in rows)
