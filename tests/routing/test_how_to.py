@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from geomq.routing.link import Data
+from geomq.routing.message_registry import known
+from geomq.routing.registry import strategy_class
+from geomq.routing.wire import decode_frame, encode_frame
 from geomq.sim import soak
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "write-a-strategy.md"
@@ -21,6 +25,7 @@ SHELL = [line for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.D
 @pytest.fixture
 def hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "hubs.py").write_text(PYTHON[0])
+    (tmp_path / "interested.py").write_text(PYTHON[2])
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
 
@@ -32,14 +37,19 @@ def test_the_example_prints_what_the_page_says(hubs: Path) -> None:
     assert printed.getvalue() == TEXT[0]
 
 
-def test_a_message_of_ones_own_is_counted_by_its_kind() -> None:
-    space: dict[str, object] = {}
-    exec(compile(PYTHON[2], "message", "exec"), space)
-    assert space["Invite"].kind == "control"  # type: ignore[attr-defined]
+def test_the_messages_of_the_page_can_travel(hubs: Path) -> None:
+    strategy_class("interested:InterestedHubs")
+    want = known("interested:Want")
+    assert want is not None
+    assert want.kind == "subscription"
+    frame = Data(1, 2, want("weather"))
+    assert decode_frame(encode_frame(frame)) == frame
 
 
-def test_the_strategy_of_the_page_survives_faults(hubs: Path) -> None:
-    assert [line for seed in range(5) for line in soak.run_all(seed, {"hubs:Hubs": {}})] == []
+@pytest.mark.parametrize("strategy", ["hubs:Hubs", "interested:InterestedHubs"])
+def test_the_strategies_of_the_page_survive_faults(hubs: Path, strategy: str) -> None:
+    options = {"hubs": {"a": (52.0, 10.0)}}
+    assert [line for seed in range(5) for line in soak.run_all(seed, {strategy: options})] == []
 
 
 @pytest.mark.parametrize("line", SHELL, ids=[line.split()[-1] for line in SHELL])
