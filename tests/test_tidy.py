@@ -26,6 +26,7 @@ ONLY_DATA = (
     "geomq/routing/messages.py",
     "geomq/routing/model.py",
     "geomq/routing/trace.py",
+    "geomq/vocabulary.py",
 )
 
 TESTED_AS_A_WHOLE: dict[str, str] = {
@@ -53,6 +54,9 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/cli/workload.py": "cli/test_report.py",
     "geomq/reproduction/disgb/published.py": "cli/test_report.py",
     "geomq/reproduction/studies.py": "pipeline/test_studies.py",
+    "geomq/mqtt/client_pings.py": "mqtt/test_client_session.py",
+    "geomq/mqtt/client_receipts.py": "mqtt/test_client_session_model.py",
+    "geomq/mqtt/client_subscriptions.py": "mqtt/test_client_session.py",
     "geomq/mqtt/decode_connect.py": "mqtt/test_codec.py",
     "geomq/mqtt/inbound.py": "mqtt/test_session_model.py",
     "geomq/pipeline/generate.py": "pipeline/test_spark_evaluate.py",

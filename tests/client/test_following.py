@@ -9,8 +9,9 @@ from tests.broker.federated import federation, until
 from tests.broker.test_roaming import quick
 
 from geomq.broker.server import Broker
-from geomq.client import Client, link
+from geomq.client import Client
 from geomq.client.errors import ClientError
+from geomq.transport import link
 
 pytestmark = pytest.mark.anyio
 PARIS, FRANKFURT, COLUMBUS = (48.88, 2.36), (50.11, 8.66), (39.96, -83.0)
@@ -109,7 +110,7 @@ async def test_a_client_that_does_not_roam_stays() -> None:
 
 @pytest.mark.parametrize("where", ["127.0.0.1:1", "127.0.0.1:99999", "a..b:1883"])
 async def test_a_client_sent_to_a_broker_that_is_not_there_says_so(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "RETRIES_S", (0.1, 0.2))
+    monkeypatch.setattr(link, "ATTEMPTS_MAX", 2)
     configured = quick()
     async with federation(configured) as brokers:
         assert brokers["paris"]._roaming is not None

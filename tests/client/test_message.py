@@ -1,12 +1,12 @@
 """What a received event tells, also when its publisher wrote nonsense into it."""
 
-import aiomqtt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from geomq.client.message import Message, message_of
 from geomq.geo import Circle, Location
+from geomq.mqtt.packets import Publish
 
 
 def test_places_are_read_from_the_first_property_of_their_name() -> None:
@@ -33,5 +33,4 @@ def test_payloads_read_as_text_and_json() -> None:
 
 
 def test_a_message_without_properties_is_plain() -> None:
-    received = aiomqtt.Message("a/b", b"x", 1, True, 5, None)
-    assert message_of(received) == Message("a/b", b"x", 1, True)
+    assert message_of(Publish("a/b", b"x", 1, True, packet_id=5)) == Message("a/b", b"x", 1, True)

@@ -83,8 +83,8 @@ class Bench:
         self.session.close()
         return self.up(present=present, **limits)
 
-    def publish(self, topic: str = "t", payload: bytes = b"x", qos: int = 0, **properties: int) -> None:
-        packet = Publish(topic, payload, qos, properties=Properties(**properties))  # type: ignore[arg-type]
+    def publish(self, topic: str = "t", payload: bytes = b"x", qos: int = 0, **properties: Any) -> None:
+        packet = Publish(topic, payload, qos, properties=Properties(**properties))
         self.session.publish(packet, self.now, tag=payload)
 
 
@@ -256,6 +256,7 @@ def test_what_the_server_does_not_take_is_dropped_with_a_reason_or_sent_as_it_do
     bench.session.publish(Publish("b", retain=True), 0.0)
     bench.publish("c", b"x" * 20)
     bench.publish("\udcff")
+    bench.publish("d", content_type="x", payload_format_indicator=1 << 40)
     assert bench.sent() == []
     dropped = [event.why for event in bench.session.take_events() if isinstance(event, Dropped)]
     assert dropped == [
@@ -263,8 +264,9 @@ def test_what_the_server_does_not_take_is_dropped_with_a_reason_or_sent_as_it_do
         "the broker retains nothing",
         "it makes a packet of 26 bytes, and the broker takes at most 20",
         "text with surrogates cannot be sent over MQTT",
+        "byte must be in range(0, 256)",
     ]
-    assert bench.session.dropped == 4
+    assert bench.session.dropped == 5
     assert len(bench.session.requests) == 0
     bench = Bench(ClientPolicy(adapts=True)).up(**limits)
     bench.session.publish(Publish("a", b"", 2, retain=True), 0.0)

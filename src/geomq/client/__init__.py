@@ -3,9 +3,10 @@
 Works with any MQTT 5 broker as long as no place is involved; places need a GeoMQ broker.
 """
 
-from geomq.client.client import Client, Will
+from geomq.client.client import Client
 from geomq.client.errors import ClientError, RefusedError
 from geomq.client.message import Message
+from geomq.client.packets import Will
 from geomq.client.places import FenceLike, LocationLike
 
 __all__ = ["Client", "ClientError", "FenceLike", "LocationLike", "Message", "RefusedError", "Will"]

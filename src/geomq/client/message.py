@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import aiomqtt
-
-from geomq.client.places import FENCE_PROPERTY, LOCATION_PROPERTY
 from geomq.errors import GeometryError
+from geomq.mqtt.packets import Publish
+from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY
 
 if TYPE_CHECKING:
     from geomq.geo import Fence, Location
@@ -31,7 +30,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The payload as UTF-8; whatever is none becomes a replacement character."""
+        """The payload as UTF-8; invalid bytes become replacement characters."""
         return self.payload.decode("utf-8", "replace")
 
     def json(self) -> Any:
@@ -69,19 +68,18 @@ class Message:
         return next((value for key, value in self.user if key == name), None)
 
 
-def message_of(received: aiomqtt.Message) -> Message:
-    """Our message for what aiomqtt received."""
-    found = vars(received.properties) if received.properties is not None else {}
-    payload = received.payload
+def message_of(publish: Publish) -> Message:
+    """The event in a PUBLISH."""
+    properties = publish.properties
     return Message(
-        topic=str(received.topic),
-        payload=payload if isinstance(payload, bytes) else bytes(payload or b""),
-        qos=received.qos,
-        retain=received.retain,
-        user=tuple((str(key), str(value)) for key, value in found.get("UserProperty", ())),
-        content_type=found.get("ContentType"),
-        response_topic=found.get("ResponseTopic"),
-        correlation_data=found.get("CorrelationData"),
-        expiry_s=found.get("MessageExpiryInterval"),
-        subscription_identifiers=tuple(found.get("SubscriptionIdentifier", ())),
+        publish.topic,
+        publish.payload,
+        publish.qos,
+        publish.retain,
+        properties.user_properties,
+        properties.content_type,
+        properties.response_topic,
+        properties.correlation_data,
+        properties.message_expiry_interval,
+        properties.subscription_identifiers,
     )

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 else:
     LocationLike = FenceLike = object
 
-LOCATION_PROPERTY = "geo-location"
-FENCE_PROPERTY = "geo-fence"
-LOCATION_TOPIC = "$geo/location"
-
 
 def location_of(place: "LocationLike") -> "Location":
     """The location, or GeometryError in one line."""

@@ -275,7 +275,7 @@ class ClientSession:
         """Encode for this connection; what cannot be sent on it is dropped."""
         try:
             data = encode(packet, self._version)
-        except ProtocolError as error:
+        except (ProtocolError, ValueError, OverflowError) as error:
             self._give_up(request, str(error))
             return False
         most = self.terms.packet_max
