@@ -25,7 +25,7 @@ from geomq.routing.link import TAKEN, Data, Frame, Link, LinkOutput, is_promised
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId, Edition
 from geomq.routing.plan import EventBatch
-from geomq.routing.wire import Aside, Described, LooseBatch, Ping, Pong, Refused, unsendable
+from geomq.routing.wire import BUILT_IN, Aside, Described, LooseBatch, Ping, Pong, Refused, unsendable
 
 log = logging.getLogger("geomq.peers")
 
@@ -203,7 +203,7 @@ class Peering:
         known = self._peers.get(peer)
         if known is None:
             return
-        problem = unsendable(message)
+        problem = None if type(message) in BUILT_IN else unsendable(message)
         if problem is not None:
             self.unsent(peer, message, problem)
             return

@@ -49,6 +49,7 @@ class _Named:
 assert registry.STRATEGIES  # which declares all messages of GeoMQ
 _FORMS = message_registry.FORMS
 _OWN = {form.wire: form for form in _FORMS.values() if not isinstance(form, NamedForm)}
+BUILT_IN = frozenset(message for message, form in _FORMS.items() if not isinstance(form, NamedForm))
 _READERS: dict[type, Form | _Named] = {**_OWN, WireNamed: _Named()}
 _AnyMessage: Any = Union[(*_OWN, WireNamed)]
 
@@ -175,8 +176,7 @@ def _problem(frame: Frame | Aside, error: Exception) -> str:
 
 def unsendable(message: Message) -> str | None:
     """Why no link can carry a message; None if one can. Messages of GeoMQ are not looked at."""
-    inner, _ = unwrapped(message)
-    if type(_FORMS.get(type(inner))) is Form:
+    if type(unwrapped(message)[0]) in BUILT_IN:
         return None
     try:
         encode_frame(Data(0, 0, message))
