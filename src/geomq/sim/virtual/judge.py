@@ -150,7 +150,8 @@ def _judge_order(ledger: Ledger, client: Client) -> Iterator[Violation]:
         if receipt.connection < newest:
             continue  # a connection that has been replaced may be slower than the new one
         newest = receipt.connection
-        if event.ambiguous or (receipt.qos == 0 and ledger.in_trouble(receipt.at_s)):
+        unsure = receipt.qos == 0 or ledger.reroutes or client.moves
+        if event.ambiguous or (unsure and ledger.in_trouble(receipt.at_s)):
             continue
         stream = (event.publisher, event.topic, receipt.qos)
         before = latest.get(stream)

@@ -31,7 +31,9 @@ class Violation:
 class Ledger:
     """One run. `note` gets a line for each entry, for people to read."""
 
-    def __init__(self, now: Callable[[], float], note: Callable[[str], object], *, refuses: bool) -> None:
+    def __init__(
+        self, now: Callable[[], float], note: Callable[[str], object], *, refuses: bool, reroutes: bool
+    ) -> None:
         self.events: dict[str, Event] = {}
         self.clients: dict[str, Client] = {}
         self.violations: list[Violation] = []
@@ -41,6 +43,8 @@ class Ledger:
         self.trouble_until_s = INFINITY
         self.refuses = refuses
         """Whether clients are turned away as long as their session cannot be found, so that none ever gets lost."""
+        self.reroutes = reroutes
+        """Whether events look for another way when something is broken, so that later ones may come first."""
         self._now = now
         self._note = note
 
@@ -144,7 +148,9 @@ class Ledger:
                 held.gone_s = self._now()
 
     def moving(self, client: str, place: Place) -> None:
-        self.clients[client].stays.append(Stay(place, self._now()))
+        known = self.clients[client]
+        known.moves = known.moves or (bool(known.stays) and known.stays[-1].place != place)
+        known.stays.append(Stay(place, self._now()))
         self._note(f"{client} goes to {place.text}")
 
     def moved(self, client: str, place: Place) -> None:

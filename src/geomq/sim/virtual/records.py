@@ -146,6 +146,7 @@ class Client:
     kept: bool
     expiry_s: int
     moves: bool = False
+    """Whether it was at several places, and events for it may have gone several ways."""
     wishes: list[Held] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
     connections: list[Connection] = field(default_factory=list)

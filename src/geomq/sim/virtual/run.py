@@ -43,6 +43,8 @@ from geomq.sim.virtual.scenario import (
 LINKED_S_MAX = 30.0
 ARRIVAL_S = 1.0
 GOODBYE_S = 4.0
+PATIENCE = 20
+"""How often it is looked whether anything is left over: messages between brokers may just be under way."""
 
 
 @dataclass(slots=True)
@@ -67,7 +69,7 @@ class World:
         self.loop = loop
         self.rng = random.Random(f"world {scenario.seed}")
         self.transcript: list[str] = []
-        self.ledger = Ledger(loop.time, self.note, refuses=scenario.refuses)
+        self.ledger = Ledger(loop.time, self.note, refuses=scenario.refuses, reroutes=scenario.reroutes)
         self.machines = [Machine(loop, scenario.config(name), scenario.seed, self.note) for name in scenario.machines]
         self.devices: dict[str, Device] = {}
         self.closing = False
@@ -168,11 +170,21 @@ class World:
         for device in self.devices.values():
             device.end_session()
         await asyncio.sleep(GOODBYE_S)
+        for _ in range(PATIENCE):
+            left = self._left_over()
+            if not left:
+                return
+            await asyncio.sleep(0.1)
+        self.ledger.violations += left
+
+    def _left_over(self) -> list[Violation]:
         retained = len({event.topic for event in self.ledger.events.values() if event.retain})
+        found: list[Violation] = []
         for machine in self.machines:
             served = len(self.scenario.names) if machine.name == CLOUD else 0
             if machine.broker is not None and machine.up:
-                self.ledger.violations += leftovers(machine.name, machine.broker, retained, served)
+                found += leftovers(machine.name, machine.broker, retained, served)
+        return found
 
     # Retained events.
 

@@ -29,6 +29,8 @@ Habit = Literal[
 ]
 TROUBLES: Final[tuple[Trouble, ...]] = Trouble.__args__  # type: ignore[attr-defined]
 HABITS: Final[tuple[Habit, ...]] = Habit.__args__  # type: ignore[attr-defined]
+REROUTING: Final = ("broadcast_groups", "mesh")
+"""These look for another way when a broker or a link is gone, instead of waiting for it."""
 KILLS: Final = frozenset({"kill", "power", "mid-write", "broken disk"})
 
 TOPICS: Final = ("news/a", "news/b", "alarm/a/x", "alarm/b", "load")
@@ -83,6 +85,10 @@ class Scenario:
         self.with_cloud = issubclass(strategy_class(self.strategy), BroadcastGroups)
         self.machines = [*([CLOUD] if self.with_cloud else []), *self.names]
         self.hosts = {name: f"127.0.1.{number}" for number, name in enumerate(self.machines, 1)}
+
+    @property
+    def reroutes(self) -> bool:
+        return self.strategy in REROUTING or "change" in self.habits
 
     def describe(self) -> str:
         troubles = ", ".join(sorted(self.troubles)) or "no trouble"
