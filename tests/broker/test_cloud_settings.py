@@ -48,19 +48,19 @@ def test_the_how_to_is_complete(tmp_path: Path) -> None:
 
 
 def test_what_is_not_given_has_a_default(tmp_path: Path) -> None:
-    settings = cloud_settings(Cloud(address="[::1]:1883"), "edge", 1000)
-    assert (settings.host, settings.port, settings.tls) == ("::1", 1883, None)
-    assert settings.connect.client_id == "geomq-edge"
-    assert settings.connect.username is None
-    assert settings.connect.password is None
+    address, connect = cloud_settings(Cloud(address="[::1]:1883"), "edge")
+    assert (address.host, address.port, address.tls) == ("::1", 1883, None)
+    assert connect.client_id == "geomq-edge"
+    assert connect.username is None
+    assert connect.password is None
 
 
 def test_an_empty_password_or_a_broken_certificate_is_refused_in_one_line(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.write_text("\n")
     with pytest.raises(ConfigError, match="one line of at least 1 bytes"):
-        cloud_settings(Cloud(address="h:1", username="u", password_file=str(empty)), "edge", 1000)
+        cloud_settings(Cloud(address="h:1", username="u", password_file=str(empty)), "edge")
     with pytest.raises(ConfigError, match="cannot read it"):
-        cloud_settings(Cloud(address="h:1", username="u", password_file=str(tmp_path / "none")), "edge", 1000)
+        cloud_settings(Cloud(address="h:1", username="u", password_file=str(tmp_path / "none")), "edge")
     with pytest.raises(ConfigError, match="certificate"):
-        cloud_settings(Cloud(address="h:1", tls=True, cafile=str(empty)), "edge", 1000)
+        cloud_settings(Cloud(address="h:1", tls=True, cafile=str(empty)), "edge")

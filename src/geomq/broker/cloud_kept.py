@@ -15,6 +15,7 @@ from geomq.routing.model import BrokerId, Event
 
 FILTER = "cloud-filter/"
 UNCERTAIN = 0
+NOT_KEPT = -1
 
 
 class NothingKept:
@@ -75,3 +76,29 @@ class CloudKept(NothingKept):
     def drop_filter(self, topic_filter: str) -> None:
         self._store.delete_note(FILTER + self._cloud, topic_filter.encode())
         self._schedule()
+
+
+class OpenEvents:
+    """Numbers the events for the cloud and notes which of them are done; those of QoS 0 are not kept."""
+
+    def __init__(self, kept: NothingKept) -> None:
+        self._kept = kept
+        self._open: dict[int, None] = {}
+        self._next = 0
+
+    def add(self, event: Event, *, noted: bool = False) -> int:
+        """The event's number; `noted` says that it is on disk already."""
+        if not event.qos:
+            return NOT_KEPT
+        number = self._next
+        self._next += 1
+        self._open[number] = None
+        if not noted:
+            self._kept.keep_event(number, event)
+        return number
+
+    def done(self, number: int) -> None:
+        """The cloud has the event, or never will."""
+        if number != NOT_KEPT:
+            self._open.pop(number, None)
+            self._kept.events_done(next(iter(self._open), self._next))

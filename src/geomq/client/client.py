@@ -268,7 +268,7 @@ class Client:
         """Tell the broker that a message was read."""
         channel = self._link.channel
         if channel is not None:
-            channel.answer(self._session.acknowledge(publish))
+            channel.send(self._session.acknowledge(publish))
 
     async def _next_news(self) -> None:
         self._news.clear()

@@ -4,6 +4,7 @@ A message that arrives is reported as its Publish packet, with the topic filled 
 """
 
 from enum import IntEnum
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,8 @@ from geomq.mqtt.packets import Connack, Pingreq, Publish, Subscribe, Unsubscribe
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.reasons import ReasonCode
 
+QUEUE_FULL: Final = "the queue is full"
+"""Why a message was dropped that had waited longer than all others."""
 REDIRECTS = frozenset({ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED})
 
 
@@ -41,14 +44,14 @@ class Request(msgspec.Struct, eq=False):
 
     @property
     def subject(self) -> str:
-        """What it is about, for a log line."""
+        """The first topic filter it is about, or the beginning of the topic."""
         match self.packet:
             case Publish(topic=topic):
                 return topic[:80]
             case Subscribe(requests=requests):
-                return requests[0].topic_filter[:80]
+                return requests[0].topic_filter
             case Unsubscribe(topic_filters=topic_filters):
-                return topic_filters[0][:80]
+                return topic_filters[0]
         return "ping"
 
 

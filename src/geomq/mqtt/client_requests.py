@@ -109,8 +109,11 @@ class Requests:
         return None
 
     def forget(self, unwanted: Callable[[Request], bool]) -> None:
-        """Drop requests that wait, messages excepted."""
-        self._queue = deque(one for one in self._queue if isinstance(one.packet, Publish) or not unwanted(one))
+        """Drop requests that wait and are not wanted any more, without a word."""
+        for request in self._queue:
+            if isinstance(request.packet, Publish) and unwanted(request):
+                self._count(request, -1)
+        self._queue = deque(request for request in self._queue if not unwanted(request))
 
     def withhold(self) -> None:
         """Let messages wait, and only them, until `let_go`."""

@@ -16,6 +16,7 @@ import msgspec
 from geomq.errors import ProtocolError
 from geomq.mqtt.aliases import InboundAliases
 from geomq.mqtt.client_events import (
+    QUEUE_FULL,
     Accepted,
     Acknowledged,
     Answered,
@@ -192,7 +193,7 @@ class ClientSession:
             while not requests.has_room(request.size):
                 oldest = requests.drop_oldest()
                 assert oldest is not None
-                self._drop(oldest, "the queue is full")
+                self._drop(oldest, QUEUE_FULL)
         requests.add(request)
         return request
 

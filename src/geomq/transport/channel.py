@@ -101,7 +101,7 @@ class Channel(asyncio.Protocol):
         """Whether the network takes nothing more for now."""
         return self._paused
 
-    def answer(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Send the acknowledgement of a message, which is for this connection only."""
         if data and self._transport is not None:
             self._answers.append(data)

@@ -26,9 +26,10 @@ STABLE_S: Final = 10.0
 
 
 class End(NamedTuple):
-    """How an attempt to be connected ended. `up` says whether the broker had accepted the connection."""
+    """How an attempt to be connected ended: whether a broker was contacted, and whether it accepted the client."""
 
     reason: str
+    contacted: bool = False
     up: bool = False
     said: Refused | Ended | None = None
     """The broker's own word, if it gave one."""
@@ -36,7 +37,10 @@ class End(NamedTuple):
 
 
 class Link:
-    """`again` is asked after each end, redirects excepted, whether to connect once more."""
+    """`again` is asked after each end, redirects excepted, whether to connect once more.
+
+    `leave_s` is how long what was written may take to leave when the link is cancelled; `dice` gives numbers in 0..1.
+    """
 
     def __init__(
         self,
@@ -48,6 +52,8 @@ class Link:
         backoff: Backoff | None = None,
         follows: bool = False,
         connect_s: float = 10.0,
+        leave_s: float = 10.0,
+        dice: Callable[[], float] = random.random,
     ) -> None:
         self.session = session
         self.address = address
@@ -60,6 +66,8 @@ class Link:
         self._backoff = backoff or Backoff()
         self._follows = follows
         self._connect_s = connect_s
+        self._leave_s = leave_s
+        self._dice = dice
         self._redirects = 0
         self._attempts = 0
 
@@ -90,7 +98,7 @@ class Link:
                     self.address = self._home
             if not self._attempts and not self._again(end):
                 return end
-            await asyncio.sleep(self._backoff.pause_s(random.random()))
+            await asyncio.sleep(self._backoff.pause_s(self._dice()))
 
     def _follow(self, end: End) -> bool:
         if end.sent_to is None or self._redirects >= REDIRECTS_MAX:
@@ -118,7 +126,7 @@ class Link:
         except asyncio.CancelledError:
             self.session.disconnect()
             channel.close("closed here", politely=True)
-            await asyncio.wait((channel.ended,), timeout=self._connect_s)
+            await asyncio.wait((channel.ended,), timeout=self._leave_s)
             channel.close("closed here")
             raise
         return self._end_of(channel, reason)
@@ -127,7 +135,7 @@ class Link:
         said = channel.said
         references = server_references(said.reason, said.properties) if said is not None else ()
         sent_to = references[0] if references and self._follows else None
-        return End(reason, channel.welcomed, said, sent_to)
+        return End(reason, True, channel.welcomed, said, sent_to)
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Connected):
