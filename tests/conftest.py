@@ -1,7 +1,10 @@
 """What all tests share."""
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
+from tests.patience import PatientLoop
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -9,6 +12,6 @@ settings.load_profile("untimed")
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """Coroutines run on asyncio, as the product does."""
-    return "asyncio"
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    """Coroutines run on asyncio, as the product does, by a clock that does not mind a busy machine."""
+    return "asyncio", {"loop_factory": PatientLoop}

@@ -39,7 +39,7 @@ def peers_up(broker: Broker) -> int:
     return 0 if broker.peering is None else len(broker.peering.connected)
 
 
-async def until(condition: Callable[[], bool], *, seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
     """Wait for something to become true."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

@@ -79,7 +79,7 @@ def serve(broker: FakeBroker, token: str | None, use: Callable[[Ask], None]) -> 
         await server.start()
 
         def ask(path: str, method: str = "GET", **headers: str) -> tuple[int, Any]:
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
             try:
                 connection.request(method, path, headers=headers)
                 response = connection.getresponse()

@@ -121,7 +121,7 @@ async def check_with_oracle(brokers: dict[str, Broker]) -> None:
             assert receivers is not None
             for receiver in receivers:
                 expected[receiver].add(payload)
-        await until(lambda: all(set(clients[n].got) == expected[n] for n in names), seconds=5)
+        await until(lambda: all(set(clients[n].got) == expected[n] for n in names))
         await asyncio.sleep(0.2)
         assert all(len(listening.got) == len(set(listening.got)) for listening in clients.values())
 

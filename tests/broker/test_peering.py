@@ -78,7 +78,7 @@ async def test_every_strategy_delivers_what_the_oracle_says(strategy: str, optio
             for receiver in receivers:
                 expected[receiver].add(payload)
             await asyncio.sleep(0.01)
-        await until(lambda: all(set(clients[n].got) == expected[n] for n in names), seconds=5)
+        await until(lambda: all(set(clients[n].got) == expected[n] for n in names))
         assert all(len(listening.got) == len(set(listening.got)) for listening in clients.values())
 
 

@@ -95,14 +95,14 @@ async def test_who_subscribes_at_the_moment_of_a_change_learns_of_it_once(strate
         async with Client("127.0.0.1", brokers["paris"].port) as client:
             await client.subscribe("state/x", qos=1)
             await retain(brokers["columbus"], "state/x", b"on")
-            message = await asyncio.wait_for(anext(aiter(client.messages)), 5)
+            message = await asyncio.wait_for(anext(aiter(client.messages)), 30)
             assert message.payload == b"on"
             here.send = send  # type: ignore[method-assign]
             for said in held:
                 send(*said)
             await asyncio.sleep(0.2)
             await retain(brokers["columbus"], "state/x", b"off")
-            message = await asyncio.wait_for(anext(aiter(client.messages)), 5)
+            message = await asyncio.wait_for(anext(aiter(client.messages)), 30)
             assert message.payload == b"off"
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(aiter(client.messages)), 0.3)

@@ -228,7 +228,7 @@ class Process:
 
     async def start(self) -> None:
         self.process = await asyncio.create_subprocess_exec(*self._command)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", self.port)

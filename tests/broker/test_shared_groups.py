@@ -170,7 +170,7 @@ async def test_an_event_for_a_member_survives_the_death_of_its_broker(tmp_path: 
         )
         got: list[bytes] = []
         while len(got) < 20:
-            packet = await member.expect(Publish, 20.0)
+            packet = await member.expect(Publish)
             got.append(packet.payload)
             member.send(Puback(packet.packet_id))
         assert got == [str(number).encode() for number in range(20)]
@@ -268,7 +268,7 @@ async def test_a_message_expires_while_it_waits_for_another_broker(tmp_path: Pat
         await running["paris"].start()
         again = Connect("s", V5, clean_start=False, properties=lasting)
         subscriber, _ = await Probe.connect(running["paris"].port, again)
-        first, second = await subscriber.expect(Publish, 20.0), await subscriber.expect(Publish)
+        first, second = await subscriber.expect(Publish), await subscriber.expect(Publish)
         assert (first.payload, second.payload) == (b"long", b"never")
         assert first.properties.message_expiry_interval is not None
         assert 500 < first.properties.message_expiry_interval < 599

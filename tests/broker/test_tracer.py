@@ -56,7 +56,7 @@ async def test_a_client_and_its_event_are_followed_from_end_to_end(broker: Broke
     async with Client("127.0.0.1", broker.port, client_id="c", at=(48.9, 2.4)) as client:
         await client.subscribe("t/+", within=fence, qos=1)
         await client.publish("t/1", b"four", to=fence, qos=1)
-        await asyncio.wait_for(anext(client.messages), 5)
+        await asyncio.wait_for(anext(client.messages), 30)
         await client.unsubscribe("t/+")
     await until(lambda: records[-1].step == "disconnected")
     event = records[3].event_id
@@ -186,7 +186,7 @@ async def test_an_event_between_brokers_is_followed_at_both() -> None:
             await subscriber.subscribe("t")
             await until(lambda: len([r for r in ring.since(0).items if r.reason == "PutSubscription"]) == 4)
             await publisher.publish("t", b"x", retain=True)
-            await asyncio.wait_for(anext(subscriber.messages), 5)
+            await asyncio.wait_for(anext(subscriber.messages), 30)
         await until(lambda: sum(r.step == "received" and r.reason == "PutRetained" for r in ring.since(0).items) == 2)
         records = ring.since(0).items
     of_event = [record for record in records if record.event_id is not None]
@@ -219,7 +219,7 @@ async def test_a_share_group_over_brokers_is_explained() -> None:
             for _ in range(2):
                 await first.publish("t", b"x", qos=1)
             for member in (first, second):
-                await asyncio.wait_for(anext(member.messages), 5)
+                await asyncio.wait_for(anext(member.messages), 30)
         records = ring.since(0).items
     events = [record.event_id for record in records if record.step == "published" and record.event_id is not None]
     answers = [[Case(event, records, brokers).answer(name).verdict for name in ("m1", "m2")] for event in events]

@@ -19,11 +19,11 @@ def test_a_set_up_is_served_until_control_c() -> None:
         assert running.stdout is not None
         address = re.fullmatch(r"The page: (http://127\.0\.0\.1:\d+/)\n", running.stdout.readline())
         assert address is not None
-        with urllib.request.urlopen(f"{address[1]}api/views/setup-9-40", timeout=20) as answer:
+        with urllib.request.urlopen(f"{address[1]}api/views/setup-9-40", timeout=60) as answer:
             assert b'"kind":"setup"' in answer.read()
     finally:
         running.send_signal(signal.SIGINT)
-        running.communicate(timeout=20)
+        running.communicate(timeout=60)
     assert running.returncode == 0
 
 
@@ -36,12 +36,12 @@ def test_off_loopback_a_token_is_made_and_shown_once() -> None:
         port = page.rstrip("/\n").rpartition(":")[2]
         assert token not in page
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/views", timeout=20)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/views", timeout=60)
         assert refused.value.code == 401
         refused.value.close()
     finally:
         running.send_signal(signal.SIGINT)
-        running.communicate(timeout=20)
+        running.communicate(timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_an_interrupt_ends_it_and_its_workers_at_once() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
         time.sleep(3)
         os.killpg(process.pid, signal.SIGINT)
-        _, error = process.communicate(timeout=15)
+        _, error = process.communicate(timeout=60)
     assert (process.returncode, error) == (130, b"geomq: interrupted\n")
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)

@@ -31,13 +31,13 @@ def test_a_federation_comes_up_under_every_strategy_serves_and_stops(strategy: s
         assert (said["strategy"], len(said["brokers"])) == (strategy, 3)
         if demo == "--demo":
             assert list(said["brokers"]) == ["paris", "frankfurt", "columbus"]
-            with urllib.request.urlopen(said["page"], timeout=20) as page:
+            with urllib.request.urlopen(said["page"], timeout=60) as page:
                 assert b"<title>" in page.read()
         first, *_, last = said["brokers"].values()
         assert asyncio.run(crosses(first, last)) == b"hello"
     finally:
         running.send_signal(signal.SIGINT)
-        _, _ = running.communicate(timeout=10)
+        _, _ = running.communicate(timeout=60)
     assert running.returncode == 0
 
 

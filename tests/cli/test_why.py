@@ -67,7 +67,7 @@ async def live(directory: Path) -> None:
             await other.subscribe("text")
             await until(lambda: any(record.peer == "paris" for record in confirmed))
             await car.publish("road/1", b"ice", to=(*PARIS, 5_000.0), qos=1)
-            await asyncio.wait_for(anext(near.messages), 5)
+            await asyncio.wait_for(anext(near.messages), 30)
 
 
 @pytest.fixture(scope="module")

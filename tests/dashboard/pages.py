@@ -41,7 +41,7 @@ class Page:
 
     def _ask(self, path: str, method: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         host, _, port = self.netloc.rpartition(":")
-        connection = http.client.HTTPConnection(host, int(port), timeout=20)
+        connection = http.client.HTTPConnection(host, int(port), timeout=60)
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
@@ -58,7 +58,7 @@ class Page:
 
 async def message(socket: ClientConnection) -> dict[str, Any]:
     """The next message of the WebSocket."""
-    found: dict[str, Any] = json.loads(await asyncio.wait_for(socket.recv(), 20))
+    found: dict[str, Any] = json.loads(await asyncio.wait_for(socket.recv(), 30))
     return found
 
 

@@ -119,7 +119,7 @@ async def test_who_logs_out_is_shown_nothing_more() -> None:
             assert (await message(socket))["type"] == "world"
             assert (await page.post("/api/logout", headers={"Cookie": cookie})).status == 204
             with contextlib.suppress(ConnectionClosed):
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     async for _ in socket:
                         pass
             assert socket.close_code == 1008
@@ -179,7 +179,7 @@ async def test_over_https_the_cookie_is_for_https_only(tmp_path: Path) -> None:
             request = urllib.request.Request(
                 f"{page.dashboard.url}api/login", b'{"token": "%s"}' % TOKEN.encode(), OURS
             )
-            with urllib.request.urlopen(request, context=trusting, timeout=20) as answer:
+            with urllib.request.urlopen(request, context=trusting, timeout=60) as answer:
                 assert answer.status == 204
                 return str(answer.headers["set-cookie"])
 

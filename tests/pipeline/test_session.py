@@ -121,7 +121,7 @@ def test_an_interrupt_ends_spark_without_tracebacks_of_its_own() -> None:
         assert process.stdout.readline() == b"running\n"
         time.sleep(5)
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=60)
     assert process.returncode != 0
     assert error.endswith(b"KeyboardInterrupt\n")
     assert b"while sending command" not in error

@@ -26,7 +26,7 @@ from geomq.mqtt.types import V5
 
 P = TypeVar("P")
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 
 
 class Closed(ProtocolError):  # noqa: N818

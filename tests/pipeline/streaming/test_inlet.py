@@ -136,9 +136,9 @@ def test_a_session_that_was_opened_but_never_subscribed_is_subscribed(broker: in
     kept = Properties(session_expiry_interval=3600)
     Connection.open(options.brokers[0], options.login, "mine-0", clean=False, keep_alive_s=60, properties=kept).close()
     reading = inlet(broker, tmp_path / "spool", session="mine")
-    assert wait_until(lambda: (reading.directory / "subscribed").exists(), seconds=20)
+    assert wait_until(lambda: (reading.directory / "subscribed").exists())
     publish(broker, [("s/1", b"heard")])
-    assert wait_until(lambda: count(reading.spool) == 1, seconds=20)
+    assert wait_until(lambda: count(reading.spool) == 1)
     reading.stop()
 
 
