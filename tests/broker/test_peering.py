@@ -161,7 +161,7 @@ async def test_a_message_that_makes_trouble_takes_no_others_with_it(caplog: pyte
         assert there is not None
         listening = await join(stack, brokers["frankfurt"], "listener")
         await listening.client.subscribe("t", qos=1)
-        handle = there._handle
+        handle, channel = there._handle, there._peers[BrokerId("columbus")].channel
 
         def stumble(happened: RoutingEvent) -> None:
             event = getattr(getattr(happened, "message", None), "event", None)
@@ -177,9 +177,10 @@ async def test_a_message_that_makes_trouble_takes_no_others_with_it(caplog: pyte
             here.send(BrokerId("frankfurt"), ForwardEvent(event))
         await until(lambda: len(listening.got) == 3)
         assert listening.got == [b"1", b"3", b"5"]
-        assert "made trouble" in caplog.text
+        assert "failed to handle a message of a peer" in caplog.text
         await until(lambda: any(getattr(record, "reason", "") == "nonsense" for record in caplog.records))
-        await until(lambda: peers_up(brokers["frankfurt"]) == peers_up(brokers["columbus"]) == 1)
+        assert brokers["frankfurt"].core.counts.peer_messages_refused == 2
+        assert there._peers[BrokerId("columbus")].channel is channel
 
 
 async def test_a_stranger_is_refused(caplog: pytest.LogCaptureFixture) -> None:

@@ -169,7 +169,7 @@ def test_an_event_that_is_served_once_is_remembered_by_its_id_if_it_was_not_to_b
     values = rule.values(ServeShared(event, "s", "t", (BER,)))
     assert values == (event.id, "s", "t", (BER,))
     running = node()
-    running.dealt_with(ServeShared, values)
+    running.shared.dealt_with(*values)
     assert not running.shared.is_first(event.id, Group("s", "t"), 1)
     assert running.shared.is_first(event.id, Group("s", "t"), 2)
     plain = Event(EventId(BER, 1, 3), "t", ClientId("p"), None, None)

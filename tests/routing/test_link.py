@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.routing.own_strategies import Letter
 
 from geomq.routing.edition_messages import wrapped
 from geomq.routing.link import RUN_BYTES_MAX, Ack, Data, Frame, Hello, Link, LinkOutput, Run, runs
@@ -237,6 +238,13 @@ def test_a_full_outbox_does_not_grow_while_the_link_is_down() -> None:
         link.send(event(number), now=0)
     assert link.durable() == [event(97), event(98), event(99)]
     assert link.latest - link.acknowledged < 6
+
+
+def test_even_what_must_not_be_lost_waits_in_bounds() -> None:
+    link = Link(epoch=0, outbox_max=2, backlog_max=5)
+    letters = [Letter(str(number)) for number in range(8)]
+    lost = [each for letter in letters for each in link.take(letter).lost]
+    assert (link.durable(), lost) == (letters[:5], letters[5:])
 
 
 @pytest.mark.parametrize("frame", [Ack(0, 99), Ack(7, 0), Data(5, 0, event(0)), Hello(0, 10**9, 3, -5, False), Frame()])

@@ -277,7 +277,7 @@ class PeerStore:
             message = known(wire_id) or Message
             for rule in message.keeps:
                 if isinstance(rule, Once):
-                    node.dealt_with(message, msgspec.msgpack.decode(values, type=rule.shape))
+                    node.shared.dealt_with(*msgspec.msgpack.decode(values, type=rule.shape))
                     self._dealt_with.append(key)
                     return
         except msgspec.MsgspecError:

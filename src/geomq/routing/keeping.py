@@ -58,8 +58,8 @@ class EndRepetition(NamedTuple):
 
 
 class Once(NamedTuple):
-    """Remember for a while that a message with these values, of this shape, was dealt with, and tell the node after a
-    restart. Of an event the id counts; one of QoS 0 is not remembered."""
+    """Remember for a while that a message with these values, of this shape, was dealt with, and tell the share groups
+    (nobody else uses it) after a restart. Of an event the id counts; one of QoS 0 is not remembered."""
 
     by: tuple[str, ...]
     shape: Any

@@ -42,7 +42,7 @@ from geomq.routing.events import (
 )
 from geomq.routing.federation import Federation
 from geomq.routing.live_editions import LiveEditions
-from geomq.routing.messages import OF_EVENTS, Message
+from geomq.routing.messages import OF_EVENTS
 from geomq.routing.model import CONFIGURED, BrokerId, ClientId, Edition, Event, EventId, Match
 from geomq.routing.own_topics import OwnTopics, is_own
 from geomq.routing.plan import Plan
@@ -446,8 +446,3 @@ class Node:
         for member, (share, topic_filter), fence in before.shared.own():
             self.handle(ClientSubscribed(member.client, topic_filter, fence, share), now=now)
         self.travellers.inherit(before.travellers)
-
-    def dealt_with(self, kind: type[Message], values: tuple[Any, ...]) -> None:
-        """Before a restart this broker dealt with a message that had these values: see `keeping.Once`."""
-        if kind is ServeShared:
-            self.shared.was_served(*values)

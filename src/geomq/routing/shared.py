@@ -276,8 +276,8 @@ class SharedGroups:
         entry = _entry(ClientId(f"{group.topic_filter}\0{asked}"), group)
         return bool(self._served.unseen(event_id, (Match(entry, ""),)))
 
-    def was_served(self, event_id: EventId, share: str, topic_filter: str, asked: tuple[BrokerId, ...]) -> None:
-        """Before a restart such an event was dealt with here: the values that `ServeShared` declares."""
+    def dealt_with(self, event_id: EventId, share: str, topic_filter: str, asked: tuple[BrokerId, ...]) -> None:
+        """Before a restart this broker dealt with a message of which it remembered this: see `ServeShared.keeps`."""
         self.is_first(event_id, Group(share, topic_filter), len(asked))
 
     def _asked_to_serve(self, message: ServeShared) -> None:
