@@ -365,7 +365,7 @@ class Device:
         unanswered, self._outgoing = self._outgoing, {}
         self._say_where(link)
         for wish in tuple(self.wishes.values()):
-            self._ask(wish)
+            self._ask(link, wish)
         for each in unanswered.values():
             if not each.released:
                 self.ledger.ambiguous(each.event)
@@ -378,7 +378,7 @@ class Device:
         under_way = {asked.wish.topic_filter for asked in self._asked.values()}
         for wish in tuple(self.wishes.values()):
             if wish.topic_filter not in self._granted and wish.topic_filter not in under_way:
-                self._ask(wish)
+                self._ask(link, wish)
         self._say_where(link)
         for packet_id, each in self._outgoing.items():
             if each.released:
@@ -498,8 +498,9 @@ class Device:
 
     def subscribe(self, wish: Wish) -> None:
         self.wishes[wish.topic_filter] = wish
-        if self.link is not None:
-            self._ask(wish)
+        link = self.link
+        if link is not None:
+            self._ask(link, wish)
 
     def unsubscribe(self, topic_filter: str) -> None:
         """Take a wish back; only while connected."""
@@ -513,9 +514,7 @@ class Device:
         self._asked[packet.packet_id] = Asked(gone, packet)
         link.send(packet)
 
-    def _ask(self, wish: Wish) -> None:
-        link = self.link
-        assert link is not None
+    def _ask(self, link: Link, wish: Wish) -> None:
         self.ledger.asked(self.name, wish)
         user = () if wish.fence is None else (("geo-fence", wish.fence.text),)
         request = SubscribeRequest(wish.topic_filter, wish.qos)

@@ -150,15 +150,25 @@ def _judge_order(ledger: Ledger, client: Client) -> Iterator[Violation]:
         if receipt.connection < newest:
             continue  # a connection that has been replaced may be slower than the new one
         newest = receipt.connection
-        unsure = receipt.qos == 0 or ledger.reroutes or client.moves
+        before = latest.get((event.publisher, event.topic, receipt.qos))
+        unsure = receipt.qos == 0 or ledger.reroutes or client.moves or not _steady(client, event, before, receipt)
         if event.ambiguous or (unsure and ledger.in_trouble(receipt.at_s)):
             continue
-        stream = (event.publisher, event.topic, receipt.qos)
-        before = latest.get(stream)
         if before is None or event.number > before.number:
-            latest[stream] = event
+            latest[event.publisher, event.topic, receipt.qos] = event
         elif len(before.brokers | event.brokers) == 1 and event.sends == before.sends == 1:
             yield Violation("inversion", f"{event.name} after {before.name} at {client.name} on {event.topic}")
+
+
+def _steady(client: Client, event: Event, before: Event | None, receipt: Receipt) -> bool:
+    """Whether the client wanted both events for the same reasons: for another, they may have gone another way."""
+    since_s = event.sent_s if before is None else min(event.sent_s, before.sent_s)
+    return not any(
+        moment is not None and since_s <= moment <= receipt.at_s
+        for held in client.wishes
+        if _matches(held.wish.plain, event.topic)
+        for moment in (held.asked_s, held.taken_back_s)
+    )
 
 
 # What was promised.
