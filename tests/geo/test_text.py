@@ -112,10 +112,10 @@ HOSTILE = {
 @pytest.mark.parametrize("limits", [FenceLimits(), NO_LIMITS], ids=["default", "wide"])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_is_refused_quickly_in_one_line(name: str, limits: FenceLimits) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(GeometryError) as refused:
         parse_fence(HOSTILE[name], limits)
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 250
 

@@ -1,8 +1,10 @@
 """Tasks in as many processes of this machine as it has cores. Ctrl-C ends them at once, without tracebacks."""
 
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import active_children
 from typing import TypeVar
 
@@ -17,9 +19,28 @@ def in_processes(function: Callable[[Task], Result], tasks: Sequence[Task]) -> I
         return
     with ProcessPoolExecutor(initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
         try:
-            yield from pool.map(function, tasks)
+            with _interrupted_afterwards():
+                futures = [pool.submit(function, task) for task in tasks]
+            for future in futures:
+                yield future.result()
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in active_children():
                 worker.terminate()
             raise
+
+
+@contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """Let Ctrl-C take effect after the body: in its midst there may be workers that nobody knows of yet."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
