@@ -4,9 +4,14 @@ import pytest
 from tests.routing.stage import circle, moved, published, row_of_squares, subscribed
 
 from geomq.routing.actions import DeliverToOne
-from geomq.routing.events import ClientGone, ClientPublished, ClientSubscribed, RoutingEvent
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
-from geomq.sim.checkers import BoundedState, Checker, NoDuplicates, NoLoops, OneOfEachGroup, SameAsOracle
+from geomq.routing.description import BrokerEntry, Description
+from geomq.routing.edition_messages import EditionReached, Phase
+from geomq.routing.editions import DescriptionLearned
+from geomq.routing.events import ClientGone, ClientPublished, ClientSubscribed, PeerSaid, RoutingEvent
+from geomq.routing.live_editions import PAUSE_MS
+from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
+from geomq.routing.node import Node
+from geomq.sim.checkers import BoundedState, Checker, Converged, NoDuplicates, NoLoops, OneOfEachGroup, SameAsOracle
 from geomq.sim.engine import Simulation
 from geomq.sim.script import Step
 
@@ -56,6 +61,36 @@ def test_a_subscriber_that_is_forgotten_is_missed() -> None:
         "event one did not reach s2",
         "event two did not reach s2",
     ]
+
+
+def test_over_lossy_links_events_of_qos_0_may_be_lost_but_go_to_nobody_else() -> None:
+    assert violations("tests.sim.planted:Forgetful", SameAsOracle(from_ms=0, lossy=True)) == []
+    assert violations("tests.sim.planted:Gossip", SameAsOracle(from_ms=0, lossy=True)) != []
+
+
+def test_a_change_that_not_all_have_followed_is_noticed() -> None:
+    simulation = Simulation(row_of_squares(2), "dht")
+    simulation.connect_all()
+    behind, ahead = simulation.nodes[B1], simulation.nodes[B2]
+    assert isinstance(ahead, Node)
+    entries = tuple(BrokerEntry(name, (5.0, 5.0 + at), f"{name}:1") for at, name in enumerate(("b1", "b2")))
+    described = Description(entries, strategy="flood_events", edition=Edition(1, "b2"), routing=Edition(1, "b2"))
+    ahead.handle(DescriptionLearned(described), now=0)
+    checker = Converged()
+    checker.finish(simulation)
+    assert checker.violations == [
+        "b1 follows edition as configured, not 1:b2",
+        "b2 still changes: adopted, it waits for b1",
+    ]
+    assert isinstance(behind, Node)
+    behind.handle(DescriptionLearned(described), now=0)
+    for node, peer in ((behind, B2), (ahead, B1)):
+        for phase in Phase:
+            node.handle(PeerSaid(peer, EditionReached(Edition(1, "b2"), phase)), now=0)
+        node.on_deadline(now=PAUSE_MS)
+    checker = Converged()
+    checker.finish(simulation)
+    assert checker.violations == []
 
 
 def test_a_delivery_to_somebody_who_should_not_have_it_is_noticed() -> None:

@@ -14,7 +14,7 @@ from geomq.sim.checkers import Checker, NoDuplicates, SameAsOracle
 from geomq.sim.engine import Origin
 from geomq.sim.faults import Disturbance, FaultySimulation
 from geomq.sim.script import Step
-from geomq.sim.soak import DRAIN_MS, REROUTING, SETTLED_MS, Dicer
+from geomq.sim.soak_world import DRAIN_MS, REROUTING, SETTLED_MS, Dicer
 
 PATIENT = [name for name in STRATEGIES if name != "single" and name not in REROUTING]
 

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.sim.faults_in_core import CORE_FAULTS, planted
 
 from geomq.routing.registry import STRATEGIES
 from geomq.sim import soak
+from geomq.sim.soak_world import Dicer
 
 ROOT = Path(__file__).parents[2]
 FEDERATED = [name for name in STRATEGIES if name != "single"]
@@ -25,6 +27,18 @@ def test_a_planted_bug_is_found_within_a_few_seeds(bug: str) -> None:
     assert any(soak.run(f"tests.sim.planted:{bug}", seed) for seed in range(3))
 
 
+@pytest.mark.parametrize("name", CORE_FAULTS)
+def test_a_fault_planted_in_the_node_is_found(name: str) -> None:
+    fault = CORE_FAULTS[name]
+    with planted(fault):
+        assert any(soak.run_all(seed, {fault.strategy: {}}) for seed in range(30))
+
+
+@pytest.mark.parametrize(("strategy", "seed"), [("broadcast_groups", 1), ("broadcast_groups", 61)])
+def test_what_a_seed_found_once_stays_mended(strategy: str, seed: int) -> None:
+    assert soak.run_all(seed, {strategy: {}}) == []
+
+
 def test_a_failure_names_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert soak.main(["--strategy", "tests.sim.planted:Forgetful", "--seed", "1"]) == 1
     first, last = capsys.readouterr().out.splitlines()
@@ -34,7 +48,7 @@ def test_a_failure_names_the_command_that_repeats_it(capsys: pytest.CaptureFixtu
     again = subprocess.run(
         [sys.executable, *shlex.split(command)[1:]],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
         check=False,
@@ -83,7 +97,7 @@ def test_many_seeds_run_side_by_side() -> None:
 
 
 def test_a_seed_is_a_whole_world() -> None:
-    one, same, other = soak.Dicer(5), soak.Dicer(5), soak.Dicer(6)
+    one, same, other = Dicer(5), Dicer(5), Dicer(6)
     assert one.federation.brokers == same.federation.brokers != other.federation.brokers
     assert one.setting_up() == same.setting_up()
     assert one.churn() == same.churn()
@@ -92,6 +106,6 @@ def test_a_seed_is_a_whole_world() -> None:
 
 def test_faults_are_healed_in_time() -> None:
     for seed in range(50):
-        cuts, crashes = soak.Dicer(seed).faults(1_000, 5_000)
+        cuts, crashes = Dicer(seed).faults(1_000, 5_000)
         spans = [(cut.from_ms, cut.until_ms) for cut in cuts] + [(crash.from_ms, crash.until_ms) for crash in crashes]
         assert all(1_000 <= start < end <= 5_000 for start, end in spans)

@@ -6,6 +6,7 @@ order they heard them in. A description is valid or it is refused; nothing here 
 """
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -80,14 +81,20 @@ def in_order(entries: Collection[BrokerEntry]) -> tuple[BrokerEntry, ...]:
 
 def federation_of(description: Description) -> Federation:
     """The brokers and areas described; ConfigError in one line if they cannot be."""
-    names = [entry.name for entry in description.brokers]
+    return _built(description.brokers, description.grid_deg)
+
+
+@lru_cache(maxsize=8)
+def _built(entries: tuple[BrokerEntry, ...], grid_deg: int | None) -> Federation:
+    """Remembered, since a grid takes a while, and a change is looked at several times."""
+    names = [entry.name for entry in entries]
     for before, name in pairwise(names):
         if name == before:
             raise ConfigError(f"two brokers of the federation are called {name}")
         if name < before:
             raise ConfigError(f"brokers of the federation are to be in the order of their names: {before}, {name}")
     places: list[Broker] = []
-    for entry in description.brokers:
+    for entry in entries:
         if entry.location is None:
             if len(names) == 1:
                 return Federation.alone(BrokerId(entry.name))
@@ -96,7 +103,7 @@ def federation_of(description: Description) -> Federation:
             places.append(Broker(BrokerId(entry.name), make_location(*entry.location)))
         except GeometryError as error:
             raise ConfigError(f"broker {entry.name}: {error}") from None
-    return Federation(places, _areas(description, [place.location for place in places]))
+    return Federation(places, _areas(entries, grid_deg, [place.location for place in places]))
 
 
 def describe(federation: Federation, strategy: str, options: Mapping[str, Any]) -> Description:
@@ -105,26 +112,26 @@ def describe(federation: Federation, strategy: str, options: Mapping[str, Any]) 
     return Description(entries, strategy=strategy, options=dict(options))
 
 
-def _areas(description: Description, places: list[Location]) -> Areas:
-    given = [entry for entry in description.brokers if entry.area is not None]
-    if given and description.grid_deg is not None:
+def _areas(entries: tuple[BrokerEntry, ...], grid_deg: int | None, places: list[Location]) -> Areas:
+    given = [entry for entry in entries if entry.area is not None]
+    if given and grid_deg is not None:
         raise ConfigError("areas of the federation: either a grid or given areas, not both")
     try:
         if not given:
-            if description.grid_deg is not None:
-                return GridAreas(places, description.grid_deg)
+            if grid_deg is not None:
+                return GridAreas(places, grid_deg)
             return NearestAreas(places) if len(places) > 1 else SoleArea()
-        missing = [entry.name for entry in description.brokers if entry.area is None]
+        missing = [entry.name for entry in entries if entry.area is None]
         if missing:
             raise ConfigError(f"areas are given for some brokers but not for {', '.join(missing)}")
-        return PolygonAreas([parse_fence(entry.area or "") for entry in description.brokers])
+        return PolygonAreas([parse_fence(entry.area or "") for entry in entries])
     except GeometryError as error:
-        raise ConfigError(f"areas of the federation: {_named(str(error), description)}") from None
+        raise ConfigError(f"areas of the federation: {_named(str(error), entries)}") from None
 
 
-def _named(reason: str, description: Description) -> str:
+def _named(reason: str, entries: tuple[BrokerEntry, ...]) -> str:
     """Geometry counts brokers; people know their names."""
-    for position, entry in reversed(tuple(enumerate(description.brokers))):
+    for position, entry in reversed(tuple(enumerate(entries))):
         for word in ("brokers", "and", "broker"):
             reason = reason.replace(f"{word} {position} ", f"{word} {entry.name} ")
     return reason

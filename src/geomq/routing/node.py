@@ -242,9 +242,10 @@ class Node:
 
     def _watch(self, now: float) -> None:
         """Hear of events from outside for exactly those share groups that this broker decides for."""
-        if not self.routings.hears_outsiders:
+        hears = self.routings.hears_outsiders
+        if not hears and WATCHER not in self.clients:
             return
-        held, wanted = self.clients.get(WATCHER, ClientState()).subscriptions, self.shared.watched()
+        held, wanted = self.clients.get(WATCHER, ClientState()).subscriptions, self.shared.watched() if hears else {}
         for topic_filter in wanted:
             if topic_filter not in held:
                 self._subscribed(ClientSubscribed(WATCHER, topic_filter), now)

@@ -1,7 +1,7 @@
 """A simulation in which the federation itself changes: brokers join and leave, areas and strategy change, among faults.
 
-The nodes are those of the live broker in full: the description travels over the simulated links, a crashed broker comes
-back with what it kept of it, and links exist between exactly those brokers that want them.
+The description travels over the simulated links, a crashed broker comes back with what it kept of it, and links exist
+between exactly those brokers that want them.
 """
 
 import random
@@ -71,9 +71,11 @@ class ChangingSimulation(FaultySimulation):
         return Node(
             me=broker,
             description=configured,
+            federation=self.federation if configured is self.description else None,
             epoch=epoch,
             rng=random.Random(f"{self.seed}/{broker}/{epoch}"),
             kept=self.kept.get(broker),
+            own_strategy=self.strategy,
         )
 
     def node(self, broker: BrokerId) -> Node:
@@ -123,7 +125,7 @@ class ChangingSimulation(FaultySimulation):
 
     def _hold_links(self, broker: BrokerId, node: Node) -> None:
         """Links work as soon as both ends want them, and only so long."""
-        wanted = {*node.editions.peers, CLOUD}
+        wanted = {*node.editions.peers, *(peer for each in node.routings.strategies for peer in each.outside)}
         for peer in [peer for me, peer in self._links if me == broker and peer not in wanted]:
             self._disconnect(broker, peer)
             self._disconnect(peer, broker)
@@ -144,6 +146,10 @@ class ChangingSimulation(FaultySimulation):
     def _connect(self, pair: tuple[BrokerId, BrokerId]) -> None:
         if pair in self._links and (pair[1], pair[0]) in self._links:
             super()._connect(pair)
+
+    def _schedule_link(self, pair: tuple[BrokerId, BrokerId]) -> None:
+        if pair in self._links:  # what it brought may have made it superfluous
+            super()._schedule_link(pair)
 
     def _wake_link(self, pair: tuple[BrokerId, BrokerId]) -> None:
         if pair in self._links:

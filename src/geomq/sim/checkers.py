@@ -68,10 +68,15 @@ class NoDuplicates(PlainChecker):
 
 
 class SameAsOracle(PlainChecker):
-    """Events published in the given span reach exactly those the oracle names; before it nobody is surprised."""
+    """Events published in the given span reach exactly those the oracle names; before it nobody is surprised.
 
-    def __init__(self, *, from_ms: int, until_ms: int | None = None) -> None:
+    With `lossy` links, events of QoS 0 may be lost.
+    """
+
+    def __init__(self, *, from_ms: int, until_ms: int | None = None, lossy: bool = False) -> None:
         super().__init__()
+        self._lossy = lossy
+        self._losable: set[bytes] = set()
         self.expected = self.missed = self.unexpected = 0
         """Deliveries; counted when the run is over."""
         self._from_ms, self._until_ms = from_ms, until_ms
@@ -85,6 +90,8 @@ class SameAsOracle(PlainChecker):
         in_span = t_ms >= self._from_ms and (self._until_ms is None or t_ms < self._until_ms)
         if in_span and isinstance(event, ClientPublished):
             self._receivers[event.payload] = self._oracle.receivers(event)
+            if self._lossy and not event.qos:
+                self._losable.add(event.payload)
 
     def arrived(self, t_ms: int, home: BrokerId, client: ClientId, event: Event, published_ms: int) -> None:
         if event.payload in self._receivers and client not in self._members:
@@ -93,7 +100,8 @@ class SameAsOracle(PlainChecker):
     def finish(self, simulation: Simulation) -> None:
         for payload, receivers in self._receivers.items():
             got = self._got.get(payload, set())
-            missed, extra = sorted(receivers - got), sorted(got - receivers)
+            missed = [] if payload in self._losable else sorted(receivers - got)
+            extra = sorted(got - receivers)
             self.expected += len(receivers)
             self.missed += len(missed)
             self.unexpected += len(extra)
@@ -109,10 +117,15 @@ def _some(clients: list[ClientId]) -> str:
 
 
 class OneOfEachGroup(Checker):
-    """Events published in the given span are given to one member of each share group they are meant for, once."""
+    """Events published in the given span are given to one member of each share group they are meant for, once.
 
-    def __init__(self, *, from_ms: int, until_ms: int | None = None) -> None:
+    With `lossy` links, events of QoS 0 may be lost.
+    """
+
+    def __init__(self, *, from_ms: int, until_ms: int | None = None, lossy: bool = False) -> None:
         super().__init__()
+        self._lossy = lossy
+        self._losable: set[bytes] = set()
         self._from_ms, self._until_ms = from_ms, until_ms
         self._oracle = Oracle()
         self._expected: dict[bytes, dict[Group, frozenset[ClientId]]] = {}
@@ -123,6 +136,8 @@ class OneOfEachGroup(Checker):
         in_span = t_ms >= self._from_ms and (self._until_ms is None or t_ms < self._until_ms)
         if in_span and isinstance(event, ClientPublished):
             self._expected[event.payload] = self._oracle.candidates(event)
+            if self._lossy and not event.qos:
+                self._losable.add(event.payload)
 
     def handled(self, t_ms: int, broker: BrokerId, event: RoutingEvent | str, actions: list[Action]) -> None:
         for action in actions:
@@ -135,6 +150,8 @@ class OneOfEachGroup(Checker):
             got = self._got.get(payload, [])
             for group in dict.fromkeys((*expected, *(group for group, _ in got))):
                 served = [client for each, client in got if each == group]
+                if not served and payload in self._losable:
+                    continue
                 if len(served) != 1 or served[0] not in expected.get(group, ()):
                     allowed = ", ".join(sorted(expected.get(group, ()))) or "nobody"
                     names = ", ".join(served) or "nobody"
@@ -177,3 +194,21 @@ class BoundedState(Checker):
         for node in nodes:
             if node.strategy.state_size() > bound:
                 self.violate(f"{node.me} keeps {node.strategy.state_size()} entries, more than {bound}")
+
+
+class Converged(Checker):
+    """When all is healed and quiet, every broker follows the latest edition, and no change is under way any more.
+
+    Brokers that were removed need not know of later editions.
+    """
+
+    def finish(self, simulation: Simulation) -> None:
+        nodes = [node for node in simulation.nodes.values() if isinstance(node, Node)]
+        latest = max(node.editions.edition for node in nodes)
+        for node in nodes:
+            editions = node.editions
+            if editions.edition != latest and node.me in editions.description.names:
+                self.violate(f"{node.me} follows edition {editions.edition}, not {latest}")
+            if editions.changing:
+                waiting = ", ".join(editions.waiting_for()) or "nobody"
+                self.violate(f"{node.me} still changes: {editions.phase.name.lower()}, it waits for {waiting}")

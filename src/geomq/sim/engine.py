@@ -49,7 +49,9 @@ from geomq.routing.messages import (
 )
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.node import Node
+from geomq.routing.plan import EventBatch
 from geomq.routing.registry import strategy_class
+from geomq.sim.fast_paths import FastPaths
 from geomq.sim.network import CLIENT_LATENCY_MS, CLOUD, Latencies
 from geomq.sim.script import Step
 
@@ -121,6 +123,13 @@ class Observer:
         """An event ended at a broker."""
 
 
+class SendBatches(RoutingEvent, frozen=True):
+    """The millisecond in which plain events were gathered is over."""
+
+
+SEND_BATCHES = SendBatches()
+
+
 class NodeDoor(Protocol):
     """What the engine needs of a node."""
 
@@ -145,6 +154,7 @@ class Simulation:
         order: Order = "fifo",
         seed: int = 0,
         observers: Iterable[Observer] = (),
+        fast_paths: FastPaths | None = None,
     ) -> None:
         self.federation = federation
         self.strategy = strategy
@@ -154,6 +164,8 @@ class Simulation:
         self.order = order
         self.seed = seed
         self.observers = list(observers)
+        self.fast_paths = fast_paths
+        """How plain events go along plans; without it all go event by event."""
         self.now_ms = 0
         self.nodes: dict[BrokerId, NodeDoor] = {broker: self.make_node(broker) for broker in federation.ids}
         if issubclass(strategy_class(strategy), BroadcastGroups):
@@ -225,12 +237,40 @@ class Simulation:
     def feed(self, broker: BrokerId, event: RoutingEvent, origin: Origin) -> None:
         """Hand an input to a broker's node and carry out what it asks for."""
         node = self.nodes[broker]
+        if self.fast_paths is not None and isinstance(node, Node) and self._feed_fast(node, event, origin):
+            return
         actions = node.handle(event, now=self.now_ms)
         if isinstance(event, ClientPublished) and isinstance(node, Node):
             assert node.latest is not None
-            for observer in self.observers:
-                observer.accepted(origin.t_ms, broker, node.latest)
+            self._accepted(node, node.latest, origin)
         self._carry_out(broker, event, actions, origin)
+
+    def _accepted(self, node: Node, event: Event, origin: Origin) -> None:
+        for observer in self.observers:
+            observer.accepted(origin.t_ms, node.me, event)
+
+    def _feed_fast(self, node: Node, event: RoutingEvent, origin: Origin) -> bool:
+        """Take plain events along the plans of the node; whether this was one, or a batch of them."""
+        assert self.fast_paths is not None
+        if isinstance(event, ClientPublished) and (planned := self.fast_paths.publish(node, event)) is not None:
+            self._accepted(node, planned.event, origin)
+            self._carry_out(node.me, event, [planned], origin)
+            self._push(self.now_ms, CONTROL_PHASE, origin, node.me, SEND_BATCHES)
+            return True
+        self._send_batches(node, origin)
+        if isinstance(event, PeerSaid) and isinstance(event.message, EventBatch):
+            for each in self.fast_paths.arrive(node, event, event.message):
+                if isinstance(each, PeerSaid):
+                    self.feed(node.me, each, origin)
+                else:
+                    self._carry_out(node.me, event, [each], origin)
+            return True
+        return event is SEND_BATCHES
+
+    def _send_batches(self, node: NodeDoor, origin: Origin) -> None:
+        """What was gathered goes before anything else that the node sends."""
+        if self.fast_paths is not None and isinstance(node, Node) and (batches := self.fast_paths.send(node)):
+            self._carry_out(node.me, "batches", [*batches], origin)
 
     def _wake(self, broker: BrokerId) -> None:
         self._timers -= 1
@@ -239,6 +279,7 @@ class Simulation:
         del self._wakes[broker]
         deadline = self.nodes[broker].next_deadline()
         if deadline is not None and deadline <= self.now_ms:
+            self._send_batches(self.nodes[broker], Origin(None, self.now_ms))
             actions = self.nodes[broker].on_deadline(now=self.now_ms)
             self._carry_out(broker, "deadline", actions, Origin(None, self.now_ms))
         else:

@@ -142,6 +142,9 @@ class FaultySimulation(Simulation):
                 for observer in self.observers:
                     observer.sent(self.now_ms, me, peer, unwrapped(frame.message)[0], origin, arrives)
             origin = self._origins[key]
+        if self.disturbance == CALM:
+            self._push(self.now_ms + self.latencies(me, peer), FIFO_PHASE, origin, peer, _OnWire(me, frame, origin))
+            return
         if self._dice.random() < self.disturbance.loss:
             return
         for _ in range(2 if self._dice.random() < self.disturbance.repeat else 1):
@@ -168,11 +171,15 @@ class FaultySimulation(Simulation):
     def _break_or_heal(self, fault: _Fault) -> None:
         match fault.action, fault.brokers:
             case "cut", (a, b):
-                self._cuts[frozenset((a, b))] = self._cuts.get(frozenset((a, b)), 0) + 1
+                pair = frozenset((a, b))
+                self._cuts[pair] = self._cuts.get(pair, 0) + 1
                 self._disconnect(a, b)
                 self._disconnect(b, a)
             case "heal", (a, b):
-                self._cuts[frozenset((a, b))] -= 1
+                pair = frozenset((a, b))
+                self._cuts[pair] -= 1
+                if not self._cuts[pair]:
+                    del self._cuts[pair]
                 self._connect((a, b))
                 self._connect((b, a))
             case "crash", (broker,):
@@ -181,7 +188,9 @@ class FaultySimulation(Simulation):
                 self._return(broker)
 
     def _is_cut(self, a: BrokerId, b: BrokerId) -> bool:
-        return self._cuts.get(frozenset((a, b)), 0) > 0 or a in self._crashed or b in self._crashed
+        if not self._cuts and not self._crashed:
+            return False
+        return frozenset((a, b)) in self._cuts or a in self._crashed or b in self._crashed
 
     def _connect(self, pair: tuple[BrokerId, BrokerId]) -> None:
         link = self._links[pair]
