@@ -236,11 +236,11 @@ class Publishing:
         """Say so where MQTT has words for it, end the connection where it has none; the identifier is free again."""
         self._core.counts.events_refused += 1
         reason, text = ReasonCode.QUOTA_EXCEEDED, "the disk is full"
-        answer = client.session.answer(packet.packet_id, packet.qos, reason, text)
+        refusal = client.session.answer(packet.packet_id, packet.qos, reason, text)
         if client.session.version != V5:
             raise ProtocolViolation(text, reason)
         assert client.connection is not None
-        client.connection.send(answer)
+        client.connection.send(refusal)
 
     def _answer(self, client: Client, packet: Publish, reason: ReasonCode, text: str | None) -> None:
         if packet.qos and client.connection is not None:

@@ -3,7 +3,7 @@
 The one part of the judgement that looks into brokers, because no client can see what stays behind there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from geomq.broker.server import Broker
 from geomq.sim.virtual.ledger import Violation
@@ -35,3 +35,11 @@ def _waiting_for_peers(broker: Broker) -> int:
     if broker.peering is None:
         return 0
     return sum(len(peer.link._outbox) for peer in broker.peering._peers.values())
+
+
+def disagreement(brokers: Sequence[Broker | None]) -> Iterator[Violation]:
+    """All brokers must follow one edition of their federation in the end."""
+    editions = [broker.core.node.editions for broker in brokers if broker is not None]
+    if any(each.changing for each in editions) or len({each.edition for each in editions}) > 1:
+        where = ", ".join(f"{each.edition} {each.phase.name.lower()}" for each in editions)
+        yield Violation("not converged", f"the brokers follow {where}")

@@ -5,7 +5,7 @@ Each kind is a task of its own that strikes at random moments until `heal`.
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from geomq.sim.virtual.loop import VirtualLoop
@@ -24,7 +24,7 @@ class Faults:
         self,
         loop: VirtualLoop,
         machines: list[Machine],
-        clients: list[str],
+        clients: Collection[str],
         seed: int,
         note: Callable[[str], object],
     ) -> None:
@@ -87,9 +87,9 @@ class Faults:
     def _path(self) -> Path:
         """Between two brokers, or a client and a broker."""
         names = [machine.name for machine in self._machines]
-        one, other = self._rng.sample(names, 2)
-        if self._clients and self._rng.random() < 0.3:
-            one = self._rng.choice(self._clients)
+        other, *more = self._rng.sample(names, min(2, len(names)))
+        to_client = not more or self._rng.random() < 0.3
+        one = self._rng.choice(list(self._clients)) if to_client else more[0]
         path = self._loop.network.path(one, other)
         self._rough.append(path)
         return path

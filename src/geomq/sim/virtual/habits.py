@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from geomq.mqtt.types import V5, V311
 from geomq.sim.virtual.device import Device, Profile
 from geomq.sim.virtual.records import Wish
-from geomq.sim.virtual.scenario import CLOSING_S, HEALED_S, PLAIN, QUIET_S, SHARED, TOPICS, TROUBLE_S, Stream
+from geomq.sim.virtual.scenario import ALONE, CLOSING_S, HEALED_S, PLAIN, QUIET_S, SHARED, TOPICS, TROUBLE_S, Stream
 
 if TYPE_CHECKING:
     from geomq.sim.virtual.run import World
@@ -43,7 +43,7 @@ def make_standing(world: "World") -> list[Device]:
             device.subscribe(wish)
         made.append(device)
     if "plain" in world.scenario.habits:
-        for number, home in enumerate(world.rng.sample(world.scenario.names, 3)):
+        for number, home in enumerate(world.rng.choices(world.scenario.names, k=3)):
             profile = Profile(f"q{number}", world.rng.choice([V5, V311]), expiry_s=0 if number else 3_600)
             device = world.device(profile, home, None)
             device.subscribe(Wish(f"{PLAIN}/#", world.rng.choice([0, 1])))
@@ -137,6 +137,19 @@ async def churn(world: "World", rng: random.Random) -> None:
                 device.subscribe(wish)
 
 
+async def churn_plainly(world: "World", rng: random.Random) -> None:
+    """Short ways have to be found anew whenever who wants an event changes."""
+    device = world.device(Profile("c1"), rng.choice(world.scenario.names), None)
+    device.come()
+    while world.elapsed_s < CLOSING_S - 1.0:
+        await asyncio.sleep(rng.uniform(0.5, 3.0))
+        topic_filter = f"{PLAIN}/{rng.choice('xyz')}"
+        if topic_filter in device.wishes:
+            device.unsubscribe(topic_filter)
+        else:
+            device.subscribe(Wish(topic_filter, rng.choice([0, 1, 2])))
+
+
 async def share(world: "World", rng: random.Random) -> None:
     """Share groups with members at several brokers."""
     for number in range(4):
@@ -212,7 +225,7 @@ async def read_slowly(world: "World", rng: random.Random) -> None:
 async def change(world: "World", rng: random.Random) -> None:
     """The federation changes its strategy while events flow."""
     await world.until(TROUBLE_S + 1.0)
-    while world.elapsed_s < HEALED_S - 6.0:
+    while world.scenario.strategy != ALONE and world.elapsed_s < HEALED_S - 6.0:
         await asyncio.sleep(rng.uniform(3.0, 9.0))
         world.change_strategy(rng)
 
@@ -229,4 +242,5 @@ HABITS: dict[str, Habit] = {
     "roam": roam,
     "read slowly": read_slowly,
     "change": change,
+    "plain": churn_plainly,
 }

@@ -125,9 +125,9 @@ def _judge_repeats(ledger: Ledger, client: Client) -> Iterator[Violation]:
             excused = client.anew_s and not ledger.refuses and all(each.dup for each in receipts[1:])
             if not excused:
                 yield Violation("duplicate", f"QoS 2 {times}")
-        elif first.qos == 0 and event.sends == 1 and not ledger.in_trouble(last.at_s):
+        elif event.qos == 0:
             yield Violation("duplicate", f"QoS 0 {times}")
-        elif event.sends == 1 and not ledger.in_trouble(last.at_s) and _on_one_connection(receipts):
+        elif first.qos and event.sends == 1 and not ledger.in_trouble(last.at_s) and _on_one_connection(receipts):
             yield Violation("duplicate", f"QoS 1 {times} on one connection")
 
 

@@ -20,7 +20,7 @@ from geomq.errors import ConfigError
 from geomq.routing.changes import SetStrategy
 from geomq.routing.registry import STRATEGIES
 from geomq.sim.virtual import habits
-from geomq.sim.virtual.census import leftovers
+from geomq.sim.virtual.census import disagreement, leftovers
 from geomq.sim.virtual.device import Device, Profile
 from geomq.sim.virtual.faults import Faults
 from geomq.sim.virtual.judge import judge
@@ -113,8 +113,7 @@ class World:
 
     async def play(self) -> None:
         scenario, loop = self.scenario, self.loop
-        clients = [f"s{number}" for number in range(habits.STANDING)]
-        faults = Faults(loop, self.machines, clients, scenario.seed, self.note)
+        faults = Faults(loop, self.machines, self.devices.keys(), scenario.seed, self.note)
         keeper = loop.create_task(faults.keep_running())
         for machine in self.machines:
             machine.start()
@@ -184,7 +183,7 @@ class World:
             served = len(self.scenario.names) if machine.name == CLOUD else 0
             if machine.broker is not None and machine.up:
                 found += leftovers(machine.name, machine.broker, retained, served)
-        return found
+        return [*found, *disagreement([machine.broker for machine in self.machines if machine.name != CLOUD])]
 
     # Retained events.
 

@@ -6,7 +6,7 @@ more; then all sessions end, so that it shows whether anything stays behind.
 
 import random
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from geomq.broker import config as settings
 from geomq.broker.config import Config, Listener, Metrics
@@ -16,6 +16,8 @@ from geomq.sim.virtual.records import Circle, Place, Wish
 
 BROKERS: Final = 5
 CLOUD: Final = "cloud"
+ALONE: Final = "single"
+"""The strategy of a broker without a federation."""
 CLIENT_PORT, PEER_PORT = 1883, 7883
 SECONDS: Final = 60.0
 
@@ -29,7 +31,7 @@ Habit = Literal[
 ]
 TROUBLES: Final[tuple[Trouble, ...]] = Trouble.__args__  # type: ignore[attr-defined]
 HABITS: Final[tuple[Habit, ...]] = Habit.__args__  # type: ignore[attr-defined]
-REROUTING: Final = ("broadcast_groups", "mesh")
+REROUTING: Final = ("broadcast_groups", "georendezvous", "mesh")
 """These look for another way when a broker or a link is gone, instead of waiting for it."""
 KILLS: Final = frozenset({"kill", "power", "mid-write", "broken disk"})
 
@@ -45,6 +47,7 @@ class Options:
     """What a run may be told instead of leaving it to the seed."""
 
     strategy: str | None = None
+    strategy_options: tuple[tuple[str, Any], ...] = ()
     mode: Mode | None = None
     troubles: frozenset[str] | None = None
     habits: frozenset[str] | None = None
@@ -68,19 +71,19 @@ class Scenario:
     def __init__(self, seed: int, options: Options = Options()) -> None:
         self.seed = seed
         rng = self._rng = random.Random(f"scenario {seed}")
-        names = [name for name in STRATEGIES if name != "single"]
-        self.strategy = rng.choice(names)
+        self.strategy = rng.choice(list(STRATEGIES))
         self.refuses = rng.random() < 0.6
         self.mode: Mode = rng.choices(("calm", "heals", "never heals"), (2, 6, 2))[0]
         troubles = frozenset(rng.sample(TROUBLES, rng.randint(1, 4)))
         habits = frozenset(rng.sample(HABITS, rng.randint(3, 6)))
         self.strategy = options.strategy or self.strategy
+        self._options = dict(options.strategy_options)
         self.mode = options.mode or self.mode
         self.troubles = troubles if options.troubles is None else options.troubles
         self.habits = habits if options.habits is None else options.habits
         if self.mode == "calm":
             self.troubles = frozenset()
-        self.names = [f"b{number}" for number in range(BROKERS)]
+        self.names = [f"b{number}" for number in range(1 if self.strategy == ALONE else BROKERS)]
         self.places = {name: self.place() for name in self.names}
         self.with_cloud = issubclass(strategy_class(self.strategy), BroadcastGroups)
         self.machines = [*([CLOUD] if self.with_cloud else []), *self.names]
@@ -145,7 +148,7 @@ class Scenario:
             listeners=(Listener(host=self.hosts[name], port=CLIENT_PORT),),
             auth=settings.Auth(anonymous="always"),
             metrics=Metrics(sys_interval_s=0),
-            routing=settings.Routing(strategy=self.strategy),
+            routing=settings.Routing(strategy=self.strategy, options=self._options),
             limits=settings.Limits(write_buffer_bytes_max=1_024),
             federation=settings.Federation(
                 host=self.hosts[name],

@@ -1,0 +1,187 @@
+"""Runs simulations with one line of the product changed: what the simulations do not notice, they do not test.
+
+The fault goes into the text of its module on the way to the compiler, in a process of its own; files stay as they are.
+A seed counts as having found it only if it passes without it.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, Literal, NamedTuple
+
+import geomq
+
+SEEDS_MAX = 200
+PACKAGE = Path(geomq.__file__).parent
+"""Where the modules are that a fault may be planted in."""
+
+Where = Literal["whole", "routing"]
+"""Which simulation looks for it: that of whole brokers, or that of their routing alone."""
+
+
+class Fault(NamedTuple):
+    """One line of a module that reads otherwise; the old one must stand there once, without its indentation."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+    where: Where = "whole"
+
+    @property
+    def path(self) -> Path:
+        return PACKAGE.joinpath(*self.module.split(".")[1:]).with_suffix(".py")
+
+    def plant(self, source: str) -> str:
+        """The text of the module with the fault in it."""
+        lines = source.split("\n")
+        found = [number for number, line in enumerate(lines) if line.strip() == self.old]
+        if len(found) != 1:
+            raise ValueError(f"{self.name}: {self.old!r} stands {len(found)} times in {self.module}")
+        line = lines[found[0]]
+        lines[found[0]] = line[: len(line) - len(line.lstrip())] + self.new
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The seed that found a fault, and by what."""
+
+    fault: Fault
+    seed: int | None
+    verdict: str
+    seeds_tried: int
+
+    @property
+    def line(self) -> str:
+        seed = "-" if self.seed is None else str(self.seed)
+        where = f"{self.fault.module.removeprefix('geomq.')} ({self.fault.where})"
+        return f"{self.fault.name:<58} {where:<42} {seed:>4}  {self.verdict}"
+
+
+# In the child process.
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, fault: Fault, path: str) -> None:
+        super().__init__(fault.module, path)
+        self._fault = fault
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = self._fault.plant(Path(self.path).read_text())
+        return self.source_to_code(source.encode(), self.path)
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, fault: Fault) -> None:
+        self._fault = fault
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._fault.module:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        assert spec is not None
+        assert spec.origin is not None
+        spec.loader = _Loader(self._fault, spec.origin)
+        return spec
+
+
+def violations_of(where: Where, seed: int) -> Iterator[str]:
+    """What one seed finds wrong."""
+    if where == "routing":
+        from geomq.routing.registry import STRATEGIES
+        from geomq.sim.soak import run_all
+
+        yield from run_all(seed, {name: {} for name in STRATEGIES if name != "single"})
+    else:
+        from geomq.sim.virtual.run import run
+
+        try:
+            yield from map(str, run(seed).violations)
+        except Exception as error:
+            yield f"{type(error).__name__}: {error}"
+
+
+def _look(fault: Fault | None, where: Where, seeds: Sequence[int]) -> None:
+    """Print the first of the seeds that fails, and why."""
+    if fault is not None:
+        sys.meta_path.insert(0, _Finder(fault))
+    for seed in seeds:
+        for violation in violations_of(where, seed):
+            print(json.dumps([seed, violation]))
+            return
+
+
+# In the parent process.
+
+
+class Search:
+    """Looks for faults, each until a seed finds it that passes without."""
+
+    def __init__(self, seeds_max: int = SEEDS_MAX) -> None:
+        self._seeds_max = seeds_max
+        self._healthy: dict[tuple[Where, int], bool] = {}
+
+    def look_for(self, fault: Fault) -> Found:
+        first = 0
+        while first < self._seeds_max:
+            found = _ask(fault.where, range(first, self._seeds_max), fault)
+            if found is None:
+                break
+            seed, violation = found
+            if self._passes_without(fault.where, seed):
+                return Found(fault, seed, violation.split("; again:")[0][:110], seed + 1)
+            first = seed + 1
+        return Found(fault, None, "NOT FOUND", self._seeds_max)
+
+    def _passes_without(self, where: Where, seed: int) -> bool:
+        known = self._healthy.get((where, seed))
+        if known is None:
+            known = self._healthy[where, seed] = _ask(where, [seed], None) is None
+        return known
+
+
+def _ask(where: Where, seeds: Sequence[int], fault: Fault | None) -> tuple[int, str] | None:
+    """What a process of its own finds first."""
+    task = json.dumps([where, list(seeds), fault])
+    result = subprocess.run(
+        [sys.executable, "-m", "geomq.sim.planting", task],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    if result.returncode:
+        last = (result.stderr.strip().splitlines() or ["no reason given"])[-1]
+        return seeds[0], f"the broker cannot even start: {last}"
+    found: Any = json.loads(result.stdout) if result.stdout.strip() else None
+    return None if found is None else (found[0], found[1])
+
+
+def search_all(faults: Sequence[Fault], *, seeds_max: int = SEEDS_MAX) -> Iterator[Found]:
+    """Look for every fault, several at a time, in order."""
+    search = Search(seeds_max)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        yield from pool.map(search.look_for, faults)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m geomq.sim.planting")
+    parser.add_argument("task", help="as `Search` writes it")
+    where, seeds, fault = json.loads(parser.parse_args().task)
+    _look(None if fault is None else Fault(*fault), where, seeds)
+
+
+if __name__ == "__main__":
+    main()
