@@ -353,17 +353,39 @@ def test_the_server_is_asked_whether_it_is_there_and_given_up_when_it_is_not() -
     bench.now = 10.0
     session.on_deadline(10.0)
     assert bench.sent() == [Pingreq()]
-    assert session.next_deadline() == 18.0
-    bench.now = 17.0
+    assert session.next_deadline() == 15.0
+    bench.now = 14.0
     assert bench.hear(Pingresp()) == []
     assert session.next_deadline() == 20.0
     bench.now = 20.0
     session.on_deadline(20.0)
+    bench.sent()
+    session.heard(24.0)
+    session.on_deadline(28.0)
     with pytest.raises(MqttError, match="does not answer") as caught:
-        session.on_deadline(32.0)
+        session.on_deadline(29.0)
     assert session.farewell(caught.value) == encode(Disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT), V5)
     session.close()
     assert session.next_deadline() is None
+
+
+def test_a_client_that_was_asleep_asks_before_it_gives_up() -> None:
+    bench = Bench(ClientPolicy(answer_s=5.0), Connect("c", keep_alive=20)).up()
+    bench.now = 1_000.0
+    bench.session.on_deadline(1_000.0)
+    assert bench.sent() == [Pingreq()]
+    assert bench.session.next_deadline() == 1_005.0
+
+
+def test_a_client_that_does_not_read_goes_on_asking() -> None:
+    bench = Bench(ClientPolicy(answer_s=5.0), Connect("c", keep_alive=20)).up()
+    pings = 0
+    for second in range(100):
+        bench.now = float(second)
+        bench.session.heard(bench.now)
+        bench.session.on_deadline(bench.now)
+        pings += len(bench.sent())
+    assert pings == 9
 
 
 def test_the_servers_keep_alive_counts() -> None:

@@ -429,7 +429,7 @@ def _session(
     """The session of a client, perhaps one that was saved."""
     encode(connect, V5)
     policy = ClientPolicy(
-        receive_max=min(queue_max, PACKET_ID_MAX),
+        receive_max=queue_max if queue_max < PACKET_ID_MAX else None,
         queue_max=outgoing_max,
         manual=True,
         resubscribes=True,

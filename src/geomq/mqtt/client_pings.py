@@ -22,14 +22,14 @@ class _Mark:
 class Pings:
     """Those of one session. `ping_s` is how often to ask, 0 for never; times in seconds."""
 
-    __slots__ = ("_answer_s", "_asked", "_marks", "heard_at", "ping_s", "sent_at")
+    __slots__ = ("_answer_s", "_asked", "_asked_at", "_marks", "heard_at", "ping_s", "sent_at")
 
     def __init__(self, answer_s: float) -> None:
         self._answer_s = answer_s
         self._asked: deque[Request | None] = deque()
         self._marks: deque[_Mark] = deque()
         self.ping_s = 0.0
-        self.heard_at = self.sent_at = 0.0
+        self.heard_at = self.sent_at = self._asked_at = 0.0
 
     def start(self, now: float) -> None:
         """A connection begins."""
@@ -43,21 +43,26 @@ class Pings:
         """When CONNACK must be there."""
         return self.sent_at + self._answer_s
 
+    def silent(self, now: float) -> bool:
+        """Whether a ping is unanswered, and nothing else was heard, for so long that the server is taken for gone."""
+        return bool(self._asked) and now >= self._silent_at
+
     @property
-    def silent_at(self) -> float:
-        """When the server is taken for gone."""
-        return self.heard_at + self.ping_s + self._answer_s
+    def _silent_at(self) -> float:
+        return max(self._asked_at, self.heard_at) + self._answer_s
 
     def deadline(self) -> float | None:
         """When something is to be done."""
         if not self.ping_s:
             return None
         if self._asked:
-            return self.silent_at
-        return min(min(self.heard_at, self.sent_at) + self.ping_s, self.silent_at)
+            return min(self.sent_at + self.ping_s, self._silent_at)
+        return min(self.heard_at, self.sent_at) + self.ping_s
 
-    def ask(self, request: Request | None = None) -> None:
+    def ask(self, now: float, request: Request | None = None) -> None:
         """A PINGREQ is being sent, for a program or for ourselves."""
+        if not self._asked:
+            self._asked_at = now
         self._asked.append(request)
 
     def answer(self, under_way: Iterable[Request]) -> list[Request]:

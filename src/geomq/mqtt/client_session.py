@@ -81,7 +81,7 @@ class ClientSession:
         self.requests = Requests(
             queue_max=policy.queue_max, bytes_max=policy.queue_bytes_max, identifiers=policy.identifiers
         )
-        self.receipts = Receipts(policy.receive_max if connect.version == V5 else PACKET_ID_MAX)
+        self.receipts = Receipts((policy.receive_max if connect.version == V5 else None) or PACKET_ID_MAX)
         self.subscriptions = Subscriptions()
         self.terms = ServerTerms(connect, Connack(), policy)
         self.dropped = 0
@@ -173,9 +173,9 @@ class ClientSession:
             return
         if not self.up:
             raise ProtocolError(f"no CONNACK within {self.policy.answer_s:g} s")
-        if now >= self._pings.silent_at:
+        if self._pings.silent(now):
             raise ProtocolViolation("the broker does not answer", ReasonCode.KEEP_ALIVE_TIMEOUT)
-        self._pings.ask()
+        self._pings.ask(now)
         self._out.append(_PINGREQ)
 
     def heard(self, now: float) -> None:
@@ -242,7 +242,7 @@ class ClientSession:
                 self._send(request, packet, now)
             elif isinstance(packet, Pingreq):
                 self.requests.launch(request, 0)
-                self._pings.ask(request)
+                self._pings.ask(now, request)
                 out.append(_PINGREQ)
             else:
                 self._send_other(request, packet)

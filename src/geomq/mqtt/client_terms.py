@@ -22,7 +22,8 @@ class ClientPolicy(msgspec.Struct, frozen=True, kw_only=True):
     queue_bytes_max: int = 64 * 1024 * 1024
     drop_oldest: bool = False
     """When the queue is full: give up its oldest message rather than refuse the new one."""
-    receive_max: int = PACKET_ID_MAX
+    receive_max: int | None = None
+    """Unacknowledged messages at a time; None leaves it to the server."""
     packet_size_max: int = PACKET_SIZE_MAX
     alias_max: int = 0
     manual: bool = False
@@ -49,7 +50,7 @@ class ClientPolicy(msgspec.Struct, frozen=True, kw_only=True):
         if connect.version == V5:
             properties = msgspec.structs.replace(
                 properties,
-                receive_maximum=self.receive_max if self.receive_max < PACKET_ID_MAX else None,
+                receive_maximum=self.receive_max,
                 maximum_packet_size=self.packet_size_max if self.packet_size_max < PACKET_SIZE_MAX else None,
                 topic_alias_maximum=self.alias_max or None,
             )

@@ -17,10 +17,8 @@ from pyspark.errors import StreamingQueryException
 
 from geomq.broker.local_federation import free_ports
 from geomq.errors import DataError
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Suback, Subscribe, SubscribeRequest
+from geomq.mqtt.packets import SubscribeRequest
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.types import V5
 from geomq.pipeline.recent import Admin
 from geomq.pipeline.streaming.connection import Connection
 from geomq.pipeline.streaming.options import Login, parse_addresses
@@ -121,8 +119,7 @@ def subscribe(port: int, name: str, place: str, topic: str, fence: str | None = 
     at = Properties(session_expiry_interval=3600, user_properties=(("geo-location", place),))
     connection = Connection.open(address, Login(), name, clean=False, keep_alive_s=60, properties=at)
     within = NO_PROPERTIES if fence is None else Properties(user_properties=(("geo-fence", fence),))
-    connection.send(encode(Subscribe(1, (SubscribeRequest(topic, 1),), within), V5))
-    connection.expect(Suback)
+    connection.link.ask(connection.session.subscribe(SubscribeRequest(topic, 1), properties=within))
     connection.close()
 
 

@@ -1,5 +1,7 @@
 """The inlet against real brokers: what is spooled, when it is acknowledged, and what a repeat becomes."""
 
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +9,10 @@ import pytest
 from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, publish, wait_until
 
 from geomq.errors import UsageError
+from geomq.mqtt.encode import encode
+from geomq.mqtt.packets import Connack, Suback
 from geomq.mqtt.properties import Properties
+from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5
 from geomq.pipeline.streaming.connection import Connection
 from geomq.pipeline.streaming.decode import Columns, Origin, packets_of
@@ -202,3 +207,35 @@ def test_a_fence_needs_a_broker_that_knows_fences(tmp_path: Path) -> None:
         asking.run()
         assert "option fence needs GeoMQ" in str(asking.trouble)
         asking.stop()
+
+
+def test_another_client_in_the_session_is_named(broker: int, tmp_path: Path) -> None:
+    reading = inlet(broker, tmp_path / "spool")
+    options = reading._options
+    other = Connection.open(options.brokers[0], options.login, reading.client_id, clean=True, keep_alive_s=60)
+    assert wait_until(lambda: reading.trouble is not None)
+    assert "is the same query running twice?" in str(reading.trouble)
+    reading.stop()
+    other.close()
+
+
+def test_a_refused_subscription_is_one_line(tmp_path: Path) -> None:
+    suback = Suback(1, (ReasonCode.NOT_AUTHORIZED,))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            accepted, _ = server.accept()
+            with accepted:
+                for packet in (Connack(), suback):
+                    accepted.recv(4096)
+                    accepted.sendall(encode(packet, V5))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = server.getsockname()[1]
+        options = source_options({"brokers": f"127.0.0.1:{port}", "topic": "s/#", "spool": str(tmp_path)})
+        refused = Inlet(options, options.brokers[0], 0)
+        refused.run()
+        thread.join()
+        assert str(refused.trouble).endswith("refuses the subscription to 's/#': not authorized")
+        refused.stop()

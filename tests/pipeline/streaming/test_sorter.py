@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.pipeline.streaming.test_inlet import rows
 
-from geomq.errors import GeomqError, ProtocolError
+from geomq.errors import ProtocolError
 from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import Publish
 from geomq.mqtt.properties import Properties
@@ -68,7 +68,6 @@ def test_identifiers_of_a_session_the_broker_forgot_mean_nothing_in_the_next(tmp
         b"\x32\x02\xff\xff",
         b"\x32\x00",
         b"\x36\x05\0\1t\0\1",
-        b"\x10\x00",
         b"\x32\xff\xff\xff\x7f",
     ],
 )
@@ -80,12 +79,13 @@ def test_nonsense_ends_the_connection(data: bytes, tmp_path: Path) -> None:
     spool.close()
 
 
-def test_another_client_in_the_session_is_named(tmp_path: Path) -> None:
+def test_what_is_no_publish_is_for_the_session(tmp_path: Path) -> None:
     spool = Spool(tmp_path, keep=10)
-    with pytest.raises(GeomqError, match="running twice"):
-        Sorter(spool, V5, holds=False).take(b"\xe0\x01\x8e")
-    with pytest.raises(ConnectionResetError):
-        Sorter(spool, V5, holds=False).take(b"\xe0\x00")
+    others: list[bytes] = []
+    data = b"\xd0\0" + packet(b"a", 1) + b"\xe0\x01\x8e" + packet(b"b", 2) + b"\x90\x03\0\x01"
+    taken = Sorter(spool, V5, holds=False, other=others.append).take(data)
+    assert others == [b"\xd0\0", b"\xe0\x01\x8e"]
+    assert (taken.end, taken.events) == (len(data) - 4, 2)
     spool.close()
 
 

@@ -1,31 +1,21 @@
-"""One blocking MQTT connection: the handshake, a bounded wait for answers, then bytes in and out.
+"""How the source and the sink connect: their options as an MQTT session on a blocking socket, refusals in one line."""
 
-Owns the socket and who is at the other end. What the bytes after the handshake mean is the inlet's and the outlet's
-business.
-"""
-
-import contextlib
-import selectors
-import socket
 import ssl
-import time
-from typing import TypeVar
+from typing import Final
 
-from geomq.errors import GeomqError, ProtocolError
-from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connack, Connect, Packet
+from geomq.errors import GeomqError
+from geomq.mqtt.client_session import ClientSession
+from geomq.mqtt.client_terms import ClientPolicy
+from geomq.mqtt.packets import Connack, Connect
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5
 from geomq.pipeline.streaming.options import Address, Login
+from geomq.transport import address as transport
+from geomq.transport.blocking import BlockingLink, RefusedByBroker
+from geomq.vocabulary import DETAILS_PROPERTY, WAITING_PROPERTY
 
-CONNECT_TIMEOUT_S = 10.0
-PACKET_SIZE_MAX = 64 << 20
-ASK = ("geo-details", "1")
-
-P = TypeVar("P", bound=Packet)
-Socket = socket.socket
+CONNECT_TIMEOUT_S: Final = 10.0
+PACKET_SIZE_MAX: Final = 64 << 20
 
 
 class Refused(GeomqError):  # noqa: N818
@@ -33,15 +23,18 @@ class Refused(GeomqError):  # noqa: N818
 
 
 class Connection:
-    """Use `open`. `details` are what the broker promised to tell about events; empty for brokers that know none."""
+    """Use `open`, and `connect` after the connection broke; the session goes on.
 
-    def __init__(self, address: Address, version: int) -> None:
+    `details` are what the broker promised to say about events; empty for brokers that know none.
+    """
+
+    def __init__(self, address: Address, login: Login, connect: Connect, policy: ClientPolicy) -> None:
         self.address = address
-        self.version = version
+        self.version = login.version
         self.connack = Connack()
-        self.rest = b""
-        self._socket: socket.socket | None = None
-        self._selector = selectors.DefaultSelector()
+        self.session = ClientSession(connect, policy)
+        context = ssl.create_default_context(cafile=login.cafile) if address.tls else None
+        self.link = BlockingLink(self.session, transport.Address(address.host, address.port, context))
 
     @classmethod
     def open(
@@ -53,128 +46,50 @@ class Connection:
         clean: bool,
         keep_alive_s: int,
         properties: Properties = NO_PROPERTIES,
+        receive_max: int | None = None,
+        in_flight_max: int = 65_535,
+        queue_max: int = 1_000,
     ) -> "Connection":
-        """Connect and shake hands; OSError if nobody answers, Refused if the broker says no."""
-        connection = cls(address, login.version)
-        try:
-            connection._dial(login)
-            connection.send(
-                encode(
-                    Connect(
-                        client_id,
-                        login.version,
-                        clean,
-                        keep_alive_s,
-                        username=login.username,
-                        password=None if login.password is None else login.password.encode(),
-                        properties=properties if login.version == V5 else NO_PROPERTIES,
-                    ),
-                    login.version,
-                )
-            )
-            connection.connack = connection.expect(Connack)
-        except BaseException:
-            connection.close()
-            raise
-        if connection.connack.reason != ReasonCode.SUCCESS:
-            connection.close()
-            reason = connection.connack.properties.reason_string
-            raise Refused(
-                f"broker {address} refuses the connection: {connection.connack.reason.name.lower().replace('_', ' ')}"
-                + (f" ({reason})" if reason else "")
-            )
+        """Connect: OSError if nobody answers, Refused if the broker says no."""
+        connect = Connect(
+            client_id,
+            login.version,
+            clean,
+            keep_alive_s,
+            username=login.username,
+            password=None if login.password is None else login.password.encode(),
+            properties=properties if login.version == V5 else NO_PROPERTIES,
+        )
+        policy = ClientPolicy(
+            receive_max=receive_max,
+            in_flight_max=in_flight_max,
+            queue_max=queue_max,
+            packet_size_max=PACKET_SIZE_MAX,
+            ping_s=keep_alive_s / 3,
+            answer_s=CONNECT_TIMEOUT_S,
+        )
+        connection = cls(address, login, connect, policy)
+        connection.connect()
         return connection
 
-    def _dial(self, login: Login) -> None:
-        raw = socket.create_connection((self.address.host, self.address.port), CONNECT_TIMEOUT_S)
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def connect(self) -> None:
+        """Connect anew, after the connection broke."""
         try:
-            if self.address.tls:
-                raw = ssl.create_default_context(cafile=login.cafile).wrap_socket(
-                    raw, server_hostname=self.address.host
-                )
+            self.connack = self.link.connect().connack
+        except RefusedByBroker as error:
+            raise Refused(str(error)) from None
         except ssl.SSLError as error:
-            raw.close()
             raise Refused(f"broker {self.address}: TLS fails: {error.reason or error}") from None
-        except OSError:
-            raw.close()
-            raise
-        self._socket = raw
-        self._selector.register(raw, selectors.EVENT_READ)
 
     @property
     def details(self) -> tuple[str, ...]:
-        return tuple((self.connack.properties.user(ASK[0]) or "").split())
+        return tuple((self.connack.properties.user(DETAILS_PROPERTY) or "").split())
 
     @property
     def waiting(self) -> int | None:
-        """How many messages the broker had for the session at the handshake, if it says so."""
-        said = self.connack.properties.user("geo-waiting") or ""
-        return int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None
-
-    @property
-    def socket(self) -> "Socket":
-        """What to wait for when several connections are waited for."""
-        assert self._socket is not None
-        return self._socket
-
-    def watch(self, file: "Socket") -> None:
-        """Let this wake up `receive` too."""
-        self._selector.register(file, selectors.EVENT_READ)
-
-    def receive(self, timeout_s: float, size: int = 1 << 20) -> bytes | None:
-        """What has arrived; None if nothing did in time. OSError once the broker has closed."""
-        assert self._socket is not None
-        pending = self._socket.pending() if isinstance(self._socket, ssl.SSLSocket) else 0
-        if not pending:
-            ready = [key.fileobj for key, _ in self._selector.select(timeout_s)]
-            if self._socket not in ready:
-                return None
-        data = self._socket.recv(size)
-        if not data:
-            raise ConnectionResetError(f"broker {self.address} closed the connection")
-        return data
-
-    def send(self, data: bytes) -> None:
-        assert self._socket is not None
-        self._socket.sendall(data)
-
-    def expect(self, kind: type[P]) -> P:
-        """The next packet, which must be of this kind; bytes behind it stay in `rest`."""
-        deadline = time.monotonic() + CONNECT_TIMEOUT_S
-        decoder = Decoder(Side.CLIENT, version=self.version, size_max=PACKET_SIZE_MAX)
-        data, self.rest = self.rest, b""
-        while True:
-            end = packet_end(data)
-            if end is not None and end <= len(data):
-                (packet,) = decoder.feed(data[:end])
-                self.rest = data[end:]
-                if not isinstance(packet, kind):
-                    raise ProtocolError(f"broker {self.address} answers {type(packet).__name__}, not {kind.__name__}")
-                return packet
-            more = self.receive(max(0.0, deadline - time.monotonic()))
-            if more is None:
-                raise TimeoutError(f"broker {self.address} does not answer")
-            data += more
+        """How many messages the broker had for the session when it accepted the connection, if it says so."""
+        text = self.connack.properties.user(WAITING_PROPERTY) or ""
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
     def close(self) -> None:
-        self._selector.close()
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.close()
-
-
-def packet_end(data: bytes, start: int = 0) -> int | None:
-    """Where the packet that begins at `start` ends, perhaps beyond the data; None while its length is incomplete."""
-    length = shift = 0
-    for pos in range(start + 1, min(start + 5, len(data))):
-        byte = data[pos]
-        length |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if length > PACKET_SIZE_MAX:
-                raise ProtocolError(f"a packet of {length} bytes is larger than the {PACKET_SIZE_MAX} allowed")
-            return pos + 1 + length
-        shift += 7
-    if len(data) - start > 4:
-        raise ProtocolError("a packet's length is longer than four bytes")
-    return None
+        self.link.close()

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from geomq.errors import GeomqError, ProtocolError
 from geomq.geo import parse_location
+from geomq.mqtt.decoder import body_bounds
 from geomq.mqtt.properties import Properties, decode_properties
 from geomq.mqtt.types import V5, PacketType
 from geomq.mqtt.wire import read_varint
-from geomq.pipeline.streaming.connection import packet_end
+from geomq.pipeline.streaming.connection import PACKET_SIZE_MAX
 
 DDL = (
     "event_id string, topic string, payload binary, publisher string, location struct<lat: double, lon: double>,"
@@ -191,8 +192,12 @@ def packets_of(data: bytes) -> list[tuple[int, int]]:
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:
     pos, size = 0, len(data)
     while pos < size:
-        end = pos + 2 + data[pos + 1] if pos + 1 < size and data[pos + 1] < 128 else packet_end(data, pos)
-        if end is None or end > size:
+        if pos + 1 < size and data[pos + 1] < 128:
+            end = pos + 2 + data[pos + 1]
+        else:
+            bounds = body_bounds(data, pos, PACKET_SIZE_MAX, strict=False)
+            end = size + 1 if bounds is None else bounds[1]
+        if end > size:
             raise ProtocolError("spooled packets are cut short")
         yield pos, end
         pos = end

@@ -8,6 +8,7 @@ whose acknowledgement may have been lost is spooled again under the number it ha
 
 import contextlib
 import json
+import random
 import socket
 import threading
 import time
@@ -17,22 +18,25 @@ from typing import Any
 
 from geomq.errors import DataError, GeomqError, ProtocolError, UsageError
 from geomq.geo import fence_text, location_text
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Suback, Subscribe, SubscribeRequest
+from geomq.mqtt.backoff import Backoff
+from geomq.mqtt.client_events import Acknowledged, Ended, Request, words
+from geomq.mqtt.packets import SubscribeRequest
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5
-from geomq.pipeline.streaming.connection import ASK, PACKET_SIZE_MAX, Connection, Refused
+from geomq.pipeline.streaming.connection import Connection, Refused
 from geomq.pipeline.streaming.options import Address, SourceOptions
 from geomq.pipeline.streaming.sorter import Sorter
 from geomq.pipeline.streaming.spool import Spool
+from geomq.vocabulary import DETAILS_PROPERTY, FENCE_PROPERTY, LOCATION_PROPERTY
 
 WINDOW = 65_535
 KEEP_ALIVE_S = 30
 QUIET_S = 1.0
 GATHER_BYTES = 4 << 20
-RETRY_S_MAX = 10.0
-_PINGREQ = b"\xc0\0"
+RETRY_S = (0.1, 10.0)
+STABLE_S = 10.0
+"""A connection that lasted this long was good: the next pause is short again."""
 
 
 class Inlet(threading.Thread):
@@ -109,8 +113,9 @@ class Inlet(threading.Thread):
     # The thread.
 
     def run(self) -> None:
-        pause_s = 0.1
+        backoff = Backoff(RETRY_S[0], RETRY_S[1])
         while not self._stopping:
+            began = time.monotonic()
             try:
                 self._serve()
             except (Refused, UsageError) as error:
@@ -120,8 +125,9 @@ class Inlet(threading.Thread):
                 if not self.connected.is_set():
                     self.trouble = Refused(f"broker {self.address} cannot be reached: {error}")
                     return
-                self._pause(pause_s)
-                pause_s = min(2 * pause_s, RETRY_S_MAX)
+                if time.monotonic() - began > STABLE_S:
+                    backoff.reset()
+                self._pause(backoff.pause_s(random.random()))
             except GeomqError as error:
                 self.trouble = error
                 return
@@ -129,8 +135,6 @@ class Inlet(threading.Thread):
                 # A reader that is gone must not look like a topic where nothing happens.
                 self.trouble = DataError(f"reading from broker {self.address} failed: {error!r}")
                 return
-            else:
-                pause_s = 0.1
 
     def _pause(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -145,11 +149,9 @@ class Inlet(threading.Thread):
             self.client_id,
             clean=False,
             keep_alive_s=KEEP_ALIVE_S,
+            receive_max=WINDOW,
             properties=Properties(
-                session_expiry_interval=options.session_expiry_s,
-                receive_maximum=WINDOW,
-                maximum_packet_size=PACKET_SIZE_MAX,
-                user_properties=self._told(),
+                session_expiry_interval=options.session_expiry_s, user_properties=self._user_properties()
             ),
         )
         try:
@@ -160,16 +162,16 @@ class Inlet(threading.Thread):
             self._holds = (options.acknowledge or ("commit" if connection.details else "spool")) == "commit"
             self._note_promise(connection)
             self._take_up(connection)
-            connection.watch(self._woken)
+            connection.link.watch(self._woken)
             self.arrived_at = time.monotonic()
             self.connected.set()
             self._receive(connection)
         finally:
             connection.close()
 
-    def _told(self) -> tuple[tuple[str, str], ...]:
-        place = self._options.location
-        return (ASK,) if place is None else (ASK, ("geo-location", location_text(place)))
+    def _user_properties(self) -> tuple[tuple[str, str], ...]:
+        place, ask = self._options.location, (DETAILS_PROPERTY, "1")
+        return (ask,) if place is None else (ask, (LOCATION_PROPERTY, location_text(place)))
 
     def _note_promise(self, connection: Connection) -> None:
         untold = self.spool.directory / "untold"
@@ -187,9 +189,7 @@ class Inlet(threading.Thread):
                 lost.touch()
                 subscribed.unlink()
             self.spool.sync()
-            self._subscribe(connection)
-            suback = connection.expect(Suback)
-            self._subscribed(suback.reasons[0], suback.properties.reason_string, since=self.spool.end)
+            self._subscribed(connection.link.ask(self._subscribe(connection)), since=self.spool.end)
         elif not subscribed.exists():
             # Nobody knows whether it ever came to that. What the session holds may arrive before the answer.
             self._subscribe(connection)
@@ -197,12 +197,12 @@ class Inlet(threading.Thread):
             lost.unlink(missing_ok=True)
         self.lost |= lost.exists()
 
-    def _subscribed(self, reason: int, said: str | None = None, *, since: int = 0) -> None:
+    def _subscribed(self, answer: Acknowledged, *, since: int = 0) -> None:
         """The broker's answer. The session's packets are those from number `since` on."""
-        if reason >= 0x80:
+        if answer.refusal is not None:
             raise Refused(
                 f"broker {self.address} refuses the subscription to {self._options.topic!r}:"
-                f" {said or ReasonCode(reason).name.lower().replace('_', ' ')}"
+                f" {answer.properties.reason_string or words(answer.refusal).lower()}"
             )
         (self.directory / "subscribed").write_text(str(since))
 
@@ -212,7 +212,7 @@ class Inlet(threading.Thread):
         except (OSError, ValueError):
             return 0
 
-    def _subscribe(self, connection: Connection) -> None:
+    def _subscribe(self, connection: Connection) -> Request:
         options = self._options
         if options.fence is not None and not connection.details:
             raise Refused(
@@ -221,44 +221,57 @@ class Inlet(threading.Thread):
         topic = f"$share/{options.session}/{options.topic}" if options.sessions > 1 else options.topic
         properties = Properties()
         if options.fence is not None:
-            properties = Properties(user_properties=(("geo-fence", fence_text(options.fence)),))
+            properties = Properties(user_properties=((FENCE_PROPERTY, fence_text(options.fence)),))
         modern = connection.version == V5
         request = SubscribeRequest(topic, options.qos, retain_as_published=modern, retain_handling=int(modern))
-        connection.send(encode(Subscribe(1, (request,), properties), connection.version))
+        return connection.session.subscribe(request, properties=properties)
 
     def _receive(self, connection: Connection) -> None:
         """Until the connection breaks or we are to stop: gather, spool, sync, acknowledge."""
         sorter = Sorter(
-            self.spool, connection.version, holds=self._holds, since=self._since(), on_suback=self._subscribed
+            self.spool,
+            connection.version,
+            holds=self._holds,
+            since=self._since(),
+            other=lambda packet: self._other(connection, packet),
         )
-        rest = self._take(connection, sorter, connection.rest)
-        heard_at = asked_at = time.monotonic()
+        rest = b""
         while not self._stopping:
             arrived = self._gather(connection)
             now = time.monotonic()
             if arrived:
-                heard_at = self.arrived_at = now
+                self.arrived_at = now
+                connection.session.heard(now)
                 rest = self._take(connection, sorter, rest + arrived)
+            elif self._full:
+                connection.session.heard(now)  # the broker may well have written: nobody reads
             self._release(connection)
-            if now - asked_at > KEEP_ALIVE_S / 3:
-                connection.send(_PINGREQ)
-                asked_at = now
-            if now - heard_at > 2 * KEEP_ALIVE_S and not self._full:
-                raise ConnectionResetError(f"broker {self.address} is silent")
+            connection.link.flush()
+
+    def _other(self, connection: Connection, packet: bytes) -> None:
+        """What is no PUBLISH is the session's; DISCONNECT and the answer to SUBSCRIBE mean something here."""
+        connection.session.receive(packet, time.monotonic())
+        for event in connection.session.take_events():
+            if isinstance(event, Ended):
+                if event.reason == ReasonCode.SESSION_TAKEN_OVER:
+                    raise Refused("another client took over the session; is the same query running twice?")
+                raise connection.link.ended(event)
+            if isinstance(event, Acknowledged):
+                self._subscribed(event)
 
     def _gather(self, connection: Connection) -> bytes:
         """What has arrived, after waiting for it; nothing while the spool is full."""
         if self._is_full():
             time.sleep(0.05)
             return b""
-        data = connection.receive(KEEP_ALIVE_S / 4)
+        data = connection.link.receive(KEEP_ALIVE_S / 4)
         with contextlib.suppress(BlockingIOError):
             while self._woken.recv(4096):
                 pass
         if data is None:
             return b""
         parts, size = [data], len(data)
-        while size < GATHER_BYTES and (data := connection.receive(0.0)) is not None:
+        while size < GATHER_BYTES and (data := connection.link.receive(0.0)) is not None:
             parts.append(data)
             size += len(data)
         return b"".join(parts)
@@ -273,7 +286,7 @@ class Inlet(threading.Thread):
                 self._held.extend(taken.acks)
                 self._unacknowledged += len(b"".join(acks for _, acks in taken.acks)) // 4
             else:
-                connection.send(b"".join([acks for _, acks in taken.acks]))
+                connection.link.send(b"".join([acks for _, acks in taken.acks]))
         return data[taken.end :]
 
     def _release(self, connection: Connection) -> None:
@@ -284,7 +297,7 @@ class Inlet(threading.Thread):
         if out:
             data = b"".join(out)
             self._unacknowledged -= len(data) // 4
-            connection.send(data)
+            connection.link.send(data)
 
     def _is_full(self) -> bool:
         self._full = self.spool.is_full

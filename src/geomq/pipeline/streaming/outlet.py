@@ -4,16 +4,15 @@ Events of one topic share a connection, so their order is kept. No more are unde
 connection is taken up again and what was not acknowledged is sent again; a refusal ends everything with one line.
 """
 
+import random
 import selectors
 import time
-from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
-from geomq.errors import DataError, ProtocolError
-from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.encode import publish_parts
-from geomq.mqtt.packets import Disconnect, Pingresp, Puback, Publish
+from geomq.errors import DataError
+from geomq.mqtt.backoff import Backoff
+from geomq.mqtt.client_events import Acknowledged, Dropped, Ended, Event, words
+from geomq.mqtt.packets import Publish
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.types import V5
 from geomq.pipeline.streaming.connection import Connection
@@ -23,76 +22,57 @@ WAITING_MAX = 2_000
 """Events that wait for one connection before more rows are taken."""
 WINDOW_MAX = 4_096
 KEEP_ALIVE_S = 60
-RETRY_S_MAX = 5.0
-
-
-class Packet(NamedTuple):
-    """A PUBLISH around its packet identifier, which one of QoS 0 has not, and its topic for complaints."""
-
-    head: bytes
-    tail: bytes
-    topic: str
-    qos: int
+RETRY_S = (0.1, 5.0)
 
 
 class Lane:
-    """One connection and what goes over it."""
+    """One connection and what goes over it, in the order it came: the numbers of a writer must only rise."""
 
     def __init__(self, address: Address, login: Login, client_id: str) -> None:
         self._address = address
-        self._login = login
-        self._client_id = client_id
-        self._next_id = 1
-        self.waiting: deque[Packet] = deque()
-        self.under_way: dict[int, Packet] = {}
-        self.connect()
-
-    def connect(self) -> None:
         self.connection = Connection.open(
-            self._address, self._login, self._client_id, clean=True, keep_alive_s=KEEP_ALIVE_S
+            address,
+            login,
+            client_id,
+            clean=True,
+            keep_alive_s=KEEP_ALIVE_S,
+            in_flight_max=WINDOW_MAX,
+            queue_max=WAITING_MAX + WINDOW_MAX,
         )
-        self._decoder = Decoder(Side.CLIENT, version=self._login.version)
-        granted = self.connection.connack.properties.receive_maximum or 65_535
-        self.window = min(granted, WINDOW_MAX)
-        # In the order of the first time; their repeats keep the order of their topics.
-        self.waiting.extendleft(reversed(self.under_way.values()))
-        self.under_way = {}
+        self.session = self.connection.session
+
+    @property
+    def waiting(self) -> int:
+        """Events not sent yet."""
+        return self.session.requests.messages
 
     @property
     def busy(self) -> int:
-        return len(self.waiting) + len(self.under_way)
+        """Events not finished."""
+        return len(self.session.requests)
 
     def push(self) -> None:
-        """Send what the window allows, in the order it came: the numbers of a writer must only rise."""
-        out: list[bytes] = []
-        while self.waiting and (len(self.under_way) < self.window or not self.waiting[0].qos):
-            packet = self.waiting.popleft()
-            if not packet.qos:
-                out.append(packet.head + packet.tail)
-                continue
-            packet_id = self._next_id
-            while packet_id in self.under_way:
-                packet_id = packet_id % 65_535 + 1
-            self._next_id = packet_id % 65_535 + 1
-            self.under_way[packet_id] = packet
-            out.append(b"%b%c%c%b" % (packet.head, packet_id >> 8, packet_id & 0xFF, packet.tail))
-        if out:
-            self.connection.send(b"".join(out))
+        """Send what the window allows."""
+        self.connection.link.flush()
+        self._check(self.session.take_events())
 
     def take(self) -> None:
         """Read acknowledgements."""
-        data, self.connection.rest = self.connection.rest, b""
-        data += self.connection.receive(0.0) or b""
-        for packet in self._decoder.feed(data):
-            if isinstance(packet, Puback):
-                done = self.under_way.pop(packet.packet_id, None)
-                if done is not None and packet.reason >= 0x80:
-                    said = packet.properties.reason_string or packet.reason.name.lower().replace("_", " ")
-                    raise DataError(f"broker {self._address} refuses an event on {done.topic[:80]!r}: {said}")
-            elif isinstance(packet, Disconnect):
-                raise ConnectionResetError(f"broker {self._address} ends the connection: {packet.reason.name.lower()}")
-            elif not isinstance(packet, Pingresp):
-                raise ProtocolError(f"broker {self._address} sends {type(packet).__name__}")
+        self._check(self.connection.link.step(0.0))
+
+    def _check(self, events: list[Event]) -> None:
+        for event in events:
+            why = None
+            if isinstance(event, Acknowledged) and event.refusal is not None:
+                why = event.properties.reason_string or words(event.refusal).lower()
+            elif isinstance(event, Dropped):
+                why = event.why
+            if why is not None:
+                assert isinstance(event, Acknowledged | Dropped)
+                raise DataError(f"broker {self._address} refuses an event on {event.request.subject!r}: {why}")
+        for event in events:
+            if isinstance(event, Ended):
+                raise self.connection.link.ended(event)
 
 
 class Outlet:
@@ -108,7 +88,7 @@ class Outlet:
             for number in range(connections):
                 lane = Lane(address, login, f"{client_id}-{number}")
                 self._lanes.append(lane)
-                self._selector.register(lane.connection.socket, selectors.EVENT_READ, lane)
+                self._selector.register(lane.connection.link.sock, selectors.EVENT_READ, lane)
         except OSError as error:
             self.close()
             raise DataError(f"broker {address} cannot be reached: {error}") from None
@@ -125,12 +105,9 @@ class Outlet:
 
     def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool, properties: Properties) -> None:
         lane = self._lanes[self.lane_of(topic)]
-        head, tail = publish_parts(
-            Publish(topic, payload, qos, retain, properties=properties if self._version == V5 else NO_PROPERTIES),
-            self._version,
-        )
-        lane.waiting.append(Packet(head, tail, topic, qos))
-        if len(lane.waiting) >= WAITING_MAX:
+        packet = Publish(topic, payload, qos, retain, properties=properties if self._version == V5 else NO_PROPERTIES)
+        lane.session.publish(packet, time.monotonic())
+        if lane.waiting >= WAITING_MAX:
             self._run(until=WAITING_MAX // 2)
 
     def flush(self) -> None:
@@ -143,7 +120,7 @@ class Outlet:
         while True:
             for lane in self._lanes:
                 self._try(lane, lane.push, deadline)
-            if max((len(lane.waiting) if until else lane.busy) for lane in self._lanes) <= until:
+            if max((lane.waiting if until else lane.busy) for lane in self._lanes) <= until:
                 return
             before = self.busy
             for key, _ in self._selector.select(1.0):
@@ -163,17 +140,16 @@ class Outlet:
         try:
             act()
         except OSError as error:
-            self._selector.unregister(lane.connection.socket)
-            lane.connection.close()
-            pause_s = 0.1
+            self._selector.unregister(lane.connection.link.sock)
+            lane.connection.link.disconnect()
+            backoff = Backoff(*RETRY_S)
             while time.monotonic() < deadline:
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, RETRY_S_MAX)
+                time.sleep(backoff.pause_s(random.random()))
                 try:
-                    lane.connect()
+                    lane.connection.connect()
                 except OSError:
                     continue
-                self._selector.register(lane.connection.socket, selectors.EVENT_READ, lane)
+                self._selector.register(lane.connection.link.sock, selectors.EVENT_READ, lane)
                 return
             raise DataError(f"broker {self._address} cannot be reached: {error}") from None
 

@@ -1,6 +1,7 @@
-"""Cuts what a broker sends into packets: spools each PUBLISH once and makes its acknowledgement.
+"""Takes the PUBLISH packets out of what a broker sends: spools each once, as it is, and makes its acknowledgement.
 
-Owns what a repeat is. Knows no sockets; the inlet decides when acknowledgements go out.
+Owns what a repeat is. Every other packet is for the session. Knows no sockets; the inlet decides when acknowledgements
+go out.
 """
 
 import contextlib
@@ -8,15 +9,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from geomq.errors import ProtocolError
+from geomq.mqtt.decoder import body_bounds
 from geomq.mqtt.types import V5
 from geomq.mqtt.wire import read_varint
-from geomq.pipeline.streaming.connection import Refused, packet_end
+from geomq.pipeline.streaming.connection import PACKET_SIZE_MAX
 from geomq.pipeline.streaming.decode import packets_of, topic_end
 from geomq.pipeline.streaming.spool import Spool
 
 
-def _ignore(_reason: int) -> None:
-    """For whom no subscription waits."""
+def _ignore(_packet: bytes) -> None:
+    """For whom has no session."""
 
 
 class Kept(NamedTuple):
@@ -45,13 +47,13 @@ class Sorter:
         *,
         holds: bool,
         since: int = 0,
-        on_suback: Callable[[int], None] = _ignore,
+        other: Callable[[bytes], None] = _ignore,
     ) -> None:
         self._spool = spool
         self._version = version
         self._holds = holds
         self._since = since
-        self._on_suback = on_suback
+        self._other = other
         self._kept: dict[int, Kept] | None = None
 
     def take(self, data: bytes) -> Taken:
@@ -73,23 +75,22 @@ class Sorter:
             first, length = data[pos], data[pos + 1]
             body = pos + 2
             if length > 127:
-                end = packet_end(data, pos)
-                if end is None:
+                bounds = body_bounds(data, pos, PACKET_SIZE_MAX, strict=False)
+                if bounds is None:
                     break
-                while data[body - 1] > 127:
-                    body += 1
+                body, end = bounds
             else:
                 end = body + length
             if end > size:
                 break
             if first >> 4 != 3:
                 finish(pos)
-                self._other(first, data[body:end])
+                self._other(data[pos:end])
                 pos = run = end
                 continue
             mark = body + 2 + (data[body] << 8 | data[body + 1]) if end - body >= 2 else end + 1
             if mark + (2 if first & 6 else 0) > end or first & 4:
-                raise ProtocolError("the broker sent a PUBLISH that is none")
+                raise ProtocolError("the broker sent a malformed PUBLISH")
             total += 1
             if first & 8:
                 finish(pos)
@@ -102,18 +103,6 @@ class Sorter:
             pos = end
         finish(pos)
         return Taken(pos, total, appended, result)
-
-    def _other(self, first: int, body: bytes) -> None:
-        """PINGRESP and late answers mean nothing here; DISCONNECT says why."""
-        if first >> 4 == 14:
-            code = body[0] if body else 0
-            if code == 0x8E:
-                raise Refused("another client took over the session; is the same query running twice?")
-            raise ConnectionResetError(f"the broker ends the connection with reason 0x{code:02X}")
-        if first >> 4 == 9 and body:
-            self._on_suback(body[-1])
-        elif first >> 4 not in (9, 11, 13):
-            raise ProtocolError(f"the broker sent a packet of type {first >> 4}")
 
     def _repeated(self, packet: bytes, mark: int, result: list[tuple[int, bytes]]) -> bool:
         """A packet the broker says it may have sent before; whether it was spooled."""
