@@ -12,6 +12,8 @@ from geomq.mqtt.packets import Connack, Pingreq, Publish, Subscribe, Unsubscribe
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.reasons import ReasonCode
 
+OVERHEAD_BYTES: Final = 256
+"""What a request occupies beside its payload, its topic and its properties."""
 QUEUE_FULL: Final = "the queue is full"
 """Why a message was dropped that had waited longer than all others."""
 REDIRECTS = frozenset({ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED})
@@ -53,6 +55,14 @@ class Request(msgspec.Struct, eq=False):
             case Unsubscribe(topic_filters=topic_filters):
                 return topic_filters[0]
         return "ping"
+
+
+def request_of(packet: Publish, expires_at: float | None = None, tag: object = None) -> Request:
+    """The request to send a message."""
+    size = len(packet.payload) + len(packet.topic) + OVERHEAD_BYTES
+    if packet.properties is not NO_PROPERTIES:
+        size += packet.properties.size
+    return Request(packet, tag, size, expires_at)
 
 
 class Connected(msgspec.Struct, frozen=True):

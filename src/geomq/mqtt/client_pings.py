@@ -73,10 +73,13 @@ class Pings:
         self._marks.append(_Mark(request, sum(one.place < request.place for one in under_way)))
         return self._passed()
 
+    @property
+    def marked(self) -> bool:
+        """Whether an answered ping waits for something to be finished."""
+        return bool(self._marks)
+
     def finish(self, request: Request) -> list[Request]:
         """The request is finished: the pings that are passed now."""
-        if not self._marks:
-            return []
         for mark in self._marks:
             mark.before -= request.place < mark.request.place
         return self._passed()

@@ -28,6 +28,7 @@ from geomq.mqtt.client_events import (
     Repeated,
     Request,
     State,
+    request_of,
 )
 from geomq.mqtt.client_pings import Pings
 from geomq.mqtt.client_receipts import Arrival, Receipts
@@ -35,7 +36,7 @@ from geomq.mqtt.client_requests import Requests
 from geomq.mqtt.client_subscriptions import Subscriptions, reasons_for
 from geomq.mqtt.client_terms import PACKET_ID_MAX, ClientPolicy, ServerTerms, expiry_of
 from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.encode import encode
+from geomq.mqtt.encode import encode, publish_parts
 from geomq.mqtt.faults import MqttError, ProtocolViolation
 from geomq.mqtt.packets import (
     Connack,
@@ -60,8 +61,8 @@ from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.topics import TopicNames
 from geomq.mqtt.types import V5
 
-OVERHEAD_BYTES: Final = 256
-"""What a request occupies beside its payload, its topic and its properties."""
+_UNFIT: Final = (ProtocolError, ValueError, OverflowError)
+"""What encoding raises for values that fit no packet."""
 _CONNACK_V311: Final = b"\x20\x02"
 _PINGREQ: Final = b"\xc0\0"
 
@@ -248,48 +249,55 @@ class ClientSession:
                 self._send_other(request, packet)
 
     def _send(self, request: Request, publish: Publish, now: float) -> None:
-        properties = publish.properties
         if request.expires_at is not None:
             if request.expires_at < now:
                 self._drop(request, "it expired while it waited")
                 return
-            properties = msgspec.structs.replace(properties, message_expiry_interval=ceil(request.expires_at - now))
+            left_s = ceil(request.expires_at - now)
+            properties = msgspec.structs.replace(publish.properties, message_expiry_interval=left_s)
+            publish = msgspec.structs.replace(publish, properties=properties)
         fit = self.terms.fit(publish)
         if isinstance(fit, str):
             self._drop(request, fit)
             return
         qos, retain = fit
+        if qos != publish.qos or retain != publish.retain:
+            publish = msgspec.structs.replace(publish, qos=qos, retain=retain)
+        try:
+            head, tail = publish_parts(publish, self._version)
+        except _UNFIT as error:
+            self._drop(request, str(error))
+            return
+        size = len(head) + len(tail) + (2 if qos else 0)
+        if size > self.terms.packet_max:
+            self._drop(request, self.terms.too_large(size))
+            return
         packet_id = self.requests.launch(request, qos)
-        packet = Publish(publish.topic, publish.payload, qos, retain, False, packet_id, properties)
-        if self._write(request, packet) and not qos:
+        if qos:
+            self._out.append(b"%b%c%c%b" % (head, packet_id >> 8, packet_id & 0xFF, tail))
+        else:
+            self._out.append(head + tail)
             self._events.append(Acknowledged(request))
 
     def _repeat(self, request: Request, publish: Publish) -> None:
-        packet = msgspec.structs.replace(publish, qos=request.qos, packet_id=request.packet_id, dup=True)
-        self._write(request, packet)
+        self._write(request, msgspec.structs.replace(publish, qos=request.qos, packet_id=request.packet_id, dup=True))
 
     def _send_other(self, request: Request, packet: Subscribe | Unsubscribe) -> None:
         packet_id = self.requests.launch(request, 0)
         self._write(request, msgspec.structs.replace(packet, packet_id=packet_id))
 
-    def _write(self, request: Request, packet: Packet) -> bool:
+    def _write(self, request: Request, packet: Packet) -> None:
         """Encode for this connection; what cannot be sent on it is dropped."""
         try:
             data = encode(packet, self._version)
-        except (ProtocolError, ValueError, OverflowError) as error:
-            self._give_up(request, str(error))
-            return False
-        most = self.terms.packet_max
-        if len(data) > most:
-            self._give_up(request, f"it makes a packet of {len(data):,} bytes, and the broker takes at most {most:,}")
-            return False
-        self._out.append(data)
-        return True
-
-    def _give_up(self, request: Request, why: str) -> None:
-        if request.packet_id:
+            why = self.terms.too_large(len(data)) if len(data) > self.terms.packet_max else None
+        except _UNFIT as error:
+            why = str(error)
+        if why is None:
+            self._out.append(data)
+        else:
             self._finish(request)
-        self._drop(request, why)
+            self._drop(request, why)
 
     def _drop(self, request: Request, why: str) -> None:
         request.state = State.DONE
@@ -378,7 +386,11 @@ class ClientSession:
             return
         if request.qos != 1:
             raise ProtocolViolation("PUBACK for what is no QoS 1 message")
-        self._finish_publish(request, packet)
+        if packet.reason:
+            self._finish_publish(request, packet)
+        else:
+            self._finish(request)
+            self._events.append(Acknowledged(request))
 
     def _on_pubrec(self, packet: Pubrec) -> None:
         request = self.requests.release(packet.packet_id)
@@ -424,15 +436,8 @@ class ClientSession:
 
     def _finish(self, request: Request) -> None:
         self.requests.finish(request)
-        self._events += [Answered(ping) for ping in self._pings.finish(request)]
-
-
-def request_of(packet: Publish, expires_at: float | None = None, tag: object = None) -> Request:
-    """The request to send a message."""
-    size = len(packet.payload) + len(packet.topic) + OVERHEAD_BYTES
-    if packet.properties is not NO_PROPERTIES:
-        size += packet.properties.size
-    return Request(packet, tag, size, expires_at)
+        if self._pings.marked:
+            self._events += [Answered(ping) for ping in self._pings.finish(request)]
 
 
 def _answer(publish: Publish) -> bytes:

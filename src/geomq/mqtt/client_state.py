@@ -8,8 +8,8 @@ MessagePack; bytes that were damaged are refused whole.
 import msgspec
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.client_events import Request, State
-from geomq.mqtt.client_session import ClientSession, request_of
+from geomq.mqtt.client_events import Request, State, request_of
+from geomq.mqtt.client_session import ClientSession
 from geomq.mqtt.client_terms import PACKET_ID_MAX
 from geomq.mqtt.decoder import Decoder, Side
 from geomq.mqtt.encode import encode

@@ -87,6 +87,10 @@ class ServerTerms:
             retain = False
         return qos, retain
 
+    def too_large(self, size: int) -> str:
+        """Why a packet of that many bytes cannot be sent."""
+        return f"it makes a packet of {size:,} bytes, and the broker takes at most {self.packet_max:,}"
+
 
 def expiry_of(connect: Connect, limits: Properties) -> int:
     """How long the server keeps the session of an MQTT 5 client after its connection, in seconds."""

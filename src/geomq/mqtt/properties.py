@@ -72,8 +72,10 @@ class Properties(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def size(self) -> int:
         """Bytes that what a message carries roughly occupies."""
-        single = len(self.content_type or "") + len(self.response_topic or "") + len(self.correlation_data or b"")
-        return single + sum(len(name) + len(value) + 160 for name, value in self.user_properties)
+        size = len(self.content_type or "") + len(self.response_topic or "") + len(self.correlation_data or b"")
+        for name, value in self.user_properties:
+            size += len(name) + len(value) + 160
+        return size
 
     def user(self, name: str) -> str | None:
         """The first user property called `name`."""
