@@ -77,6 +77,7 @@ async def test_a_killed_member_finds_what_was_published_while_it_was_down(
         await until_more(acknowledged, events=100)
         tasks.pop().cancel()
         await until(lambda: acknowledged <= set(receiver.got), seconds=60)
+        assert len(acknowledged) > 200
     finally:
         for task in tasks:
             task.cancel()
