@@ -6,14 +6,24 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.routing.worlds import CLIENTS, actions, federation_of, home_of, on_one_topic, quiet_actions, script_of
+from tests.routing.worlds import (
+    CLIENTS,
+    PLACES,
+    actions,
+    federation_of,
+    home_of,
+    on_one_topic,
+    quiet_actions,
+    script_of,
+)
 
 from geomq.geo import Circle, Location
 from geomq.routing.events import ClientGone, ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
+from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId, ClientId, Event
 from geomq.routing.node import Node
-from geomq.routing.registry import STRATEGIES
-from geomq.sim.engine import Observer, Simulation
+from geomq.routing.registry import PARTS, STRATEGIES, messages_of
+from geomq.sim.engine import Observer, Origin, Simulation
 from geomq.sim.oracle import Oracle
 from geomq.sim.tracing import TraceHash
 
@@ -121,6 +131,34 @@ def trace_hash(strategy: str, options: dict[str, Any], events: list[RoutingEvent
     simulation.connect_all()
     simulation.run(script_of(events, federation, gap_ms=50), until_ms=20_000)
     return hashed.hexdigest()
+
+
+class Senders(Observer):
+    """Which kinds of messages go from broker to broker."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[type[Message], None] = {}
+
+    def sent(
+        self, t_ms: int, source: BrokerId, target: BrokerId, message: Message, origin: Origin, arrives_ms: int
+    ) -> None:
+        if source in PLACES and target in PLACES:
+            self.kinds[type(message)] = None
+
+
+@CASES
+def test_every_message_that_a_strategy_sends_to_a_peer_is_one_it_declares(
+    strategy: str, options: dict[str, Any]
+) -> None:
+    federation, senders = federation_of(), Senders()
+    simulation = Simulation(federation, strategy, options=options, observers=[senders])
+    simulation.connect_all()
+    simulation.measure_all()
+    simulation.run(script_of(actions_for_trace(), federation, gap_ms=50, start_ms=WARM_UP_MS), until_ms=2 * WARM_UP_MS)
+    alone = (strategy, options) == ("broadcast_groups", {})  # far apart, each leads a group of its own
+    assert bool(senders.kinds) != alone
+    declared = {*messages_of(STRATEGIES[strategy]), *(message for part in PARTS.values() for message in part)}
+    assert senders.kinds.keys() <= declared
 
 
 def actions_for_trace() -> list[RoutingEvent]:

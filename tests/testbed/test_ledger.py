@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 
 from geomq.errors import DataError
-from geomq.testbed.ledger import Acknowledged, Entry, Healed, Received, Subscribed, judge, read_entries, write_entries
+from geomq.testbed.ledger import (
+    Acknowledged,
+    Connected,
+    Entry,
+    Healed,
+    Received,
+    Subscribed,
+    judge,
+    read_entries,
+    write_entries,
+)
 
 PARIS, BERLIN = "48.9,2.4", "52.5,13.4"
 NEAR_PARIS = "geo:48.9,2.4;u=10000"
@@ -52,6 +62,63 @@ def test_a_repeat_counts_as_a_duplicate_only_with_qos_2() -> None:
     assert judge([WANTS, acknowledged("a", qos=2), *twice]).duplicated == 1
     verdict = judge([WANTS, acknowledged("a", qos=1), *twice])
     assert (verdict.duplicated, verdict.repeated, verdict.clean) == (0, 1, True)
+
+
+def got(event: str, t_ms: float, *, dup: bool = False) -> Received:
+    return Received(event, "p", "t/x", 2, t_ms, dup)
+
+
+def let_in(broker: str, t_ms: float, *, anew: bool = False) -> Connected:
+    return Connected("p", broker, not anew, t_ms)
+
+
+@pytest.mark.parametrize(
+    ("happened", "excused"),
+    [
+        ([let_in("a", 1, anew=True), got("e:1", 2), let_in("b", 3), got("e:1", 4)], False),
+        ([let_in("a", 1, anew=True), got("e:1", 2), let_in("b", 3), got("e:1", 4, dup=True)], False),
+        ([let_in("a", 1, anew=True), got("e:1", 2), let_in("b", 3, anew=True), got("e:1", 4)], False),
+        ([let_in("a", 1, anew=True), got("e:1", 2), let_in("b", 3, anew=True), got("e:1", 4, dup=True)], True),
+        (
+            [let_in("a", 1), let_in("b", 2, anew=True), got("e:1", 3), let_in("c", 4), got("e:1", 5)],
+            False,
+        ),
+        (
+            [let_in("a", 1), let_in("b", 2, anew=True), got("e:1", 3), let_in("a", 4), got("e:1", 5)],
+            True,
+        ),
+        (
+            [let_in("a", 1), let_in("b", 2, anew=True), let_in("a", 3), got("e:1", 4), got("e:1", 5)],
+            False,
+        ),
+    ],
+    ids=[
+        "moved with its session",
+        "sent again after a move",
+        "a new packet in a new session",
+        "unanswered in a session that could not be found",
+        "the new session moved",
+        "the old session goes on where it was",
+        "twice in the old session",
+    ],
+)
+def test_with_qos_2_an_event_may_come_again_only_because_of_a_session_that_could_not_be_found(
+    happened: list[Entry], excused: bool
+) -> None:
+    verdict = judge([WANTS, acknowledged("e:1", qos=2), *happened])
+    assert (verdict.started_anew, verdict.duplicated) == (int(excused), int(not excused))
+    assert verdict.clean == excused
+
+
+def test_events_that_come_after_later_ones_of_their_sender_are_out_of_order() -> None:
+    events = ["s:1", "s:3", "o:1", "s:2", "s:3", "s:1", "s:4", "o:2"]
+    promised = [acknowledged(event) for event in dict.fromkeys(events)]
+    verdict = judge([WANTS, *promised, *(received(event, "p") for event in events)])
+    assert (verdict.out_of_order, verdict.repeated, verdict.clean) == (1, 2, True)
+    assert verdict.examples["out_of_order"] == ["s:2 at p after 3"]
+    other = Subscribed("q", "t/#", PARIS, None, 2)
+    parted = [received("s:2", "p"), received("s:1", "q"), received("s:2", "q")]
+    assert judge([WANTS, other, *promised, *parted]).out_of_order == 0
 
 
 def test_what_came_after_healing_is_recovered_and_timed() -> None:

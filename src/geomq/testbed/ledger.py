@@ -1,15 +1,16 @@
 """What was promised and what was kept: judges a run from its records alone, after it is over.
 
 An event is promised once it is acknowledged with QoS 1 or 2. It must then reach every receiver whose subscription it
-matches by topic and by both fences; nobody else may get it; with QoS 2 nobody may get it twice.
+matches by topic and by both fences; nobody else may get it; with QoS 2 nobody may get it twice. Events of one sender,
+all on one topic, come first in the order in which they were published.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from geomq.errors import DataError
 from geomq.geo import parse_fence, parse_location
@@ -52,6 +53,17 @@ class Received:
     topic: str
     qos: int
     t_ms: float
+    dup: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A receiver was let in, with the session it had or with a new one."""
+
+    receiver: str
+    broker: str
+    session_present: bool
+    t_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +80,8 @@ class Quiet:
     bytes_per_s: float
 
 
-Entry = Subscribed | Acknowledged | Received | Healed | Quiet
-KINDS: dict[str, type[Entry]] = {kind.__name__: kind for kind in (Subscribed, Acknowledged, Received, Healed, Quiet)}
+Entry = Subscribed | Acknowledged | Received | Connected | Healed | Quiet
+KINDS: dict[str, type[Entry]] = {kind.__name__: kind for kind in get_args(Entry)}
 
 
 def write_entries(path: Path, entries: Iterable[Entry]) -> None:
@@ -93,7 +105,9 @@ class Verdict:
     """Numbers of (event, receiver) pairs, with a few examples of what went wrong.
 
     `recovered` came only after everything was healed, the last of them `converged_s` after it; `repeated` are QoS 1
-    events that came more than once, as they may. `circling` is 1 if links stayed busy with nothing left to do.
+    events that came more than once, as they may. `started_anew` are QoS 2 events that came again because a client began
+    a new session while its old one could not be reached. `out_of_order` are events that came for the first time after
+    a later one of the same sender. `circling` is 1 if links stayed busy with nothing left to do.
     """
 
     promised: int = 0
@@ -102,6 +116,8 @@ class Verdict:
     recovered: int = 0
     repeated: int = 0
     duplicated: int = 0
+    started_anew: int = 0
+    out_of_order: int = 0
     unexpected: int = 0
     circling: int = 0
     converged_s: float = 0.0
@@ -134,8 +150,8 @@ def judge(entries: Iterable[Entry]) -> Verdict:
     """Hold what was received against what was promised."""
     receivers: list[Subscribed] = []
     promised: dict[str, Acknowledged] = {}
-    counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], Received] = {}
+    received: dict[tuple[str, str], list[Received]] = {}
+    connected: dict[str, list[Connected]] = {}
     healed_ms = float("inf")
     verdict = Verdict()
     for entry in entries:
@@ -144,8 +160,9 @@ def judge(entries: Iterable[Entry]) -> Verdict:
         elif isinstance(entry, Acknowledged):
             promised[entry.event] = entry
         elif isinstance(entry, Received):
-            counts[entry.event, entry.receiver] += 1
-            first.setdefault((entry.event, entry.receiver), entry)
+            received.setdefault((entry.event, entry.receiver), []).append(entry)
+        elif isinstance(entry, Connected):
+            connected.setdefault(entry.receiver, []).append(entry)
         elif isinstance(entry, Healed):
             healed_ms = entry.t_ms
         elif entry.bytes_per_s > IDLE_BYTES_PER_S_MAX:
@@ -153,10 +170,11 @@ def judge(entries: Iterable[Entry]) -> Verdict:
     expected = _expected(promised, receivers)
     for pair, qos in expected.items():
         verdict.promised += 1
-        _judge_pair(verdict, pair, first.get(pair), counts[pair], qos, healed_ms)
-    for pair in counts:
+        _judge_pair(verdict, received.get(pair, []), pair, qos, healed_ms, connected.get(pair[1], []))
+    for pair in received:
         if pair not in expected:
             verdict.note("unexpected", f"{pair[0]} at {pair[1]}")
+    _judge_order(verdict, received)
     return verdict
 
 
@@ -175,15 +193,55 @@ def _expected(promised: dict[str, Acknowledged], receivers: list[Subscribed]) ->
 
 
 def _judge_pair(
-    verdict: Verdict, pair: tuple[str, str], first: Received | None, count: int, qos: int, healed_ms: float
+    verdict: Verdict,
+    received: list[Received],
+    pair: tuple[str, str],
+    qos: int,
+    healed_ms: float,
+    connected: list[Connected],
 ) -> None:
     example = f"{pair[0]} at {pair[1]}"
-    if first is None:
+    if not received:
         verdict.note("lost", example)
         return
     verdict.kept += 1
+    first, *again = received
     if first.t_ms > healed_ms:
         verdict.recovered += 1
         verdict.converged_s = max(verdict.converged_s, (first.t_ms - healed_ms) / 1000.0)
-    if count > 1:
-        verdict.note("duplicated" if qos == 2 else "repeated", f"{example}, {count} times")
+    if not again:
+        return
+    if qos != 2:
+        verdict.note("repeated", f"{example}, {len(received)} times")
+    elif all(_began_anew(first, each, connected) for each in again):
+        verdict.note("started_anew", f"{example}, {len(received)} times")
+    else:
+        verdict.note("duplicated", f"{example}, {len(received)} times")
+
+
+def _began_anew(first: Received, again: Received, connected: list[Connected]) -> bool:
+    """Whether an event may have come again because the client got a new session. What the old one had sent and not
+    seen answered follows with the DUP flag; and what came in the new one comes in the old one, too, if the client
+    returns to the broker that has it."""
+    for before, anew in pairwise(connected):
+        if anew.session_present:
+            continue
+        if again.dup and first.t_ms < anew.t_ms < again.t_ms:
+            return True
+        returns = (each for each in connected if each.session_present and each.broker == before.broker)
+        if anew.t_ms < first.t_ms and any(first.t_ms < each.t_ms < again.t_ms for each in returns):
+            return True
+    return False
+
+
+def _judge_order(verdict: Verdict, received: dict[tuple[str, str], list[Received]]) -> None:
+    """Events are called by their sender and a number that grows."""
+    latest: dict[tuple[str, str], int] = {}
+    for event, receiver in received:
+        sender, _, number = event.rpartition(":")
+        if not number.isdecimal():
+            continue
+        stream = sender, receiver
+        if int(number) < latest.get(stream, 0):
+            verdict.note("out_of_order", f"{event} at {receiver} after {latest[stream]}")
+        latest[stream] = max(int(number), latest.get(stream, 0))

@@ -2,26 +2,36 @@
 
 python -m geomq.testbed.soak --seconds 60                    # every strategy, one run each
 python -m geomq.testbed.soak --strategy mesh --seed 7        # one run; its folder is kept if it fails
+python -m geomq.testbed.soak --hop --runs 10 --seconds 60    # clients hop between brokers that are killed
 """
 
 import argparse
 import asyncio
 import json
+import logging
 import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
+from typing import get_args
 
 from geomq.routing.registry import STRATEGIES
 from geomq.testbed.faults import FaultRun, Plan
+from geomq.testbed.hops import HopPlan, HopRun, Missing, passes
 from geomq.testbed.processes import stoppable
 
 CONVERGED_S_MAX = 10.0
+HOP_STRATEGY = "disgb_events"
 
 
 def plan_for(strategy: str, seed: int, seconds: float) -> Plan:
     return Plan(strategy, seed, seconds, brokers=5)
+
+
+def hop_plan_for(strategy: str, seed: int, seconds: float, missing: Missing) -> HopPlan:
+    return HopPlan(strategy, seed, seconds, session_missing=missing)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -31,21 +41,31 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=int, default=1, help="so many seeds, from the first on")
     parser.add_argument("--seconds", type=float, default=30.0, help="how long a run is disturbed")
+    parser.add_argument("--hop", action="store_true", help="clients hop with their sessions")
     chosen = parser.parse_args(words)
-    failed = 0
-    for strategy in chosen.strategy or federated:
-        for seed in range(chosen.seed, chosen.seed + chosen.runs):
-            failed += not _one(plan_for(strategy, seed, chosen.seconds))
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of every answer to a broker that was just killed
+    seeds, plans = range(chosen.seed, chosen.seed + chosen.runs), list[Plan]()
+    if chosen.hop:
+        hops = product(chosen.strategy or [HOP_STRATEGY], get_args(Missing), seeds)
+        plans += (hop_plan_for(strategy, seed, chosen.seconds, missing) for strategy, missing, seed in hops)
+    else:
+        plans += (plan_for(*each, chosen.seconds) for each in product(chosen.strategy or federated, seeds))
+    failed = sum(not _one(plan) for plan in plans)
     print(f"{failed} runs failed")
     return 1 if failed else 0
 
 
 def _one(plan: Plan) -> bool:
     folder = Path(tempfile.mkdtemp(prefix="geomq-faults-"))
-    run = FaultRun(plan, folder)
+    run = HopRun(plan, folder) if isinstance(plan, HopPlan) else FaultRun(plan, folder)
     verdict = asyncio.run(stoppable(run.run()))
-    passed = verdict.clean and verdict.converged_s <= CONVERGED_S_MAX
+    passed = verdict.converged_s <= CONVERGED_S_MAX
     told = {"strategy": plan.strategy, "seed": plan.seed, "faults": len(run.done), **verdict.as_dict()}
+    if isinstance(plan, HopPlan) and isinstance(run, HopRun):
+        passed = passed and passes(plan, verdict)
+        told = {"session_missing": plan.session_missing, "hops": run.hops, **told}
+    else:
+        passed = passed and verdict.clean
     print(json.dumps(told), flush=True)
     if passed:
         shutil.rmtree(folder)

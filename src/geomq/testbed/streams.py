@@ -5,23 +5,29 @@ identifiers of half-received QoS 2 events. Both write down what happened, for th
 """
 
 import asyncio
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from geomq.broker.probe import Probe
 from geomq.errors import ProtocolError
-from geomq.mqtt.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, SubscribeRequest
+from geomq.mqtt.packets import Connack, Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, SubscribeRequest
 from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5
-from geomq.testbed.ledger import Acknowledged, Entry, Received
+from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.types import V5, V311
+from geomq.testbed.ledger import Acknowledged, Connected, Entry, Received
 
 IN_FLIGHT_MAX = 10
 RETRY_S = 0.1
 PATIENCE_S = 3.0
 """After so long without an answer a client takes its broker for gone and connects anew."""
 SESSION_S = 3600
+STAY_S = (0.2, 3.0)
+"""How long a hopper is at a broker."""
+LEAVES_POLITELY = 0.5
+"""How often it says goodbye; else its connection is gone all of a sudden."""
 
 Note = Callable[[Entry], object]
 
@@ -44,6 +50,12 @@ class Role:
     @property
     def fenced(self) -> Properties:
         return Properties(user_properties=() if self.fence is None else (("geo-fence", self.fence),))
+
+
+def check_let_in(connack: Connack) -> None:
+    """ProtocolError if the broker refused the connection."""
+    if connack.reason != ReasonCode.SUCCESS:
+        raise ProtocolError(f"refused: {connack.reason.name}")
 
 
 class Sender:
@@ -73,6 +85,7 @@ class Sender:
             with suppress(OSError, ProtocolError, TimeoutError):
                 probe, connack = await Probe.connect(self.role.port, self.role.connect())
                 async with probe:
+                    check_let_in(connack)
                     self.ready.set()
                     self._repeat(probe, session_present=connack.session_present)
                     await self._talk(probe)
@@ -144,8 +157,9 @@ class Receiver:
     async def run(self) -> None:
         while True:
             with suppress(OSError, ProtocolError, TimeoutError):
-                probe, _ = await Probe.connect(self.role.port, self.role.connect())
+                probe, connack = await Probe.connect(self.role.port, self.role.connect())
                 async with probe:
+                    check_let_in(connack)
                     if not self.ready.is_set():
                         wish = SubscribeRequest(self.role.topic, self.role.qos)
                         await probe.subscribe(wish, properties=self.role.fenced)
@@ -170,4 +184,60 @@ class Receiver:
 
     def _received(self, packet: Publish) -> None:
         event = packet.payload.decode(errors="replace")
-        self._note(Received(event, self.role.name, packet.topic, packet.qos, time.time() * 1000.0))
+        self._note(Received(event, self.role.name, packet.topic, packet.qos, time.time() * 1000.0, packet.dup))
+
+
+class Hopper(Receiver):
+    """A receiver that goes from broker to broker with its session until it is told to stay."""
+
+    def __init__(
+        self, role: Role, note: Note, *, ports: Mapping[str, int], dice: random.Random, version: int, first: str
+    ) -> None:
+        super().__init__(role, note)
+        self.hops = 0
+        self._ports = ports
+        self._dice = dice
+        self._version = version
+        self._at = first
+        self._subscribed = self._staying = False
+
+    def stay(self) -> None:
+        """No more hops but those away from a broker that is not there."""
+        self._staying = True
+
+    async def run(self) -> None:
+        while True:
+            with suppress(OSError, ProtocolError, TimeoutError):
+                probe, connack = await Probe.connect(self._ports[self._at], self._connect())
+                async with probe:
+                    check_let_in(connack)
+                    await self._resume(probe, connack)
+                    await self._take_for_a_while(probe)
+                    if self._dice.random() < LEAVES_POLITELY:
+                        await probe.disconnect()
+            self._at = self._dice.choice([name for name in self._ports if name != self._at])
+            await asyncio.sleep(RETRY_S * self._dice.uniform(0.1, 1.0))
+
+    def _connect(self) -> Connect:
+        if self._version == V311:
+            return Connect(self.role.name, V311, clean_start=False, keep_alive=30)
+        return self.role.connect()
+
+    async def _resume(self, probe: Probe, connack: Connack) -> None:
+        """Go on with the session that is there; a new one knows of no subscription and no packet identifier."""
+        self._note(Connected(self.role.name, self._at, connack.session_present, time.time() * 1000.0))
+        self.hops += 1
+        if not connack.session_present:
+            self._subscribed = False
+            self._pending.clear()
+        if not self._subscribed:
+            await probe.subscribe(SubscribeRequest(self.role.topic, self.role.qos))
+            self._subscribed = True
+            self.ready.set()
+
+    async def _take_for_a_while(self, probe: Probe) -> None:
+        until = time.monotonic() + self._dice.uniform(*STAY_S)
+        while self._staying or time.monotonic() < until:
+            left_s = 1.0 if self._staying else until - time.monotonic()
+            with suppress(TimeoutError):
+                self._take(probe, await probe.receive(max(0.001, left_s)))
