@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from geomq.broker.peer_store import PeerStore
 from geomq.mqtt.message import Message
-from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, SendToPeer
+from geomq.routing.actions import (
+    Action,
+    DeliverToClients,
+    DeliverToOne,
+    ForgetNote,
+    KeepNote,
+    RefuseRetained,
+    SendRetained,
+    SendToPeer,
+    StoreRetained,
+)
 from geomq.routing.edition_messages import wrapped
 from geomq.routing.editions import KeepEditions, Kept
 from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
@@ -50,6 +60,12 @@ class Arrivals(Protocol):
     def arrive(self, said: PeerSaid, batch: EventBatch, handle: Callable[[PeerSaid], object]) -> None: ...
 
 
+class Retained(Protocol):
+    """Carries out what is asked for about retained events."""
+
+    def carry_out(self, action: StoreRetained | SendRetained | RefuseRetained) -> None: ...
+
+
 class Neighbour(Protocol):
     """A protocol between brokers beside the node."""
 
@@ -70,6 +86,7 @@ class Driver:
         self.arrivals: Arrivals | None = None
         self.kept: PeerStore | None = None
         """Where what must survive a crash is kept; None if nothing does."""
+        self.retained: Retained | None = None
         self.neighbours: list[Neighbour] = []
         self.before_delivery: Callable[[], None] = lambda: None
         self.keep_editions: Callable[[Kept], None] = lambda _kept: None
@@ -144,7 +161,20 @@ class Driver:
                     self.links.send(action.peer, wrapped(action.message, action.edition))
             elif isinstance(action, KeepEditions):
                 self.keep_editions(action.kept)
+            elif isinstance(action, KeepNote | ForgetNote):
+                self.keep_note(action)
+            elif isinstance(action, StoreRetained | SendRetained | RefuseRetained):
+                assert self.retained is not None
+                self.retained.carry_out(action)
         return delivered
+
+    def keep_note(self, action: KeepNote | ForgetNote) -> None:
+        """Write down, or erase, what must survive a restart."""
+        if isinstance(action, KeepNote):
+            self._core.store.put_note(action.kind, action.key, action.value)
+        else:
+            self._core.store.delete_note(action.kind, action.key)
+        self._core.outbox.schedule()
 
     def tell_peer(self, peer: BrokerId, message: PeerMessage) -> None:
         """Send what is not the node's business."""

@@ -5,7 +5,7 @@ The routing core decides what happens when; here its decisions meet the disk, th
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -114,8 +114,6 @@ class Membership:
         self._stopping: set[asyncio.Task[None]] = set()
         self.peering: Peering | None = None
         self.cloud: CloudLink | None = None
-        self.followers: list[Callable[[Collection[BrokerId]], None]] = []
-        """Who else wants to know the peers."""
         core.driver.keep_editions = self._keep
 
     @property
@@ -176,8 +174,6 @@ class Membership:
             self._kept.forget_others(self._editions.keys, addresses)
         if self.peering is not None:
             self.peering.set_peers(addresses)
-        for follower in self.followers:
-            follower(tuple(addresses))
         self._mind_cloud(at_start=False)
         self.link()
 

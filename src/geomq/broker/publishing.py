@@ -34,7 +34,7 @@ from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.topics import REMEMBERED_CHARS_MAX, topic_matches
 from geomq.mqtt.types import V5, PacketType
-from geomq.routing.events import ClientPublished
+from geomq.routing.events import ClientPublished, RetainedChanged
 from geomq.routing.model import ClientId
 
 BROKER: Final = ClientId("\0broker")
@@ -145,7 +145,12 @@ class Publishing:
             properties,
             int(core.wall_s() * 1000),
         )
-        return core.driver.handle(event, message)
+        if not message.retain or publisher is BROKER or not core.node.retained.active:
+            return core.driver.handle(event, message)
+        changed = RetainedChanged(message.topic, event.at_ms, not message.payload, core.node.next_id)
+        delivered = core.driver.handle(event, message)
+        core.driver.handle(changed)  # peers learn of it after the event itself
+        return delivered
 
     def announce(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """The broker itself publishes."""

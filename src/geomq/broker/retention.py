@@ -3,7 +3,7 @@
 The rule of delivery is the one of live events, with the publisher's location as it was when it published.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from geomq.broker.clients import Client
@@ -18,6 +18,7 @@ from geomq.mqtt.message import Fanout, Message
 from geomq.mqtt.retained import RetainedStore
 from geomq.mqtt.subscriptions import Subscription, Terms, merge
 from geomq.mqtt.topics import topic_matches
+from geomq.routing.events import RetainedExpired
 
 SLICE, SLICE_BYTES = 256, 1_048_576
 """Retained events looked at for one client, and bytes given to it, before others get their turn."""
@@ -62,8 +63,6 @@ class Retention:
         self._about: dict[str, About] = {}
         self._fences: FenceIndex[str] = FenceIndex()
         self._waiting: dict[Connection, dict[str, _Given]] = {}
-        self.changed: Callable[[Message, About], None] = lambda _, __: None
-        """Told of every event that is kept or deleted."""
 
     def __len__(self) -> int:
         return len(self._events)
@@ -86,8 +85,6 @@ class Retention:
                 self._forget_about(message.topic)
                 self._core.store.delete_retained(message.topic)
                 self._core.outbox.schedule()
-            if stored:
-                self.changed(message, about)
             return True
         # What the broker itself says is little, and must not depend on how much clients have it keep.
         if not self._keep(message, about, beyond=not stored):
@@ -98,7 +95,6 @@ class Retention:
             text = None if fence is None else fence_text(fence)
             self._core.store.put_retained(message, RetainedRecord(text, place, client_id, user))
             self._core.outbox.schedule()
-            self.changed(message, about)
         return True
 
     def _keep(self, message: Message, about: About, *, beyond: bool) -> bool:
@@ -126,10 +122,13 @@ class Retention:
         return [message.topic for message in self._events.match("#", self._core.wall_s())]
 
     def expire(self) -> None:
-        for topic in self._events.expire(self._core.wall_s()):
+        topics = tuple(self._events.expire(self._core.wall_s()))
+        for topic in topics:
             self._forget_about(topic)
             self._core.store.delete_retained(topic)
             self._core.outbox.schedule()
+        if topics and self._core.node.retained.active:
+            self._core.driver.handle(RetainedExpired(topics))
 
     # To a new subscription.
 

@@ -31,7 +31,7 @@ from geomq.broker.peer_refusals import PeerRefusals
 from geomq.broker.peer_store import Notes, PeerStore, kept_editions
 from geomq.broker.peering import Peering
 from geomq.broker.platform import SYSTEM, Platform
-from geomq.broker.retained_sync import RetainedSync
+from geomq.broker.retained_copies import RetainedCopies
 from geomq.broker.roaming import Roaming
 from geomq.broker.store import Store
 from geomq.broker.store_errors import StoreError
@@ -69,7 +69,6 @@ class Broker:
         self.membership: Membership | None = None
         self._kept: PeerStore | None = None
         self._trace: TraceWriter | None = None
-        self._retained: RetainedSync | None = None
         self._roaming: Roaming | None = None
         self._stopped = False
         self.exit_code = 0
@@ -200,15 +199,12 @@ class Broker:
                 strangers=membership,
             )
             membership.peering = self.peering = peering
-            self._retained = RetainedSync(
-                core, self.desk.retention, membership.addresses, core.driver.tell_peer, core.driver.handle
-            )
-            self._retained.load(notes)
+            core.driver.retained = retained = RetainedCopies(core, self.desk.retention)
+            retained.load(notes)
             self._roaming = Roaming(core, self.desk.registry)
             self._roaming.load(notes)
             self.desk.admission.roaming = self._roaming
-            core.driver.neighbours += (self._retained, self._roaming)
-            membership.followers.append(self._retained.set_peers)
+            core.driver.neighbours.append(self._roaming)
             await peering.start(None if section.host == "*" else section.host, section.port, listen)
         membership.start()
 

@@ -4,6 +4,7 @@ import msgspec
 
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId, Match
+from geomq.routing.retained import Version
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -41,4 +42,46 @@ class DropEvent(Action, frozen=True):
     """An event ends here, and why. Nothing is to be done but to count and to trace it."""
 
     event_id: EventId
+    reason: str
+
+
+class KeepNote(Action, frozen=True):
+    """Keep this on disk, in place of what was kept under the same key."""
+
+    kind: str
+    key: bytes
+    value: bytes
+
+
+class ForgetNote(Action, frozen=True):
+    """What was kept under this key is no longer needed."""
+
+    kind: str
+    key: bytes
+
+
+class StoreRetained(Action, frozen=True):
+    """Keep a peer's retained event, or delete its topic's if the payload is empty; then answer with `RetainedStored`.
+
+    If there is no room for it nothing else is to be done. Its id is its version; `user` is its publisher's.
+    """
+
+    event: Event
+    user: str | None
+    published: EventId | None
+
+
+class SendRetained(Action, frozen=True):
+    """Send a peer what is retained of a topic now, as `PutRetained` with this version; nothing means deleted."""
+
+    peer: BrokerId
+    topic: str
+    version: Version
+    published: EventId | None = None
+
+
+class RefuseRetained(Action, frozen=True):
+    """A retained event of an own client stays unknown to the peers, and why. It is to be counted."""
+
+    topic: str
     reason: str

@@ -38,10 +38,29 @@ class ClientUnsubscribed(RoutingEvent, frozen=True):
     share: str | None = None
 
 
-class RetainedHeard(RoutingEvent, frozen=True):
-    """A peer told what it has just retained, for everybody to keep, not as an event on its way to somebody."""
+class RetainedChanged(RoutingEvent, frozen=True):
+    """What is retained of a topic was set or deleted by the event that an own client has just published.
+
+    `wall_ms` is the wall clock's time, which the version of the change begins with.
+    """
+
+    topic: str
+    wall_ms: int
+    deleted: bool = False
+    published: EventId | None = None
+
+
+class RetainedStored(RoutingEvent, frozen=True):
+    """What `StoreRetained` brought is kept, or deleted, now."""
 
     event: Event
+    published: EventId | None
+
+
+class RetainedExpired(RoutingEvent, frozen=True):
+    """Retained events of these topics were let go of."""
+
+    topics: tuple[str, ...]
 
 
 class ClientReady(RoutingEvent, frozen=True):

@@ -8,8 +8,8 @@ A driver that carries these actions out, in order, is all a strategy needs to ru
 
 The node owns the clients and hands what happened to its parts: `routings` (the strategies, one for each live edition of
 the federation description), `editions` (how that description changes), `shared` (share groups), `travellers` (sessions
-that change brokers). Each part answers with actions; what a broker says of its editions comes after what its strategies
-had to say to get there.
+that change brokers), `retained` (retained events, the same everywhere). Each part answers with actions; what a broker
+says of its editions comes after what its strategies had to say to get there.
 
 Topics under `$SYS/` are about one broker: no strategy hears of them, and their events never leave home. Nor do
 strategies hear of share groups, which are the same under all of them.
@@ -37,7 +37,6 @@ from geomq.routing.events import (
     PeerDown,
     PeerSaid,
     PeerUp,
-    RetainedHeard,
     RoutingEvent,
 )
 from geomq.routing.federation import Federation
@@ -46,11 +45,11 @@ from geomq.routing.messages import OF_EVENTS
 from geomq.routing.model import CONFIGURED, BrokerId, ClientId, Edition, Event, EventId, Match
 from geomq.routing.own_topics import OwnTopics, is_own
 from geomq.routing.plan import Plan
+from geomq.routing.retained_sync import OF_RETAINED, RetainedSync
 from geomq.routing.routings import Routings
 from geomq.routing.shared import Group, ServeShared, SharedGroups
 from geomq.routing.strategy import ClientState, Dice, Strategy
 from geomq.routing.travellers import HAD_MAX, DeliverMoved, Travellers
-from geomq.routing.young import YoungSubscriptions
 
 WATCHER = ClientId("\0share")
 """Who subscribes, for share groups, to what publishers outside the federation publish."""
@@ -96,10 +95,12 @@ class Node:
         self._sequence = 0
         self._own = OwnTopics(me, act)
         self.shared = SharedGroups(me, act, start.federation)
-        self._young = YoungSubscriptions(me, self.clients)
         self.travellers = Travellers(me, start.federation, act)
         self.editions = LiveEditions(
             me, start.description, self.routings, act=act, peers_changed=self._peers_changed, own_strategy=own_strategy
+        )
+        self.retained = RetainedSync(
+            me, clients=self.clients, routings=self.routings, act=act, peers=lambda: self.editions.peers
         )
         self._hops = 0
         """How many brokers that a client left the event in hand has passed."""
@@ -108,14 +109,13 @@ class Node:
             self.editions.restore(kept)
 
     def _make_handlers(self) -> dict[type[RoutingEvent], Callable[[Any, float], None]]:
-        return {
+        handlers: dict[type[RoutingEvent], Callable[[Any, float], None]] = {
             ClientPublished: self._published,
             ClientMoved: self._moved,
             ClientSubscribed: self._subscribed,
             ClientUnsubscribed: self._unsubscribed,
             ClientGone: self._gone,
             ClientReady: self._ready,
-            RetainedHeard: self._retained_heard,
             ClientDeparted: lambda e, now: self.travellers.departed(e.client, e.to, now=now),
             ClientArrived: self._arrived,
             PeerSaid: self._peer_said,
@@ -126,6 +126,7 @@ class Node:
             ChangeAsked: lambda e, now: self.editions.change(e.change, now),
             DescriptionLearned: lambda e, now: self.editions.learn(e.description, None, now),
         }
+        return handlers | dict.fromkeys(OF_RETAINED, self.retained.handle)
 
     def ask_rights(self, may_read: Callable[[ClientId, str], bool]) -> None:
         """Have the driver say whether an own client may read a topic, so that those that may get what groups share."""
@@ -193,16 +194,17 @@ class Node:
         return first
 
     def next_deadline(self) -> float | None:
-        parts = (self.routings, self.travellers, self.editions)
+        parts = (self.routings, self.travellers, self.retained, self.editions)
         return min((at for part in parts if (at := part.next_deadline()) is not None), default=None)
 
     def on_deadline(self, *, now: float) -> list[Action]:
         self.turns += 1
         self._hops = 0
         self.routings.on_deadline(now)
-        wanted = self.travellers.next_deadline()
-        if wanted is not None and wanted <= now:
-            self.travellers.on_deadline(now=now)
+        for part in (self.travellers, self.retained):
+            wanted = part.next_deadline()
+            if wanted is not None and wanted <= now:
+                part.on_deadline(now=now)
         self.editions.advance(now)
         return self._take_actions()
 
@@ -298,18 +300,9 @@ class Node:
             self._own.subscribed(happened.client, happened.topic_filter, happened.fence, state.location)
             return
         state.subscriptions[happened.topic_filter] = happened.fence
-        self._young.put(happened.client, happened.topic_filter, now=now)
+        self.retained.subscribed(happened.client, happened.topic_filter, now)
         for strategy in self.routings.strategies:
             strategy.subscribed(happened.client, happened.topic_filter, happened.fence, now=now)
-
-    def _retained_heard(self, happened: RetainedHeard, now: float) -> None:
-        """Clients that subscribed too late for its publisher's broker to know get it from here."""
-        event = happened.event
-        matches = self._young.match(event, now=now)
-        for strategy in self.routings.strategies:
-            matches = strategy.seen.unseen(event.id, matches) if matches else ()
-        if matches:
-            self.strategy.deliver(event, matches)
 
     def _shared_of(self, group: Group) -> SharedGroups:
         return self._own.shared if is_own(group.topic_filter) else self.shared
@@ -381,6 +374,8 @@ class Node:
             pass
         elif not self.routings.knows(peer):
             self.routings.said(happened, now)
+        elif self.retained.said(peer, message, now=now):
+            pass
         elif isinstance(message, DeliverMoved):
             self._deliver_moved(message)
         elif (forgotten := self.travellers.said(peer, message, now=now)) is not None:
@@ -412,6 +407,7 @@ class Node:
         self.shared.peer_up(happened.peer)
         self.travellers.peer_up(happened.peer, now=now)
         self._watch(now)
+        self.retained.peer_up(happened.peer)
         self.editions.peer_up(happened.peer)
 
     def _peer_down(self, happened: PeerDown, now: float) -> None:
@@ -419,6 +415,7 @@ class Node:
         self.shared.peer_down(happened.peer)
         self.travellers.peer_down(happened.peer)
         self._watch(now)
+        self.retained.peer_down(happened.peer)
         self.editions.peer_down(happened.peer)
 
     def _federation_changed(self, happened: FederationChanged, now: float) -> None:
@@ -435,6 +432,7 @@ class Node:
         for peer in self.routings.linked:
             self.shared.peer_up(peer)
             self.travellers.peer_up(peer, now=now)
+            self.retained.peer_up(peer)
 
     def inherit(self, before: Self, *, now: float) -> None:
         """Take over what a broker keeps on disk from the node that ran before a restart."""
@@ -447,3 +445,4 @@ class Node:
         for member, (share, topic_filter), fence in before.shared.own():
             self.handle(ClientSubscribed(member.client, topic_filter, fence, share), now=now)
         self.travellers.inherit(before.travellers)
+        self.retained.inherit(before.retained)

@@ -159,7 +159,7 @@ class Routings:
         for each in outside:
             each.said(peer, message, now=now)
         event = getattr(message, "event", None)
-        if not outside and isinstance(event, Event):
+        if not outside and isinstance(event, Event) and not message.versioned:
             self._act(DropEvent(event.id, f"no routing of edition {edition}"))
 
     # Actions and the clock.

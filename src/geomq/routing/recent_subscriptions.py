@@ -1,7 +1,7 @@
-"""Subscriptions of own clients that are so young that other brokers may not know of them yet.
+"""Subscriptions of own clients that are so recent that other brokers may not know of them yet.
 
-An event published elsewhere at that moment finds no way to such a client. If it is retained its broker tells everybody,
-and the client gets it all the same, as it would have if all were one broker.
+An event published elsewhere at that moment is not sent to such a client's broker. If it is retained its broker sends it
+to all, and the client gets it all the same, as it would have if all were one broker.
 """
 
 from collections import deque
@@ -12,12 +12,12 @@ from geomq.routing.model import BrokerId, ClientId, Event, Match, Subscriber
 from geomq.routing.strategy import ClientState
 from geomq.routing.table import SubscriptionTable
 
-YOUNG_MS = 10_000.0
-"""A link over which it takes longer to say something has been given up."""
-YOUNG_MAX = 10_000
+RECENT_MS = 10_000.0
+"""A link over which a message takes longer has been given up."""
+RECENT_MAX = 10_000
 
 
-class YoungSubscriptions:
+class RecentSubscriptions:
     """The latest subscriptions, the oldest first. Whether a client still has one, `clients` tells."""
 
     def __init__(self, me: BrokerId, clients: Mapping[ClientId, ClientState]) -> None:
@@ -31,8 +31,8 @@ class YoungSubscriptions:
 
     def put(self, client: ClientId, topic_filter: str, *, now: float) -> None:
         """A client subscribed just now."""
-        self._let_grow_up(now)
-        if len(self._order) >= YOUNG_MAX:
+        self._forget_old(now)
+        if len(self._order) >= RECENT_MAX:
             self._forget_oldest()
         since = self._since.get(topic_filter)
         if since is None:
@@ -42,8 +42,8 @@ class YoungSubscriptions:
         self._order.append((now, client, topic_filter))
 
     def match(self, event: Event, *, now: float) -> tuple[Match, ...]:
-        """The young subscriptions that an event reaches."""
-        self._let_grow_up(now)
+        """The recent subscriptions that an event reaches."""
+        self._forget_old(now)
         table = SubscriptionTable()
         for topic_filter, since in self._since.match_items(event.topic):
             for client in since:
@@ -53,8 +53,8 @@ class YoungSubscriptions:
                     table.put(Subscriber(self._me, client), topic_filter, fence, state.location)
         return table.match(event).get(self._me, ())
 
-    def _let_grow_up(self, now: float) -> None:
-        while self._order and now - self._order[0][0] > YOUNG_MS:
+    def _forget_old(self, now: float) -> None:
+        while self._order and now - self._order[0][0] > RECENT_MS:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from tests.broker.federated import configs, federation, peers_up, until
 
 from geomq.broker.server import Broker
 from geomq.client import Client
+from geomq.routing.events import PeerSaid
 from geomq.routing.messages import Message
 from geomq.routing.model import BrokerId
 from geomq.routing.retained import PutRetained, RetainedVersions, RetainedWanted
@@ -47,9 +49,8 @@ async def test_a_retained_event_and_its_deletion_reach_every_broker() -> None:
 
 async def test_what_is_deleted_before_a_broker_heard_of_it_is_deleted_everywhere() -> None:
     async with federation(configs("flood_events", brokers=3)) as brokers:
-        sync, held = brokers["paris"]._retained, []
-        assert sync is not None
-        send, sync._send = sync._send, lambda *said: held.append(said)
+        driver, held = brokers["paris"].core.driver, list[tuple[BrokerId, Message]]()
+        send, driver.tell_peer = driver.tell_peer, lambda *said: held.append(said)  # type: ignore[method-assign]
         await retain(brokers["paris"], "state/a", b"on")
         await retain(brokers["columbus"], "state/a", b"")
         for said in held:
@@ -61,9 +62,8 @@ async def test_what_is_deleted_before_a_broker_heard_of_it_is_deleted_everywhere
 
 async def test_a_retained_event_that_waits_for_a_broker_expires_on_the_way() -> None:
     async with federation(configs("flood_events", brokers=2)) as brokers:
-        sync, held = brokers["columbus"]._retained, []
-        assert sync is not None
-        send, sync._send = sync._send, lambda *said: held.append(said)
+        driver, held = brokers["columbus"].core.driver, list[tuple[BrokerId, Message]]()
+        send, driver.tell_peer = driver.tell_peer, lambda *said: held.append(said)  # type: ignore[method-assign]
         await retain(brokers["columbus"], "brief", b"brief", expiry_s=1)
         await retain(brokers["columbus"], "long", b"long", expiry_s=600)
         await asyncio.sleep(1.2)
@@ -79,9 +79,9 @@ async def test_topics_that_begin_with_a_dollar_are_the_same_everywhere_but_for_t
         await asyncio.sleep(0.2)
         assert await retained_at(brokers["frankfurt"], "$state/#") == [b"on"]
         assert await retained_at(brokers["frankfurt"], "#") == []
-        versions = brokers["frankfurt"]._retained
-        assert versions is not None
-        assert not [topic for topic in versions._versions if topic.startswith("$SYS")]
+        retained = brokers["frankfurt"].core.node.retained
+        assert retained.version("$state/x") is not None
+        assert not [topic for topic in retained._versions if topic.startswith("$SYS")]
 
 
 @pytest.mark.parametrize("strategy", ["flood_events", "flood_subscriptions", "disgb_subscriptions", "dht"])
@@ -152,29 +152,33 @@ async def test_a_broker_without_room_does_not_tell_others_that_an_event_was_dele
             await retain(here, topic, b"1")
         await until(lambda: there.core.counts.retained_refused == 1)
         said: list[Message] = []
-        assert there._retained is not None
-        there._retained._send = lambda _, message: said.append(message)
-        there._retained.heard(BrokerId("somebody"), RetainedWanted())
+        there.core.driver.tell_peer = lambda _, message: said.append(message)  # type: ignore[method-assign, assignment]
+        there.core.driver.handle(PeerSaid(BrokerId("columbus"), RetainedWanted()))
         await until(lambda: bool(said))
         assert [message.event.payload for message in said if isinstance(message, PutRetained)] == [b"1"]
 
 
-async def test_everything_is_told_in_slices_and_once_however_often_it_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("geomq.broker.retained_sync.SLICE", 2)
+async def test_an_event_that_expired_is_let_go_of_but_not_its_version() -> None:
     async with federation(configs("flood_events", brokers=2)) as brokers:
-        here = brokers["columbus"]
-        for number in range(5):
-            await retain(here, f"t{number}", b"old")
-        said: list[PutRetained] = []
-        sync = here._retained
-        assert sync is not None
-        sync._send = lambda _, message: said.append(message) if isinstance(message, PutRetained) else None
-        for _ in range(2):
-            sync.heard(BrokerId("somebody"), RetainedWanted())
-            assert len(said) == 2, "the rest has to wait for its turn"
-            said.clear()
-        await until(lambda: len(said) == 3)
-        await asyncio.sleep(0.05)
-        assert [put.event.topic for put in said] == ["t2", "t3", "t4"]
+        here, there = brokers["columbus"], brokers["frankfurt"]
+        await retain(here, "brief", b"1", expiry_s=1)
+        await until(lambda: there.core.node.retained.version("brief") is not None)
+        await until(lambda: len(here.desk.retention) == len(there.desk.retention) == 0)
+        assert here.core.node.retained.version("brief") == there.core.node.retained.version("brief") is not None
+
+
+async def test_versions_survive_a_restart(tmp_path: Path) -> None:
+    configured = configs("flood_events", brokers=2)
+    was = configured["columbus"]
+    kept = replace(
+        was, broker=replace(was.broker, data_dir=str(tmp_path)), persistence=replace(was.persistence, enabled=True)
+    )
+    async with federation(configured | {"columbus": kept}) as brokers:
+        await retain(brokers["columbus"], "stays", b"1")
+        await retain(brokers["columbus"], "gone", b"1")
+        await retain(brokers["columbus"], "gone", b"")
+        before = {topic: brokers["columbus"].core.node.retained.version(topic) for topic in ("stays", "gone")}
+        await brokers["columbus"].stop()
+        async with Broker(kept) as again:
+            assert {topic: again.core.node.retained.version(topic) for topic in before} == before
+            assert None not in before.values()
