@@ -181,9 +181,12 @@ class World:
         found: list[Violation] = []
         for machine in self.machines:
             served = len(self.scenario.names) if machine.name == CLOUD else 0
-            if machine.broker is not None and machine.up:
+            if machine.linked and machine.broker is not None:
                 found += leftovers(machine.name, machine.broker, retained, served)
-        return [*found, *disagreement([machine.broker for machine in self.machines if machine.name != CLOUD])]
+            else:
+                found.append(Violation("not converged", f"{machine.name} does not run, or has not found its peers"))
+        there = [machine.broker for machine in self.machines if machine.linked and machine.name != CLOUD]
+        return [*found, *disagreement(there)]
 
     # Retained events.
 
