@@ -3,11 +3,15 @@
     python -m geomq.sim.soak --seeds 1000             # all strategies, seeds 0 to 999
     python -m geomq.sim.soak --strategy mesh --seed 7 # replay one
     python -m geomq.sim.soak --strategy hubs:Hubs,mesh --option redundancy=3
+    python -m geomq.sim.soak --whole --seeds 1000     # whole brokers: connections, sessions, disks, links
+    python -m geomq.sim.soak --whole --seed 7 --transcript
+    python -m geomq.sim.soak --planted                # do the simulations notice faults of one line?
 
-A run has four parts: clients settle; they publish while frames get lost, links are cut and brokers crash; they also
-move and change subscriptions under the same faults; and, when all is healed and quiet, everybody publishes before and
-after subscriptions change. In all but the first, brokers join and leave and areas and strategy change. Plain events
-take the fast path or go event by event, as dice fall.
+Whole brokers are played by `geomq.sim.virtual`. A run of their routing alone has four parts: clients settle; they
+publish while frames get lost, links are cut and brokers crash; they also move and change subscriptions under the same
+faults; and, when all is healed and quiet, everybody publishes before and after subscriptions change. In all but the
+first, brokers join and leave and areas and strategy change. Plain events take the fast path or go event by event, as
+dice fall.
 """
 
 import argparse
@@ -133,7 +137,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m geomq.sim.soak", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=_count, default=100, help="how many seeds, from 0")
     parser.add_argument("--seed", type=int, help="only this one")
@@ -141,16 +145,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="for those of the strategies that have it"
     )
+    parser.add_argument("--whole", action="store_true", help="whole brokers; the seed chooses the strategy")
+    parser.add_argument("--transcript", action="store_true", help="print all that happens in the one run of --seed")
+    parser.add_argument("--planted", action="store_true", help="look for each of the faults in geomq.sim.planted")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
     options = parser.parse_args(arguments)
+    if options.transcript and not (options.whole and options.seed is not None):
+        parser.error("--transcript goes with --whole and --seed")
+    if options.planted:
+        return _look_for_planted()
     try:
         names = names_of(options.strategy) if options.strategy else [name for name in STRATEGIES if name != "single"]
         strategies = options_for(names, options.option)
         for strategy in strategies:
-            strategy_class(strategy).check(Dicer(0).federation)
+            if not (options.whole and strategy == "single"):
+                strategy_class(strategy).check(Dicer(0).federation)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
     seeds = [options.seed] if options.seed is not None else list(range(options.seeds))
+    if options.whole:
+        return _play_whole(seeds, strategies if options.strategy else {}, transcript=options.transcript)
     failed = 0
     for done, failures in enumerate(_outcomes(seeds, strategies), start=1):
         failed += len(failures)
@@ -160,6 +179,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"\r{done}/{len(seeds)} seeds", end="", file=sys.stderr)
     print(f"{len(seeds)} seeds x {len(strategies)} strategies: {failed} failed")
     return 1 if failed else 0
+
+
+def _play_whole(seeds: Sequence[int], strategies: Mapping[str, Mapping[str, Any]], *, transcript: bool) -> int:
+    from geomq.sim.virtual.scenario import Options
+    from geomq.sim.virtual.soak import show, soak
+
+    chosen = [Options(name, tuple(options.items())) for name, options in strategies.items()] or [Options()]
+    codes = [show(seeds[0], each) if transcript else soak(seeds, each) for each in chosen]
+    return max(codes)
+
+
+def _look_for_planted() -> int:
+    from geomq.sim.planted import PLANTED
+    from geomq.sim.planting import search_all
+
+    missed = 0
+    for found in search_all(PLANTED):
+        print(found.line, flush=True)
+        missed += found.seed is None
+    print(f"{len(PLANTED)} planted faults: {missed} not found")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from geomq.sim.virtual.ledger import Ledger, Violation
 from geomq.sim.virtual.loop import START_S, Stuck, VirtualLoop, make_loop
 from geomq.sim.virtual.machine import Machine
 from geomq.sim.virtual.network import Network
+from geomq.sim.virtual.processes import PROCESS
 from geomq.sim.virtual.records import Place, Wish
 from geomq.sim.virtual.scenario import (
     CLOSING_S,
@@ -69,6 +70,8 @@ class World:
         self.loop = loop
         self.rng = random.Random(f"world {scenario.seed}")
         self.transcript: list[str] = []
+        self.digest = hashlib.sha256()
+        """Of the transcript without what brokers log."""
         self.ledger = Ledger(loop.time, self.note, refuses=scenario.refuses, reroutes=scenario.reroutes)
         self.machines = [Machine(loop, scenario.config(name), scenario.seed, self.note) for name in scenario.machines]
         self.devices: dict[str, Device] = {}
@@ -76,7 +79,9 @@ class World:
         self._began_s = loop.now
 
     def note(self, text: str) -> None:
-        self.transcript.append(f"{self.loop.now - START_S:10.4f} {text}")
+        line = f"{self.loop.now - START_S:10.4f} {text}"
+        self.transcript.append(line)
+        self.digest.update(line.encode())
 
     @property
     def elapsed_s(self) -> float:
@@ -235,15 +240,13 @@ def run(seed: int, options: Options = Options(), *, log: bool = False) -> Outcom
     for text in loop.trouble:
         world.ledger.fault(text, "exception")
     violations = judge(world.ledger, healed=scenario.mode != "never heals")
-    lines = world.transcript
-    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
     deliveries = sum(len(client.receipts) for client in world.ledger.clients.values())
     return Outcome(
         seed,
         scenario.describe(),
         violations,
-        digest,
-        lines,
+        world.digest.hexdigest()[:16],
+        world.transcript,
         deliveries,
         loop.now - START_S,
         time.process_time() - began,
@@ -263,7 +266,10 @@ class _Log(logging.Handler):
             error = record.exc_info[1] if record.exc_info else ""
             self._world.ledger.fault(f"{text} {error!r}", "logged")
         elif self.level == logging.DEBUG:
-            self._world.transcript.append(f"           {text}")
+            process = PROCESS.get()
+            who = "" if process is None else process.name
+            about = getattr(record, "peer", "") or getattr(record, "reason", "")
+            self._world.transcript.append(f"{self._world.loop.now - START_S:10.4f}     [{who}] {text} {about}".rstrip())
 
 
 @contextmanager
