@@ -27,7 +27,7 @@ run: $(VENV)/.run ## Start three linked brokers with demo clients; Ctrl-C stops 
 	$(BIN)/geomq up
 
 test: check system-packages ## Lint, type-check and run all tests
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(TEST)
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(TEST)
 
 check: $(VENV)/.dev ## Lint, types, layers
 	$(BIN)/ruff check src tests bench

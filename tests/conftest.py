@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import os
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ from tests.patience import PatientLoop
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 """How long an example takes depends on what else the machine does."""
+
+os.environ["JAVA_TOOL_OPTIONS"] = f"-XX:TieredStopAtLevel=1 {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()
+"""Sparks that live for seconds spend most of them on compiling; this way it is nearly half."""
 
 
 @pytest.fixture

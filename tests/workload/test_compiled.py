@@ -2,7 +2,10 @@
 
 import re
 import resource
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import pytest
@@ -65,3 +68,42 @@ def test_a_kernel_that_cannot_be_kept_still_runs(tmp_path: Path, monkeypatch: py
 def test_kernels_run_without_any_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "cache_directory", lambda: None)
     assert compiled(double)(np.ones(3)) == 6.0
+
+
+TWICE = """
+import sys
+from pathlib import Path
+from geomq.workload import compiled as compiling
+
+compiling.cache_directory = lambda: Path(sys.argv[1])
+
+@compiling.compiled
+def inner(number):
+    return number + 1
+
+@compiling.compiled
+def outer(number):
+    total = 0
+    for each in range(number):
+        total += inner(each)
+    return total
+
+print("ready", flush=True)
+sys.stdin.readline()
+assert outer(4) == 10
+print(sum(outer.stats.cache_misses.values()))
+"""
+
+
+def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text(TWICE)
+    command = [sys.executable, str(tmp_path / "twice.py"), str(tmp_path)]
+    running = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) for _ in range(3)]
+    for process in running:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert sorted(process.communicate(timeout=120)[0] for process in running) == ["0\n", "0\n", "1\n"]

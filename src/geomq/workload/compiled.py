@@ -2,12 +2,14 @@
 
 Compiled code is kept on disk and used again by every process. A kernel takes in functions and constants of other
 modules, but numba only notices changes of the kernel's own file; so what is kept belongs to the exact sources of all
-modules a kernel may take something from, and whatever is kept of other sources is never looked at.
+modules a kernel may take something from, and whatever is kept of other sources is never looked at. Of processes that
+need a kernel at the same time one compiles it; the others wait and take what was kept.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -16,6 +18,7 @@ from shutil import rmtree
 from typing import Any, TypeVar, cast
 
 from numba import config, njit
+from numba.core.compiler_lock import global_compiler_lock
 
 PACKAGES = ("geomq.reproduction", "geomq.workload")
 """Where kernels are."""
@@ -43,6 +46,7 @@ def compiled(function: Function) -> Function:
         settings.CACHE_DIR = before
     if directory is not None:
         _bear_a_full_disk(dispatcher._cache)
+        _compile_in_turn(dispatcher, directory / f"{function.__module__}.{function.__qualname__}.lock")
     return cast(Function, dispatcher)
 
 
@@ -55,6 +59,41 @@ def _bear_a_full_disk(kept: Any) -> None:
             save(signature, data)
 
     kept.save_overload = save_if_possible
+
+
+def _compile_in_turn(dispatcher: Any, lock: Path) -> None:
+    """Threads take turns by numba's own lock, processes by a file. A kernel compiles in its turn those that it calls: files
+    are locked in the order of calls, never in a ring."""
+    compile_or_load, turns = dispatcher.compile, 0
+
+    def in_turn(signature: Any) -> Any:
+        nonlocal turns
+        with global_compiler_lock, nullcontext() if turns else _locked(lock):
+            turns += 1
+            try:
+                return compile_or_load(signature)
+            finally:
+                turns -= 1
+
+    dispatcher.compile = in_turn
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Where files cannot be locked, every process compiles for itself."""
+    try:
+        import fcntl
+
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @cache
