@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests import patience
 
 from geomq.broker.admin import make_app
 from geomq.broker.admin_server import AdminServer, load_token
@@ -94,7 +95,7 @@ def serve(broker: FakeBroker, token: str | None, use: Callable[[Ask], None]) -> 
         finally:
             await server.stop()
 
-    asyncio.run(main())
+    patience.run(main())
 
 
 def test_health_tells_whether_the_broker_is_well() -> None:
@@ -220,7 +221,7 @@ def test_a_taken_port_is_one_clear_line() -> None:
                 await server.start()
             await server.stop()
 
-    asyncio.run(main())
+    patience.run(main())
 
 
 def test_the_token_file_holds_one_good_token(tmp_path: Path) -> None:

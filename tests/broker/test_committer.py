@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests import patience
 from tests.broker.federated import until
 
 from geomq.broker.committer import LOOK_EVERY_S, Committer
@@ -71,7 +72,7 @@ def test_callbacks_run_in_order_after_write_and_sync() -> None:
         assert disk.log == ["write", "sync", *(f"ack {number}" for number in range(100))]
         await committer.close()
 
-    asyncio.run(main())
+    patience.run(main())
 
 
 def test_ticks_during_a_sync_share_the_next_one() -> None:
@@ -93,7 +94,7 @@ def test_ticks_during_a_sync_share_the_next_one() -> None:
         assert disk.log.count("sync") == 2
         await committer.close()
 
-    asyncio.run(main())
+    patience.run(main())
 
 
 def test_the_loop_goes_on_while_the_disk_syncs() -> None:
@@ -111,7 +112,7 @@ def test_the_loop_goes_on_while_the_disk_syncs() -> None:
         await waiting
         await committer.close()
 
-    asyncio.run(main())
+    patience.run(main())
 
 
 def test_writes_nobody_waits_for_are_not_synced_alone() -> None:
@@ -129,7 +130,7 @@ def test_writes_nobody_waits_for_are_not_synced_alone() -> None:
         assert disk.log == ["write", "sync"]
         await committer.close()
 
-    asyncio.run(main())
+    patience.run(main())
 
 
 def test_a_full_disk_withholds_acknowledgements_until_there_is_room() -> None:
@@ -151,7 +152,7 @@ def test_a_full_disk_withholds_acknowledgements_until_there_is_room() -> None:
         assert not committer.full
         await committer.close()
 
-    asyncio.run(main())
+    patience.run(main())
 
 
 def test_too_little_free_space_counts_as_full_until_there_is_more() -> None:
@@ -168,7 +169,7 @@ def test_too_little_free_space_counts_as_full_until_there_is_more() -> None:
         assert not committer.full
         await committer.close()
 
-    asyncio.run(main())
+    patience.run(main())
 
 
 def test_a_callback_that_raises_costs_the_others_nothing() -> None:
@@ -189,7 +190,7 @@ def test_a_callback_that_raises_costs_the_others_nothing() -> None:
         assert caught == [error]
         await committer.close()
 
-    asyncio.run(main())
+    patience.run(main())
 
 
 @pytest.mark.parametrize("where", ["write", "sync"])
@@ -215,7 +216,7 @@ def test_after_a_failure_nothing_is_acknowledged(where: str) -> None:
         assert failures == [error]
         await committer.close()
 
-    asyncio.run(main())
+    patience.run(main())
 
 
 def test_a_memory_store_acknowledges_at_the_end_of_the_tick() -> None:
@@ -230,7 +231,7 @@ def test_a_memory_store_acknowledges_at_the_end_of_the_tick() -> None:
         assert committer.syncs == 0
         await committer.close()
 
-    asyncio.run(main())
+    patience.run(main())
 
 
 CHILD = """
@@ -321,4 +322,4 @@ def test_with_128_in_flight_acknowledgements_share_syncs(tmp_path: Path) -> None
         store.close()
         return committer.syncs
 
-    assert asyncio.run(main()) < 10_000 / 20
+    assert patience.run(main()) < 10_000 / 20

@@ -9,6 +9,7 @@ import sys
 import urllib.request
 
 import pytest
+from tests import patience
 
 from geomq.broker.local_federation import Site
 from geomq.cli.up import Plan, _announce
@@ -34,7 +35,7 @@ def test_a_federation_comes_up_under_every_strategy_serves_and_stops(strategy: s
             with urllib.request.urlopen(said["page"], timeout=60) as page:
                 assert b"<title>" in page.read()
         first, *_, last = said["brokers"].values()
-        assert asyncio.run(crosses(first, last)) == b"hello"
+        assert patience.run(crosses(first, last)) == b"hello"
     finally:
         running.send_signal(signal.SIGINT)
         _, _ = running.communicate(timeout=60)

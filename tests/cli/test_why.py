@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from tests import patience
 from tests.broker.federated import configs, federation, until
 
 from geomq.broker.config import Trace
@@ -73,7 +74,7 @@ async def live(directory: Path) -> None:
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("live")
-    asyncio.run(live(directory))
+    patience.run(live(directory))
     return directory
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests import patience
 
 from geomq.broker.local_federation import free_ports
 from geomq.client import Client, ClientError, Message, RefusedError, Will
@@ -61,7 +62,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
         async with asyncio.timeout(60):
             await main()
 
-    asyncio.run(limited())
+    patience.run(limited())
 
 
 async def first(client: Client) -> Message:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
+from tests import patience
 
 from geomq.broker.config import Config, Listener, Persistence
 from geomq.broker.server import Broker
@@ -22,7 +23,7 @@ def with_broker(main: Callable[[int], Awaitable[None]]) -> None:
         async with asyncio.timeout(60), Broker(config) as broker:
             await main(broker.port)
 
-    asyncio.run(limited())
+    patience.run(limited())
 
 
 def at(port: int, place: tuple[float, float] | None = None) -> Client:
@@ -160,4 +161,4 @@ def test_a_broker_that_dies_is_not_waited_for() -> None:
             await client.publish("a", b"x", qos=1)
 
     with pytest.raises(ClientError, match=r"^cannot publish: the broker "):
-        asyncio.run(main())
+        patience.run(main())

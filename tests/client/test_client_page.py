@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import patience
 
 from geomq.broker.config import Config, Listener, Persistence
 from geomq.broker.server import Broker
@@ -69,14 +70,14 @@ def test_the_examples_run(
         names: dict[str, Any] = {}
         exec(compile(code, "client.md", "exec"), names)
         if "main" in names:
-            asyncio.run(names["main"]())
+            patience.run(names["main"]())
         if "report" in names:
-            asyncio.run(names["report"]("127.0.0.1"))
-            asyncio.run(names["report"]("127.0.0.1"))
+            patience.run(names["report"]("127.0.0.1"))
+            patience.run(names["report"]("127.0.0.1"))
             assert (tmp_path / "client.state").exists()
         if "follow" in names:
             with pytest.raises(TimeoutError):
-                asyncio.run(asyncio.wait_for(names["follow"]("127.0.0.1"), 0.5))
+                patience.run(asyncio.wait_for(names["follow"]("127.0.0.1"), 0.5))
     assert capsys.readouterr().out.startswith(EXAMPLES[number])
 
 

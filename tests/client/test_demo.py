@@ -5,6 +5,7 @@ import contextlib
 import random
 
 import pytest
+from tests import patience
 
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
 from geomq.client import Client
@@ -52,7 +53,7 @@ def test_an_aircraft_changes_to_the_nearest_broker_on_its_way() -> None:
             if aircraft.city is cities[1]:
                 return
 
-    asyncio.run(fly())
+    patience.run(fly())
     assert aircraft.city is cities[1]
     assert distance_m(aircraft.at, COLUMBUS) < distance_m(aircraft.at, PARIS)
 
@@ -75,7 +76,7 @@ def test_a_client_that_did_not_hear_its_cancellation_ends_all_the_same() -> None
             await asyncio.wait([living], timeout=20)
             return living.done()
 
-    assert asyncio.run(cancel())
+    assert patience.run(cancel())
 
 
 def test_a_vehicle_goes_on_from_where_it_was_put() -> None:

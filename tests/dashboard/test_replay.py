@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests import patience
 
 from geomq.broker.config import Trace
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
@@ -59,7 +60,7 @@ def test_a_live_trace_knows_where_its_brokers_stand(tmp_path: Path) -> None:
                 await anext(aiter(anna.messages))
                 await asyncio.sleep(2 * replay.FRAME_MS / 1000)  # who comes and goes within a frame is not seen
 
-    asyncio.run(live())
+    patience.run(live())
     view = shown(tmp_path / "live")
     paris = next(one for one in view["world"]["brokers"] if one["name"] == "paris")
     assert (paris["lat"], paris["lon"]) == (48.877366, 2.359708)

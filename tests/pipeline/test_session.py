@@ -102,11 +102,12 @@ def test_a_local_spark_that_runs_is_used_and_left_running(spark: SparkSession) -
 
 
 ENDLESS = """
-import time
+import sys, time
+from pathlib import Path
 from geomq.pipeline.session import spark_session
 with spark_session() as spark:
-    print("running", flush=True)
-    def wait(batches):
+    def wait(batches, begun=sys.argv[1]):
+        Path(begun).touch()
         time.sleep(1000)
         yield from batches
     rows = spark.range(1).mapInArrow(wait, "id long")
@@ -114,12 +115,11 @@ with spark_session() as spark:
 """
 
 
-def test_an_interrupt_ends_spark_without_tracebacks_of_its_own() -> None:
-    command = [sys.executable, "-c", ENDLESS]
+def test_an_interrupt_ends_spark_without_tracebacks_of_its_own(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ENDLESS, str(tmp_path / "begun")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"running\n"
-        time.sleep(5)
+        while process.poll() is None and not (tmp_path / "begun").exists():
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
     assert process.returncode != 0

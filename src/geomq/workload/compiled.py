@@ -62,8 +62,8 @@ def _bear_a_full_disk(kept: Any) -> None:
 
 
 def _compile_in_turn(dispatcher: Any, lock: Path) -> None:
-    """Threads take turns by numba's own lock, processes by a file. In its turn a kernel compiles those that it calls, so
-    files are locked in the order of calls, never in a ring."""
+    """Threads take turns by numba's own lock, processes by a file. In its turn a kernel compiles those that it calls,
+    so files are locked in the order of calls, never in a ring."""
     compile_or_load, turns = dispatcher.compile, 0
 
     def in_turn(signature: Any) -> Any:
