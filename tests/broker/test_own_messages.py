@@ -144,6 +144,8 @@ async def test_only_a_durable_one_waits_for_a_peer_that_is_away() -> None:
     configured = configs("tests.routing.own_strategies:Noting", brokers=2)
     async with Broker(configured["frankfurt"]) as there:
         assert there.peering is not None
+        there.peering.send(COLUMBUS, Letter(object()))  # type: ignore[arg-type]
+        assert there.core.counts.peer_messages_unsent == 1, "one that can never be sent does not wait"
         for message in (Note("a", 1), Letter("kept"), OfEdition(Edition(0, ""), Letter("kept, too"))):
             there.peering.send(COLUMBUS, message)
         async with Broker(configured["columbus"]) as here:

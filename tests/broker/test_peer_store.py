@@ -39,7 +39,7 @@ from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.node import Node
 from geomq.routing.rendezvous import RendezvousStrategy
 from geomq.routing.retained import PutRetained
-from geomq.routing.shared import ChangeMember, PutMember, ServeShared
+from geomq.routing.shared import ChangeMember, Group, PutMember, ServeShared
 from geomq.routing.table import SubscriptionTable
 from geomq.routing.wire import decode_frame, encode_frame
 
@@ -245,6 +245,34 @@ async def test_an_event_that_was_delivered_is_not_delivered_again(tmp_path: Path
     second.kept.restore(restored, second.notes, now=0)
     assert restored.strategy.seen.unseen(event(1).id, (match,)) == ()
     assert restored.strategy.seen.unseen(event(2, qos=0).id, (match,)) == (match,)
+    await second.end()
+
+
+async def test_an_event_of_a_share_group_that_was_dealt_with_is_not_dealt_with_again(tmp_path: Path) -> None:
+    first, group = Run(tmp_path), Group("s", "t")
+    for number, qos in ((1, 1), (2, 0)):
+        first.kept.note_received(BER, ServeShared(event(number, qos), *group, (BER,)))
+    await first.end()
+    for _ in range(2):
+        second, restored = Run(tmp_path), node()
+        second.kept.restore(restored, second.notes, now=0)
+        assert not restored.shared.is_first(event(1).id, group, 1)
+        assert restored.shared.is_first(event(2).id, group, 1)
+        await second.end()
+
+
+async def test_only_so_many_events_that_were_dealt_with_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("geomq.broker.peer_store.SEEN_MAX", 3)
+    first = Run(tmp_path)
+    for number in range(5):
+        first.kept.note_received(BER, ServeShared(event(number), "s", "t", ()))
+    await first.end()
+    second, restored = Run(tmp_path), node()
+    second.kept.restore(restored, second.notes, now=0)
+    remembered = [n for n in range(5) if not restored.shared.is_first(event(n).id, Group("s", "t"), 0)]
+    assert remembered == [2, 3, 4]
     await second.end()
 
 

@@ -4,7 +4,7 @@ import random
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.routing.own_strategies import Letter, Note, TearOut
 from tests.routing.worlds import federation_of
@@ -63,21 +63,45 @@ steps = st.one_of(
 
 
 def sent(steps: list[Message | tuple[Any, ...]]) -> list[Message]:
-    """As a broker sends them: whoever holds anything of a client hears of its moves."""
+    """As a broker sends them: whoever holds anything of a client hears of its moves, and nobody else."""
     found: list[Message] = []
     at: dict[ClientId, tuple[Location | None, bool]] = {}
+    held, member_of = set[tuple[ClientId, str]](), set[tuple[ClientId, str, str]]()
     for step in steps:
         match step:
-            case Message():
-                found.append(step)
             case ("move", client, place, ready):
                 at[client] = place, ready
-                found += (PutLocation(client, place), ChangeMember(client, place, ready))
+                if any(client == each for each, *_ in held):
+                    found.append(PutLocation(client, place))
+                if any(client == each for each, *_ in member_of):
+                    found.append(ChangeMember(client, place, ready))
+                continue
             case ("put", client, topic_filter, fence):
-                found.append(PutSubscription(client, topic_filter, fence, at.get(client, (None, True))[0]))
+                held.add((client, topic_filter))
+                step = PutSubscription(client, topic_filter, fence, at.get(client, (None, True))[0])
             case ("join", client, share, topic_filter, fence):
-                found.append(PutMember(client, share, topic_filter, fence, *at.get(client, (None, True))))
+                member_of.add((client, share, topic_filter))
+                step = PutMember(client, share, topic_filter, fence, *at.get(client, (None, True)))
+            case DropSubscription(client=client, topic_filter=topic_filter):
+                held.discard((client, topic_filter))
+            case DropMember(client=client, share=share, topic_filter=topic_filter):
+                member_of.discard((client, share, topic_filter))
+            case DropClient(client=client):
+                held = {each for each in held if each[0] != client}
+        assert isinstance(step, Message)
+        found.append(step)
     return found
+
+
+SEEN_ELSEWHERE: list[Message | tuple[Any, ...]] = [
+    ("put", ClientId("c"), "a", None),
+    ("join", ClientId("c"), "s", "a", None),
+    ("move", ClientId("c"), PLACES[0], True),
+    DropSubscription(ClientId("c"), "a"),
+    DropMember(ClientId("c"), "s", "a"),
+    ("move", ClientId("c"), PLACES[1], False),
+]
+"""A client that moves on while nothing of it is held here."""
 
 
 class Disk:
@@ -120,6 +144,7 @@ def known_to(running: Node) -> list[object]:
 
 @settings(max_examples=400)
 @given(st.lists(steps, max_size=30).map(sent))
+@example(sent([*SEEN_ELSEWHERE, ("put", ClientId("c"), "a/b", None), ("join", ClientId("c"), "s", "a/b", None)]))
 def test_a_node_that_receives_what_was_kept_knows_what_it_knew(received: list[Message]) -> None:
     before, after, disk = node(), node(), Disk()
     for message in received:
