@@ -8,7 +8,7 @@ import pytest
 
 from geomq.errors import ConfigError
 from geomq.routing.actions import Action, DeliverToClients, DropEvent, SendToPeer
-from geomq.routing.changes import AddBroker, RemoveBroker, SetStrategy, changed
+from geomq.routing.changes import AddBroker, RemoveBroker, SetAreas, SetStrategy, changed
 from geomq.routing.description import BrokerEntry, Description, encode_description
 from geomq.routing.edition_messages import EditionReached, OfferDescription, Phase, PutDescription, WantDescription
 from geomq.routing.editions import ChangeAsked, DescriptionLearned, KeepEditions, Kept
@@ -150,6 +150,45 @@ def test_a_change_overtaken_by_one_made_elsewhere_is_made_again_on_top_of_it() -
     assert ams.editions.description.names == ("ams", "ber", "rom")
     assert ams.editions.edition == Edition(2, "ams")
     assert sum(isinstance(m, PutDescription) for m in said(actions)) == 1
+
+
+GROUPS = Description(tuple(ENTRIES), strategy="broadcast_groups")
+BEGUN = changed(GROUPS, SetAreas("grid", 3), by="ber")
+"""Groups take changes of areas while they run, but for the first."""
+
+
+def test_a_description_that_goes_on_with_its_routing_wins_over_one_that_began_another_meanwhile() -> None:
+    ams = node(GROUPS)
+    ams.handle(PeerUp(BER), now=0)
+    ams.handle(PeerSaid(BER, PutDescription(encode_description(BEGUN))), now=0)
+    ams.handle(ChangeAsked(SetStrategy("dht")), now=0)
+    goes_on = changed(BEGUN, SetAreas("grid", 1), by="ber")
+    assert goes_on.edition > ams.editions.edition
+    assert goes_on.routing == BEGUN.edition
+    ams.handle(PeerSaid(BER, PutDescription(encode_description(goes_on))), now=0)
+    assert ams.editions.edition == Edition(3, "ams"), "the own change is made again on top of it"
+    assert (ams.editions.description.grid_deg, ams.editions.description.strategy) == (1, "dht")
+    assert ams.editions.keys[-2:] == (BEGUN.edition, Edition(3, "ams"))
+
+
+def test_a_peer_that_sends_less_than_it_offered_is_not_asked_again() -> None:
+    ams = linked()
+    ams.handle(PeerSaid(BER, OfferDescription(Edition(9, "ber"))), now=0)
+    assert said(ams.handle(PeerSaid(BER, PutDescription(encode_description(TWO))), now=0)) == []
+
+
+def test_a_removed_broker_comes_along_when_the_routing_of_the_others_takes_further_changes() -> None:
+    ams = node(GROUPS)
+    ams.handle(PeerUp(BER), now=0)
+    without = changed(GROUPS, RemoveBroker("ams"), by="ber")
+    ams.handle(PeerSaid(BER, PutDescription(encode_description(without))), now=0)
+    later = changed(without, SetAreas("grid", 1), by="ber")
+    assert later.routing == without.edition
+    actions = ams.handle(PeerSaid(BER, PutDescription(encode_description(later))), now=0)
+    assert EditionReached(without.edition, Phase.SWITCHED) in said(actions)
+    asked = ams.handle(PeerSaid(BER, EditionReached(without.edition, Phase.SWITCHED, asks=True)), now=0)
+    assert said(asked) == [EditionReached(without.edition, Phase.SWITCHED)]
+    assert ams.editions.waiting_for() == ()
 
 
 def test_a_removed_broker_is_alone_at_once_and_lets_go_when_the_others_have_switched() -> None:

@@ -34,7 +34,10 @@ def test_a_fault_planted_in_the_node_is_found(name: str) -> None:
         assert any(soak.run_all(seed, {fault.strategy: {}}) for seed in range(30))
 
 
-@pytest.mark.parametrize(("strategy", "seed"), [("broadcast_groups", 1), ("broadcast_groups", 61)])
+@pytest.mark.parametrize(
+    ("strategy", "seed"),
+    [("broadcast_groups", 1), ("broadcast_groups", 61), ("broadcast_groups", 152), ("broadcast_groups", 221)],
+)
 def test_what_a_seed_found_once_stays_mended(strategy: str, seed: int) -> None:
     assert soak.run_all(seed, {strategy: {}}) == []
 

@@ -18,6 +18,7 @@ Owns descriptions and phases; the strategies themselves are in `routings.py`.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -118,7 +119,7 @@ class LiveEditions:
 
     def reached(self, peer: BrokerId) -> EditionReached | None:
         """What a peer last said about the newest edition."""
-        return self._reached.get(peer, {}).get(self._routings.newest)
+        return self._reached.get(peer, {}).get(self.description.routing)
 
     def preview(self, change: Change) -> tuple[Description, Federation]:
         """What a change would make of the description; ConfigError if it cannot be."""
@@ -133,9 +134,9 @@ class LiveEditions:
     def peer_up(self, peer: BrokerId) -> None:
         if peer in self.peers:
             self._reached.pop(peer, None)
-            for key in self.descriptions:
-                if key != CONFIGURED:
-                    self._send(peer, EditionReached(key, Phase.ADOPTED, self.problem, asks=True))
+            for routing in dict.fromkeys(description.routing for description in self.descriptions.values()):
+                if routing != CONFIGURED:
+                    self._send(peer, EditionReached(routing, Phase.ADOPTED, self.problem, asks=True))
             if self.edition != CONFIGURED:
                 self._send(peer, OfferDescription(self.edition))
 
@@ -175,10 +176,9 @@ class LiveEditions:
                 self._send(peer, WantDescription())
 
     def _learn_encoded(self, data: bytes, source: BrokerId, now: float) -> None:
-        try:
+        self._offers.pop(source, None)  # what cannot be followed is not asked for again
+        with suppress(ConfigError):
             self.learn(decode_description(data), source, now)
-        except ConfigError:
-            self._offers.pop(source, None)  # what cannot be followed is not asked for again
         self._ask()
 
     def change(self, change: Change, now: float) -> None:
@@ -222,6 +222,10 @@ class LiveEditions:
         self._retire_at = None
         if key in self.descriptions:
             self._routings.replace_federation(key, federation_of(description), now)
+            if key != self._routings.newest:  # a routing begun since then lost to this description
+                self._routings.make_newest(key)
+                self.descriptions.pop(key)
+                self.phase = Phase.ADOPTED
             self.descriptions[key] = description
         else:
             self._begin(key, description, now)
@@ -233,8 +237,8 @@ class LiveEditions:
                 self._send(peer, news)
         self._announce_phase()
         for peer, reached in tuple(self._reached.items()):
-            if key in reached:
-                self._note_reached(peer, reached[key], now)
+            if description.routing in reached:
+                self._note_reached(peer, reached[description.routing], now)
 
     def _begin(self, key: Edition, description: Description, now: float) -> None:
         """Start the routing of a new edition and let it know every client."""
@@ -279,25 +283,27 @@ class LiveEditions:
         known[news.edition] = msgspec.structs.replace(news, problem=news.problem[:PROBLEM_CHARS_MAX])
         while len(known) > EDITIONS_MAX:
             del known[next(iter(known))]
-        found = self._routings.live.get(news.edition)
-        if found is None or peer not in self._routings.linked:
+        if peer not in self._routings.linked:
             return
-        new = peer in found.federation.position and peer not in self._routings.within.get(news.edition, ())
+        found = self._routings.live.get(news.edition)
+        within = self._routings.within.get(news.edition, ())
+        new = found is not None and peer in found.federation.position and peer not in within
         if new:
             self._routings.enter(news.edition, peer, now)
-        if new or news.asks:
+        # Who is no longer part of the newest routing has one of its own instead, and goes through the same phases.
+        if new or (news.asks and (found is not None or news.edition == self.description.routing)):
             self._send(peer, self._own_reached(news.edition))
 
-    def _own_reached(self, key: Edition) -> EditionReached:
-        phase = self.phase if key == self._routings.newest else Phase.ADOPTED
-        return EditionReached(key, phase, self.problem)
+    def _own_reached(self, routing: Edition) -> EditionReached:
+        phase = self.phase if routing == self.description.routing else Phase.ADOPTED
+        return EditionReached(routing, phase, self.problem)
 
     def _announce_phase(self) -> None:
-        newest = self._routings.newest
-        if newest != CONFIGURED:
+        routing = self.description.routing
+        if routing != CONFIGURED:
             for peer in self.peers:
                 if peer in self._routings.linked:
-                    self._send(peer, self._own_reached(newest))
+                    self._send(peer, self._own_reached(routing))
 
     def _awaited(self) -> list[BrokerId]:
         """Who has to come along: every other broker of the newest edition and, of those who leave, the reachable."""

@@ -86,6 +86,10 @@ class Routings:
         self.strategies = tuple(self.live.values())
         self.hears_outsiders = any(strategy.hears_outsiders for strategy in self.strategies)
 
+    def make_newest(self, key: Edition) -> None:
+        """The latest description goes on with a routing that others were begun after."""
+        self._put(key, self.live.pop(key))
+
     def introduce(self, strategy: Strategy, now: float) -> None:
         """Let a new routing know all clients."""
         for peer in self.linked:
