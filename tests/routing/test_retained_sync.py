@@ -107,11 +107,9 @@ def test_digests_are_compared_when_a_link_comes_up_and_everything_is_asked_for_o
     assert broker.hears(RetainedDigest(digest + 1)) == [SendToPeer(B2, RetainedWanted())]
 
 
-def test_everything_is_sent_in_slices_and_begun_anew_when_it_is_asked_for_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("geomq.routing.retained_sync.SLICE", 2)
+def test_everything_is_sent_in_slices_and_begun_anew_when_it_is_asked_for_again() -> None:
     broker = Alone(now=50.0)
+    broker.node.retained.slice = 2
     for number in range(5):
         broker.sets(f"t{number}")
     assert broker.hears(RetainedWanted()) == [], "others get their turn first"

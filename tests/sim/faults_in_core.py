@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from geomq.routing.live_editions import LiveEditions
 from geomq.routing.node import Node
 from geomq.routing.rendezvous import RendezvousStrategy
+from geomq.routing.retained import RetainedVersions
+from geomq.routing.retained_sync import RetainedSync
 from geomq.routing.routings import Routings
 
 
@@ -39,6 +41,19 @@ CORE_FAULTS = {
     "a plan holds while a change is under way": CoreFault(Node, "plan", "not self.routings.is_settled or", ""),
     "arrivals are planned for nobody": CoreFault(
         Node, "plan_arrival", "return strategy.plan_forwarded(topic, peer) if", "return () if", "flood_events"
+    ),
+    "digests are not compared": CoreFault(RetainedSync, "peer_up", "if self.active and", "if False and"),
+    "a digest says nothing": CoreFault(RetainedSync, "said", "digest != self._versions.digest", "False"),
+    "what is asked for is not sent": CoreFault(RetainedSync, "on_deadline", "if version is not None:", "if False:"),
+    "the first slice is the last": CoreFault(RetainedSync, "on_deadline", "len(some) < self.slice", "True"),
+    "an earlier retained event replaces a later": CoreFault(
+        RetainedSync, "said", "Version(event.id.sequence, event.id.origin) > before", "True"
+    ),
+    "the clock alone makes versions": CoreFault(
+        RetainedVersions, "next", "now_ms if before is None else", "now_ms if True else"
+    ),
+    "deletions are not sent": CoreFault(
+        RetainedSync, "_changed", "for peer in self._peers():", "for peer in () if happened.deleted else self._peers():"
     ),
     "an id is given twice": CoreFault(Node, "take_ids", "self._sequence += count", "pass"),
 }

@@ -445,4 +445,3 @@ class Node:
         for member, (share, topic_filter), fence in before.shared.own():
             self.handle(ClientSubscribed(member.client, topic_filter, fence, share), now=now)
         self.travellers.inherit(before.travellers)
-        self.retained.inherit(before.retained)

@@ -10,7 +10,6 @@ what `SendRetained` sends.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Self
 
 import msgspec
 
@@ -27,7 +26,6 @@ from geomq.routing.strategy import ClientState
 OF_RETAINED = (RetainedChanged, RetainedStored, RetainedExpired)
 NOTE = "retained-version"
 SLICE = 1_000
-"""Topics that are sent to a peer before others get their turn."""
 
 _VERSION = msgspec.msgpack.Decoder(tuple[int, str])
 
@@ -49,6 +47,8 @@ class RetainedSync:
         self._act = act
         self._peers = peers
         self._recent = RecentSubscriptions(me, clients)
+        self.slice = SLICE
+        """Topics that are sent to a peer before others get their turn."""
         self.active = False
         """Whether there may be peers to be in step with."""
         self._versions = RetainedVersions()
@@ -178,20 +178,16 @@ class RetainedSync:
         """Send a slice to each peer that asked for everything; one that asked once more begins anew."""
         for peer, left in tuple(self._answers.items()):
             topics = iter(self._versions) if left is None else left
-            some = tuple(islice(topics, SLICE))
+            some = tuple(islice(topics, self.slice))
             for topic in some:
                 version = self._versions.get(topic)
                 if version is not None:
                     self._act(SendRetained(peer, topic, version))
-            if len(some) < SLICE:
+            if len(some) < self.slice:
                 del self._answers[peer]
             else:
                 self._answers[peer] = topics
         self._due = now if self._answers else None
-
-    def inherit(self, before: Self) -> None:
-        """Take over what a broker keeps on disk."""
-        self.active, self._versions, self._empty = before.active, before._versions, before._empty
 
 
 def _key(topic: str) -> bytes:

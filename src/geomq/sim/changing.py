@@ -111,7 +111,7 @@ class ChangingSimulation(FaultySimulation):
             return
         if isinstance(what, Join):
             joining = BrokerId(what.entry.name)
-            self._add_node(joining, self.make_node(joining))
+            self._add_node(joining, self._start_node(joining))
             self._hold_links(broker, self.node(broker))
             super().feed(joining, DescriptionLearned(self.node(broker).editions.description), origin)
 

@@ -4,12 +4,17 @@ Of the violations of a rule the first thousand are kept; counts go on.
 """
 
 from collections import Counter
+from typing import NamedTuple
 
-from geomq.routing.actions import Action, DeliverToOne
-from geomq.routing.events import ClientPublished, ClientSubscribed, RoutingEvent
+import msgspec
+
+from geomq.routing.actions import Action, DeliverToOne, KeepNote
+from geomq.routing.events import ClientPublished, ClientSubscribed, RetainedChanged, RoutingEvent
 from geomq.routing.messages import ForwardEvent, Message
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.node import Node
+from geomq.routing.retained import Version
+from geomq.routing.retained_sync import NOTE
 from geomq.routing.shared import Group
 from geomq.sim.engine import Observer, Origin, Simulation
 from geomq.sim.oracle import Oracle
@@ -88,7 +93,7 @@ class SameAsOracle(PlainChecker):
         super().acted(t_ms, home, event)
         self._oracle.note(event)
         in_span = t_ms >= self._from_ms and (self._until_ms is None or t_ms < self._until_ms)
-        if in_span and isinstance(event, ClientPublished):
+        if in_span and isinstance(event, ClientPublished) and event.payload:
             self._receivers[event.payload] = self._oracle.receivers(event)
             if self._lossy and not event.qos:
                 self._losable.add(event.payload)
@@ -134,7 +139,7 @@ class OneOfEachGroup(Checker):
     def acted(self, t_ms: int, home: BrokerId, event: RoutingEvent) -> None:
         self._oracle.note(event)
         in_span = t_ms >= self._from_ms and (self._until_ms is None or t_ms < self._until_ms)
-        if in_span and isinstance(event, ClientPublished):
+        if in_span and isinstance(event, ClientPublished) and event.payload:
             self._expected[event.payload] = self._oracle.candidates(event)
             if self._lossy and not event.qos:
                 self._losable.add(event.payload)
@@ -212,3 +217,51 @@ class Converged(Checker):
             if editions.changing:
                 waiting = ", ".join(editions.waiting_for()) or "nobody"
                 self.violate(f"{node.me} still changes: {editions.phase.name.lower()}, it waits for {waiting}")
+
+
+class _Change(NamedTuple):
+    """What a home made of a topic's retained event, and with which version."""
+
+    version: Version
+    t_ms: int
+    payload: bytes
+
+
+class SameRetained(Checker):
+    """When all is healed and quiet, every broker retains what the change with the latest version says.
+
+    From `settled_ms` on all brokers know of all changes before, so that each change has the latest version.
+    """
+
+    def __init__(self, *, settled_ms: int) -> None:
+        super().__init__()
+        self._settled_ms = settled_ms
+        self._payloads: dict[EventId, bytes] = {}
+        self._latest: dict[str, _Change] = {}
+
+    def accepted(self, t_ms: int, home: BrokerId, event: Event) -> None:
+        if event.retain:
+            self._payloads[event.id] = event.payload
+
+    def handled(self, t_ms: int, broker: BrokerId, event: RoutingEvent | str, actions: list[Action]) -> None:
+        if not isinstance(event, RetainedChanged) or event.published is None:
+            return
+        for action in actions:
+            if isinstance(action, KeepNote) and action.kind == NOTE:
+                version = Version(*msgspec.msgpack.decode(action.value))
+                change = _Change(version, t_ms, self._payloads[event.published])
+                before = self._latest.get(event.topic, change)
+                if t_ms >= self._settled_ms > before.t_ms and version < before.version:
+                    self.violate(f"the change of {event.topic} at {t_ms} ms is older than that at {before.t_ms} ms")
+                self._latest[event.topic] = max(before, change)
+
+    def finish(self, simulation: Simulation) -> None:
+        assert simulation.retained is not None
+        for broker, node in simulation.nodes.items():
+            if isinstance(node, Node) and broker in node.editions.description.names:
+                held = simulation.retained.events[broker]
+                for topic, (_, _, payload) in self._latest.items():
+                    found = held[topic].payload if topic in held else b""
+                    if found != payload:
+                        has, wanted = found.decode() or "nothing", payload.decode() or "nothing"
+                        self.violate(f"{broker} retains {has} of {topic}, not {wanted}")

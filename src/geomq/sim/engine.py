@@ -12,7 +12,17 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Any, Literal, Protocol
 
-from geomq.routing.actions import Action, DeliverToClients, DeliverToOne, DropEvent, SendToPeer
+from geomq.routing.actions import (
+    Action,
+    DeliverToClients,
+    DeliverToOne,
+    DropEvent,
+    ForgetNote,
+    KeepNote,
+    SendRetained,
+    SendToPeer,
+    StoreRetained,
+)
 from geomq.routing.cloud import CloudNode
 from geomq.routing.description import Description, describe
 from geomq.routing.edition_messages import unwrapped, wrapped
@@ -53,6 +63,7 @@ from geomq.routing.plan import EventBatch
 from geomq.routing.registry import strategy_class
 from geomq.sim.fast_paths import FastPaths
 from geomq.sim.network import CLIENT_LATENCY_MS, CLOUD, Latencies
+from geomq.sim.retained import RetainedDisks
 from geomq.sim.script import Step
 
 Order = Literal["fifo", "published"]
@@ -155,6 +166,7 @@ class Simulation:
         seed: int = 0,
         observers: Iterable[Observer] = (),
         fast_paths: FastPaths | None = None,
+        retained: RetainedDisks | None = None,
     ) -> None:
         self.federation = federation
         self.strategy = strategy
@@ -166,8 +178,10 @@ class Simulation:
         self.observers = list(observers)
         self.fast_paths = fast_paths
         """How plain events go along plans; without it all go event by event."""
+        self.retained = retained
+        """What brokers retain; without it nothing is."""
         self.now_ms = 0
-        self.nodes: dict[BrokerId, NodeDoor] = {broker: self.make_node(broker) for broker in federation.ids}
+        self.nodes: dict[BrokerId, NodeDoor] = {broker: self._start_node(broker) for broker in federation.ids}
         if issubclass(strategy_class(strategy), BroadcastGroups):
             self.nodes[CLOUD] = CloudNode(CLOUD)
         self._queue: list[tuple[int, Place, int, BrokerId | None, Any, Origin]] = []
@@ -186,6 +200,12 @@ class Simulation:
             epoch=epoch,
             rng=random.Random(f"{self.seed}/{broker}/{epoch}"),
         )
+
+    def _start_node(self, broker: BrokerId) -> Node:
+        node = self.make_node(broker)
+        if self.retained is not None:
+            self.retained.load(node)
+        return node
 
     def connect_all(self) -> None:
         """Every link comes up."""
@@ -244,6 +264,9 @@ class Simulation:
             assert node.latest is not None
             self._accepted(node, node.latest, origin)
         self._carry_out(broker, event, actions, origin)
+        if self.retained is not None and isinstance(event, ClientPublished) and event.retain and isinstance(node, Node):
+            assert node.latest is not None
+            self.feed(broker, self.retained.published(node, node.latest, self.now_ms), origin)
 
     def _accepted(self, node: Node, event: Event, origin: Origin) -> None:
         for observer in self.observers:
@@ -302,6 +325,12 @@ class Simulation:
                 case DropEvent(event_id=event_id, reason=reason):
                     for observer in self.observers:
                         observer.dropped(self.now_ms, broker, event_id, reason)
+                case StoreRetained() if self.retained is not None:
+                    self.feed(broker, self.retained.store(broker, action), origin)
+                case SendRetained() if self.retained is not None:
+                    self.transmit(broker, action.peer, self.retained.message(broker, action), origin)
+                case KeepNote() | ForgetNote() if self.retained is not None:
+                    self.retained.note(broker, action)
         self._schedule_wake(broker)
 
     def transmit(self, source: BrokerId, target: BrokerId, message: Message, origin: Origin) -> None:

@@ -240,6 +240,8 @@ class FaultySimulation(Simulation):
             return before
         node = self.make_node(broker, self._epochs[broker])
         node.inherit(before, now=self.now_ms)
+        if self.retained is not None:
+            self.retained.load(node)
         return node
 
     def _later(self, t_ms: int, what: _Fault) -> None:

@@ -8,10 +8,10 @@
     python -m geomq.sim.soak --planted                # do the simulations notice faults of one line?
 
 Whole brokers are played by `geomq.sim.virtual`. A run of their routing alone has four parts: clients settle; they
-publish while frames get lost, links are cut and brokers crash; they also move and change subscriptions under the same
-faults; and, when all is healed and quiet, everybody publishes before and after subscriptions change. In all but the
-first, brokers join and leave and areas and strategy change. Plain events take the fast path or go event by event, as
-dice fall.
+publish while frames get lost, links are cut and brokers crash; they also move, change subscriptions, and set and delete
+retained events under the same faults; and, when all is healed and quiet, everybody publishes before and after
+subscriptions change. In all but the first, brokers join and leave and areas and strategy change. Plain events take the
+fast path or go event by event, as dice fall.
 """
 
 import argparse
@@ -27,9 +27,19 @@ from geomq.routing.changes import SetStrategy
 from geomq.routing.choice import names_of, options_for, typed
 from geomq.routing.registry import STRATEGIES, strategy_class
 from geomq.sim.changing import ChangingSimulation
-from geomq.sim.checkers import BoundedState, Checker, Converged, NoDuplicates, NoLoops, OneOfEachGroup, SameAsOracle
+from geomq.sim.checkers import (
+    BoundedState,
+    Checker,
+    Converged,
+    NoDuplicates,
+    NoLoops,
+    OneOfEachGroup,
+    SameAsOracle,
+    SameRetained,
+)
 from geomq.sim.fast_paths import FastPaths
 from geomq.sim.faults import Disturbance
+from geomq.sim.retained import RetainedDisks
 from geomq.sim.soak_world import (
     BROKERS,
     CHURN_MS,
@@ -53,7 +63,12 @@ def run(strategy: str, seed: int, options: Mapping[str, Any] | None = None) -> l
     description = dicer.description(strategy, options)
     home = SetStrategy(strategy, description.options)
     simulation = ChangingSimulation(
-        description, late={LATE: dicer.late}, seed=seed, observers=checkers, fast_paths=FastPaths(seed)
+        description,
+        late={LATE: dicer.late},
+        seed=seed,
+        observers=checkers,
+        fast_paths=FastPaths(seed),
+        retained=RetainedDisks(seed),
     )
     simulation.connect_all()
     simulation.measure_all()
@@ -72,7 +87,8 @@ def run(strategy: str, seed: int, options: Mapping[str, Any] | None = None) -> l
     simulation.run(dicer.churn(), until_ms=HEALED_MS)
     simulation.disturbance = calm
     simulation.advance(QUIET_MS)
-    simulation.run(dicer.publishing(12, QUIET_MS, QUIET_MS + 3_000), until_ms=RESUBSCRIBED_MS)
+    simulation.run(dicer.publishing(12, QUIET_MS, QUIET_MS + 3_000), until_ms=QUIET_MS + 8_000)
+    simulation.run(dicer.retaining(QUIET_MS + 8_000, QUIET_MS + 9_000), until_ms=RESUBSCRIBED_MS)
     simulation.run(dicer.resubscribing(RESUBSCRIBED_MS, RESUBSCRIBED_MS + 500), until_ms=RESHAPED_MS)
     if dicer.random.random() < 0.3:
         simulation.plan_changes(dicer.change(RESHAPED_MS, RESHAPED_MS + 1_500, home))
@@ -91,6 +107,7 @@ def _checkers(strategy: str) -> list[Checker]:
         OneOfEachGroup(from_ms=SETTLED_MS, until_ms=DRAIN_MS, lossy=True),
         OneOfEachGroup(from_ms=QUIET_MS),
         Converged(),
+        SameRetained(settled_ms=QUIET_MS),
     ]
     if strategy not in REROUTING:
         checkers.append(SameAsOracle(from_ms=SETTLED_MS, until_ms=DRAIN_MS, lossy=True))

@@ -24,6 +24,7 @@ SHARES = ("crew", "watch")
 OPEN_TOPICS = ("p/x", "p/y")
 OPEN_FILTERS = ("p/x", "p/+", "#")
 """No fence and no share group concerns these topics, so that nodes have plans for them; in half the worlds `#` does."""
+RETAINED_TOPICS = ("r/x", "r/y", "r/z", "b")
 REROUTING = ("broadcast_groups",)
 """These look for another way when a broker is gone, instead of waiting for it; what was under way may be lost."""
 LATE = BrokerId("late")
@@ -98,6 +99,12 @@ class Dicer:
         topics = [self.random.choice((*OPEN_TOPICS, *OPEN_TOPICS, "b")) for _ in range(count)]
         return [ClientPublished(client, topic, payload=self.payload()) for topic in topics]
 
+    def retain(self) -> RoutingEvent:
+        """Set what is retained of a topic, or delete it."""
+        client, topic = self.random.choice(self.clients), self.random.choice(RETAINED_TOPICS)
+        payload = b"" if self.random.random() < 0.3 else self.payload()
+        return ClientPublished(client, topic, payload=payload, qos=self.random.randrange(2), retain=True)
+
     def payload(self) -> bytes:
         self.published += 1
         return str(self.published).encode()
@@ -126,14 +133,17 @@ class Dicer:
             newcomer = ClientId("late")
             self.clients.append(newcomer)
             self.homes[newcomer] = LATE
-        one = [self.move, self.subscribe, self.unsubscribe, self.publish, self.join, self.leave]
-        makers = self.random.choices([*one, None], k=50)
+        one = [self.move, self.subscribe, self.unsubscribe, self.publish, self.join, self.leave, self.retain]
+        makers = self.random.choices([*one, None], k=60)
         made = [self.burst() if make is None else [make()] for make in makers]
         return self.script([event for each in made for event in each], CHURN_MS, HEALED_MS)
 
     def resubscribing(self, from_ms: int, until_ms: int) -> list[Step]:
         makers = self.random.choices([self.subscribe, self.unsubscribe, self.move], k=8)
         return self.script([make() for make in makers], from_ms, until_ms)
+
+    def retaining(self, from_ms: int, until_ms: int) -> list[Step]:
+        return self.script([self.retain() for _ in range(2)], from_ms, until_ms)
 
     # What breaks.
 
@@ -180,4 +190,4 @@ class Dicer:
 
 
 def is_plain(event: RoutingEvent) -> bool:
-    return isinstance(event, ClientPublished) and event.qos == 0 and event.fence is None
+    return isinstance(event, ClientPublished) and not (event.qos or event.retain) and event.fence is None
