@@ -167,7 +167,8 @@ class Ledger:
     def admitted(self, client: str, broker: str, number: int, *, present: bool, expected: bool) -> None:
         known, now = self.clients[client], self._now()
         self._note(f"{client} is let in by {broker}, session {'present' if present else 'new'}")
-        away_s = now - max((each.closed_s or now for each in known.connections), default=now)
+        ends = [now if each.closed_s is None else each.closed_s for each in known.connections]
+        away_s = now - max(ends, default=now)
         known.connections.append(Connection(broker, number, now))
         if expected and away_s > known.expiry_s - CLOCK_S:
             if present and away_s > known.expiry_s + CLOCK_S:

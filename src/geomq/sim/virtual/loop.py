@@ -170,7 +170,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         error = context.get("exception")
         if self._over or isinstance(error, Crashed) or "never retrieved" in str(context.get("message")):
             return
-        process = PROCESS.get()
+        handle = context.get("handle")
+        process = handle.process if isinstance(handle, Callback) else PROCESS.get()
         if process is None or process.alive:
             self.trouble.append(f"{'' if process is None else process.name}: {context.get('message')}: {error!r}")
 
