@@ -1,11 +1,16 @@
 """What all tests share."""
 
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 from tests.patience import PatientLoop
+from tests.shared_spark import SharedSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -19,3 +24,21 @@ os.environ["JAVA_TOOL_OPTIONS"] = f"-XX:TieredStopAtLevel=1 {os.environ.get('JAV
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     """Coroutines run on asyncio, as the product does, by a clock that does not mind a busy machine."""
     return "asyncio", {"loop_factory": PatientLoop}
+
+
+@pytest.fixture(scope="session")
+def shared_spark() -> Iterator[SharedSpark]:
+    shared = SharedSpark()
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def spark(shared_spark: SharedSpark) -> "SparkSession":
+    return shared_spark.session()
+
+
+@pytest.fixture
+def no_spark(shared_spark: SharedSpark) -> None:
+    """For tests that start their own: there is one to a process."""
+    shared_spark.stop()

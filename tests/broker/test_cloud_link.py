@@ -335,7 +335,6 @@ async def test_events_that_wait_for_the_cloud_outlive_a_restart(cloud: Mosquitto
             assert linked(again)
 
 
-@pytest.mark.timeout(200)
 async def test_killed_processes_lose_nothing_acknowledged_and_double_nothing(
     cloud: MosquittoCloud, tmp_path: Path
 ) -> None:

@@ -146,7 +146,6 @@ async def until_more(acknowledged: set[bytes], *, events: int = 20) -> None:
     await until(lambda: len(acknowledged) >= wanted, seconds=60)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("strategy", "qos"),
     [("flood_events", 1), ("disgb_subscriptions", 2), ("adaptive", 2)],

@@ -50,7 +50,6 @@ def processes(cloud: MosquittoCloud, options: dict[str, Any], folder: Path) -> d
     return found
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("options", "source"),
     [(LIVE, "frankfurt"), (FIXED, "frankfurt"), (FIXED, "columbus")],

@@ -95,7 +95,6 @@ async def arrives(probe: Probe, port: int, topic: str) -> None:
     await wait_until(received, f"nothing on {topic} arrives", seconds=30)
 
 
-@pytest.mark.timeout(120)
 async def test_events_go_through_the_hub_and_nothing_is_lost_when_it_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +112,6 @@ async def test_events_go_through_the_hub_and_nothing_is_lost_when_it_is_killed(
         await probe.drop()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kept", [True, False], ids=["as on the page", "with a message that is not kept"])
 async def test_what_a_broker_was_told_by_a_message_of_the_strategy_survives_a_crash_if_it_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool

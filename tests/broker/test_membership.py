@@ -108,7 +108,6 @@ class Stream:
         assert len(self.got) == len(set(self.got))
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("strategy", STREAMING)
 async def test_a_broker_joins_by_a_seed_and_leaves_and_no_event_is_lost(strategy: str) -> None:
     configured = configs(strategy, FAST.get(strategy), brokers=3)
@@ -132,7 +131,6 @@ async def test_a_broker_joins_by_a_seed_and_leaves_and_no_event_is_lost(strategy
         await stream.check()
 
 
-@pytest.mark.timeout(120)
 async def test_the_strategy_changes_for_all_brokers_under_load_and_no_event_is_lost() -> None:
     configured = local_configs(SITES[:3], "broadcast_groups")
     configured = {name: msgspec.structs.replace(config) for name, config in configured.items()}

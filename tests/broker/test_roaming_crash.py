@@ -59,7 +59,6 @@ class Traveller(Receiver):
             self.moves += 1
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("strategy", "qos"), [("flood_events", 2)])
 async def test_kills_during_moves_lose_nothing_acknowledged_and_double_nothing(
     strategy: str, qos: int, tmp_path: Path

@@ -16,7 +16,6 @@ from geomq.mqtt.properties import Properties
 from geomq.pipeline.recent import Admin, listen
 
 
-@pytest.mark.timeout(900)
 def test_advice_for_programs_and_for_people(tmp_path: Path) -> None:
     trace = str(scenario_trace(tmp_path, "open", clients=150, seconds=120))
     done = CliRunner().invoke(main, ["advise", "--engine", "local", "--samples", "1", "--json", trace])
@@ -48,7 +47,6 @@ def test_what_cannot_be_advised_on_is_one_line(arguments: list[str], words: str)
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.timeout(240)
 def test_a_running_federation_is_listened_to(tmp_path: Path) -> None:
     with geomq_federation(tmp_path / "brokers") as members:
         for name, (port, _) in members.items():

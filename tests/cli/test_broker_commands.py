@@ -23,7 +23,7 @@ GEOMQ = str(Path(sys.executable).parent / "geomq")
 
 def geomq(*arguments: str, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [GEOMQ, *arguments], input=stdin, capture_output=True, text=True, timeout=30, cwd=cwd, check=False
+        [GEOMQ, *arguments], input=stdin, capture_output=True, text=True, timeout=120, cwd=cwd, check=False
     )
 
 

@@ -60,7 +60,7 @@ def test_off_loopback_a_token_is_made_and_shown_once() -> None:
 )
 def test_what_cannot_be_shown_is_one_line(arguments: list[str], tmp_path: Path) -> None:
     command = [*GEOMQ, "dashboard", "--port", "0", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("geomq: ")
     assert done.stderr.count("\n") == 1

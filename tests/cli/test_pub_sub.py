@@ -44,7 +44,7 @@ def mosquitto_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def geomq(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*GEOMQ, *arguments], input=stdin, capture_output=True, timeout=30, check=False)
+    return subprocess.run([*GEOMQ, *arguments], input=stdin, capture_output=True, timeout=120, check=False)
 
 
 class Subscriber:
@@ -75,7 +75,7 @@ class Subscriber:
 
 def publish_until_read(port: int, subscriber: Subscriber, *arguments: str) -> None:
     """Publish again until the subscriber, which may still be starting, has had enough."""
-    end = time.monotonic() + 15
+    end = time.monotonic() + 60
     while subscriber.process.poll() is None and time.monotonic() < end:
         done = geomq("pub", "-H", "127.0.0.1", "-p", str(port), *arguments)
         assert done.returncode == 0, done.stderr
@@ -96,7 +96,7 @@ def test_a_terminal_is_not_steered_and_a_pipe_gets_all_bytes(mosquitto_port: int
     assert geomq(*read).stdout == payload + b"\n"
     ours, theirs = pty.openpty()
     try:
-        subprocess.run([*GEOMQ, *read], stdout=theirs, timeout=30, check=True)
+        subprocess.run([*GEOMQ, *read], stdout=theirs, timeout=120, check=True)
         assert os.read(ours, 1000).strip() == b"\\x1b[2J\\ntwo\\xff \xc3\xa4"
     finally:
         os.close(ours)

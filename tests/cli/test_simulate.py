@@ -184,7 +184,7 @@ def test_the_impossible_is_refused_in_one_line(arguments: list[str], reason: str
 
 def test_an_error_is_one_line_outside_a_test_too() -> None:
     command = [GEOMQ, "simulate", "--strategy", "single", "--brokers", "24"]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (finished.returncode, finished.stdout) == (2, "")
     assert finished.stderr == "geomq: strategy single serves one broker, this federation has 24\n"
 

@@ -66,7 +66,7 @@ async def crosses(there: int, here: int) -> bytes:
 
 def test_a_number_of_brokers_that_a_strategy_cannot_use_is_refused_in_one_line() -> None:
     command = [*GEOMQ, "up", "--no-demo", "--brokers", "3", "--strategy", "single"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "strategy single serves one broker, this federation has 3" in done.stderr
 
@@ -76,7 +76,7 @@ def test_a_number_of_brokers_that_a_strategy_cannot_use_is_refused_in_one_line()
 )
 def test_what_cannot_be_is_refused_in_one_line(arguments: list[str]) -> None:
     command = [*GEOMQ, "up", "--no-demo", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("geomq: ")
     assert done.stderr.count("\n") == 1
@@ -90,7 +90,7 @@ def test_a_taken_port_is_one_line_that_says_what_to_do(option: str) -> None:
         other = {"--port": "--page-port", "--page-port": "--port"}[option]
         port = taken.getsockname()[1]
         command = [*GEOMQ, "up", "--no-demo", "--brokers", "1", option, str(port), other, "0"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
     assert done.stderr.endswith("--port 0 and --page-port 0 take free ones\n")

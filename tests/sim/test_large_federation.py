@@ -75,7 +75,6 @@ class Script:
         ]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "single"])
 def test_256_brokers_deliver_what_the_oracle_says(strategy: str) -> None:
     checkers = [NoDuplicates(), SameAsOracle(from_ms=SETTLED_MS)]

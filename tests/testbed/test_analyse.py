@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import Row
+from tests.shared_spark import SharedSpark
 
 from geomq.cli import main
 from geomq.errors import DataError, UsageError
@@ -24,7 +25,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def analysis(run: RunReport, results: Path) -> Analysis:
+def analysis(run: RunReport, results: Path, shared_spark: SharedSpark) -> Analysis:
+    shared_spark.session()
     return analyse([run.directory], out=results)
 
 

@@ -13,7 +13,6 @@ from geomq.testbed.soak import hop_plan_for
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("missing", ["refuse", "start"])
 async def test_hopping_clients_miss_nothing_and_get_nothing_twice_while_all_brokers_run(
     missing: Missing, tmp_path: Path

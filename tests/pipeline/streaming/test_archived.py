@@ -44,7 +44,6 @@ def files(archive: Path) -> list[Path]:
     return sorted((archive / EVENTS).glob("date=*/cell=*/*.parquet"))
 
 
-@pytest.mark.timeout(900)
 def test_events_are_landed_by_day_and_cell_compacted_and_read_back(spark: SparkSession, tmp_path: Path) -> None:
     archive = tmp_path / "archive"
 
@@ -80,7 +79,6 @@ def test_events_are_landed_by_day_and_cell_compacted_and_read_back(spark: SparkS
     assert found == {"52_13": 20, "-1_-1": 2, "none": 2}
 
 
-@pytest.mark.timeout(900)
 def test_advice_from_an_archive_knows_who_subscribed(spark: SparkSession, tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     with geomq_federation(tmp_path / "brokers") as members:
@@ -132,7 +130,6 @@ def row(number: int, *, seconds: float, late_ms: float = 5.0, **more: Any) -> tu
     return tuple((values | more).values())
 
 
-@pytest.mark.timeout(900)
 def test_rates_density_and_latency_count_each_event_once(spark: SparkSession) -> None:
     rows = [row(i, seconds=i, late_ms=i) for i in range(100)] + [row(5, seconds=5)]
     events = spark.createDataFrame(rows, DDL)
@@ -146,7 +143,6 @@ def test_rates_density_and_latency_count_each_event_once(spark: SparkSession) ->
     assert (slow.events, round(slow.p50_ms), round(slow.p99_ms)) == (100, 49, 98)
 
 
-@pytest.mark.timeout(900)
 def test_a_report_is_a_line_of_json_for_each_row_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     prepare_archive(tmp_path / "archive")
     cell = tmp_path / "archive" / EVENTS / "date=2026-05-04" / "cell=52_13"
@@ -157,7 +153,6 @@ def test_a_report_is_a_line_of_json_for_each_row_and_nothing_else(spark: SparkSe
     assert [json.loads(line)["events"] for line in done.stdout.splitlines()] == [50, 50]
 
 
-@pytest.mark.timeout(900)
 def test_on_a_stream_late_events_count_until_the_watermark_has_passed(spark: SparkSession, tmp_path: Path) -> None:
     steps = [
         [row(1, seconds=0), row(2, seconds=30)],

@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.streaming.live import geomq_broker, patiently, publish
 
@@ -25,7 +24,6 @@ def at(lat: float, lon: float) -> Properties:
     return Properties(user_properties=(("geo-location", f"{lat},{lon}"),))
 
 
-@pytest.mark.timeout(900)
 def test_events_into_a_lakehouse(spark: SparkSession, tmp_path: Path) -> None:
     two_lines, each_once, per_minute = blocks("lakehouse.md")
     with geomq_broker(tmp_path / "broker") as port:
@@ -38,7 +36,6 @@ def test_events_into_a_lakehouse(spark: SparkSession, tmp_path: Path) -> None:
     assert names["per_minute"].columns == ["start", "topic", "cell", "events", "events_per_s", "bytes_per_s"]
 
 
-@pytest.mark.timeout(900)
 def test_alerts_reach_everyone_in_the_flood_zone_and_nobody_else(spark: SparkSession, tmp_path: Path) -> None:
     (alert,) = blocks("alerts.md")
     with geomq_broker(tmp_path / "broker") as port:

@@ -27,7 +27,6 @@ def batch(first: int, last: int) -> pa.RecordBatch:
     )
 
 
-@pytest.mark.timeout(900)
 def test_a_frame_is_published_with_places_and_fences(spark: SparkSession, tmp_path: Path) -> None:
     with geomq_broker(tmp_path / "broker") as port:
         reading = inlet(port, tmp_path / "spool")
@@ -50,7 +49,6 @@ def test_a_frame_is_published_with_places_and_fences(spark: SparkSession, tmp_pa
         reading.stop()
 
 
-@pytest.mark.timeout(900)
 def test_a_stream_is_published_once(spark: SparkSession, tmp_path: Path) -> None:
     with geomq_broker(tmp_path / "broker") as port:
         reading = inlet(port, tmp_path / "spool")

@@ -59,7 +59,6 @@ def landed(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.timeout(900)
 def test_events_arrive_with_all_that_is_known_and_a_stream_goes_on_where_it_stopped(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -83,7 +82,6 @@ def test_events_arrive_with_all_that_is_known_and_a_stream_goes_on_where_it_stop
     assert 0 <= (row["received_time"] - row["event_time"]).total_seconds() < 60
 
 
-@pytest.mark.timeout(900)
 def test_a_fence_several_brokers_and_shared_sessions(spark: SparkSession, tmp_path: Path) -> None:
     paris = Properties(user_properties=(("geo-location", "48.86,2.35"),))
     with geomq_broker(tmp_path / "a", name="a") as one, geomq_broker(tmp_path / "b", name="b") as two:
@@ -102,7 +100,6 @@ def test_a_fence_several_brokers_and_shared_sessions(spark: SparkSession, tmp_pa
     assert len(spools) == 4
 
 
-@pytest.mark.timeout(900)
 def test_mosquitto_is_a_source_too(spark: SparkSession, tmp_path: Path) -> None:
     with mosquitto_broker(tmp_path / "broker") as port:
         frame = stream(spark, [port], tmp_path)
@@ -115,7 +112,6 @@ def test_mosquitto_is_a_source_too(spark: SparkSession, tmp_path: Path) -> None:
     assert all(row["event_time"] == row["received_time"] and row["location"] is None for row in rows)
 
 
-@pytest.mark.timeout(900)
 def test_bad_options_give_one_clear_line(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^option topic: .*#") as caught, spark_errors():
         stream(spark, [1], tmp_path, topic="a/#/b")
@@ -150,7 +146,6 @@ def committed_batches(folder: Path) -> int:
     return len([name for name in os.listdir(folder) if name.isdigit()]) if folder.exists() else 0
 
 
-@pytest.mark.timeout(900)
 def test_a_killed_driver_loses_nothing_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """kill -9 in mid-stream while events are published; a second driver goes on from the checkpoint."""
     with geomq_broker(tmp_path / "broker") as port, open(tmp_path / "log", "wb") as log, outlet(port) as out:

@@ -26,7 +26,6 @@ def evaluate(jobs: "list[Job] | tuple[Job, ...]") -> list[Outcome]:
     return [evaluate_locally(*job) for job in jobs]
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("name", "winner", "loser"),
     [
@@ -54,7 +53,6 @@ def test_the_published_winner_is_advised_and_better_than_both_on_mixed_traffic(
     assert advice.facts["clients"] == 360
 
 
-@pytest.mark.timeout(900)
 def test_brokers_are_placed_where_the_clients_are(tmp_path: Path) -> None:
     traffic = read_traffic([scenario_trace(tmp_path, "open", clients=90, seconds=60)])
     placed = place_brokers(traffic, 3)

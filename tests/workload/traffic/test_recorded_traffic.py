@@ -35,7 +35,6 @@ def subscriptions(found: Traffic) -> list[tuple[int, str, int]]:
     ]
 
 
-@pytest.mark.timeout(900)
 def test_the_trace_of_a_scenario_evaluates_to_the_numbers_of_the_scenario(tmp_path: Path) -> None:
     found = read_traffic([scenario_trace(tmp_path, "hiking", clients=150, seconds=100)])
     expected = evaluate(scenario_world(), ScenarioSpec("hiking", clients=150, seconds=100), 1, paper=False)
