@@ -21,6 +21,9 @@ from geomq.pipeline.evaluate import Job, add_counts, evaluate_jobs, pack_counts
 from geomq.pipeline.java import cache_directory, find_java_home
 from geomq.pipeline.mesh_timeline import mesh_timeline
 from geomq.pipeline.session import spark_errors, spark_session
+from geomq.pipeline.simulation import Scenario
+from geomq.pipeline.sweep import run_numbered, runs_of
+from geomq.pipeline.sweep_on_spark import sweep_in
 from geomq.workload.dataset import DatasetSpec, part_name
 from geomq.workload.evaluation import told_moves
 from geomq.workload.evaluation.evaluate import evaluate
@@ -105,6 +108,14 @@ def cluster(directory: Path) -> Iterator[str]:
             process.wait(timeout=60)
 
 
+OWN = """
+from geomq.routing.flooding import FloodEvents
+
+class Own(FloodEvents):
+    pass
+"""
+
+
 def _wait_for(port: int) -> None:
     for _ in range(300):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
@@ -131,4 +142,9 @@ def test_a_standalone_cluster_gives_the_same_numbers(tmp_path: Path, monkeypatch
         assert not any(here.map(shipped).collect())
         spark.sparkContext.addPyFile(str(session.package_zip(tmp_path)))
         assert all(here.map(shipped).collect())
+        (tmp_path / "strategy_of_the_driver.py").write_text(OWN)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        scenario = Scenario(brokers=4, clients=30, seconds=90, topics=5, preset="steady", seed=1)
+        runs = runs_of(scenario, ["strategy_of_the_driver:Own"], ["seed=1,2"])
+        assert sweep_in(spark, runs) == [run_numbered(numbered) for numbered in enumerate(runs)]
     assert same(found, evaluate(world, spec, 4, paper=False, mesh=mesh))
