@@ -1,33 +1,40 @@
 """Clients that never give up: streams of numbered events, and receivers that keep their sessions.
 
-A sender repeats what was not acknowledged, as MQTT asks of it, until it is; a receiver remembers the packet
-identifiers of half-received QoS 2 events. Both write down what happened, for the ledger to judge later.
+Both are faces of the client session, which repeats what was not acknowledged and takes QoS 2 once. They write down what
+was acknowledged and what arrived, for the ledger to judge later: a session that a broker forgot shows as events that
+were lost or came twice.
 """
 
 import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
-from geomq.broker.probe import Probe
-from geomq.errors import ProtocolError
-from geomq.mqtt.packets import Connack, Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, SubscribeRequest
+from geomq.mqtt.backoff import Backoff
+from geomq.mqtt.client_events import Accepted, Event, Request
+from geomq.mqtt.client_events import Acknowledged as Answer
+from geomq.mqtt.client_events import Connected as Welcome
+from geomq.mqtt.client_session import ClientSession
+from geomq.mqtt.client_terms import ClientPolicy
+from geomq.mqtt.packets import Connect, Publish, Subscribe, SubscribeRequest
 from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.types import V5
 from geomq.testbed.ledger import Acknowledged, Connected, Entry, Received
+from geomq.transport.address import Address
+from geomq.transport.link import End, Link
+from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY
 
 IN_FLIGHT_MAX = 10
 RETRY_S = 0.1
-PATIENCE_S = 3.0
-"""After so long without an answer a client takes its broker for gone and connects anew."""
+SILENT_S = 1.5
+"""A client asks that often whether its broker is there; one that does not answer as long is taken for gone."""
 SESSION_S = 3600
 STAY_S = (0.2, 3.0)
 """How long a hopper is at a broker."""
 LEAVES_POLITELY = 0.5
 """How often it says goodbye; else its connection is gone all of a sudden."""
+HOST = "127.0.0.1"
 
 Note = Callable[[Entry], object]
 
@@ -43,19 +50,23 @@ class Role:
     fence: str | None
     qos: int
 
-    def connect(self) -> Connect:
-        properties = Properties(session_expiry_interval=SESSION_S, user_properties=(("geo-location", self.at),))
-        return Connect(self.name, V5, clean_start=False, keep_alive=30, properties=properties)
+    def session(self, version: int = V5, *, resubscribes: bool = False) -> ClientSession:
+        """A session that its broker keeps."""
+        properties = Properties()
+        if version == V5:
+            properties = Properties(session_expiry_interval=SESSION_S, user_properties=((LOCATION_PROPERTY, self.at),))
+        connect = Connect(self.name, version, clean_start=False, keep_alive=30, properties=properties)
+        return ClientSession(connect, ClientPolicy(ping_s=SILENT_S, answer_s=SILENT_S, resubscribes=resubscribes))
 
     @property
     def fenced(self) -> Properties:
-        return Properties(user_properties=() if self.fence is None else (("geo-fence", self.fence),))
+        return Properties(user_properties=() if self.fence is None else ((FENCE_PROPERTY, self.fence),))
 
 
-def check_let_in(connack: Connack) -> None:
-    """ProtocolError if the broker refused the connection."""
-    if connack.reason != ReasonCode.SUCCESS:
-        raise ProtocolError(f"refused: {connack.reason.name}")
+def lasting_link(session: ClientSession, port: int, handle: Callable[[Event], None]) -> Link:
+    """A connection to a broker that is made again and again."""
+    address, backoff = Address(HOST, port), Backoff(RETRY_S, RETRY_S)
+    return Link(session, address, handle=handle, again=lambda _: True, backoff=backoff)
 
 
 class Sender:
@@ -68,9 +79,8 @@ class Sender:
         self._note = note
         self._gap_s = 1.0 / per_s
         self._stopping = False
-        self._open: dict[int, bytes] = {}
-        self._releasing: dict[int, bytes] = {}
-        self._next_id = 0
+        self._session = role.session()
+        self._link = lasting_link(self._session, role.port, self._on_event)
 
     def stop(self) -> None:
         """No new events."""
@@ -78,71 +88,48 @@ class Sender:
 
     @property
     def finished(self) -> bool:
-        return self._stopping and not self._open and not self._releasing
+        return self._stopping and not len(self._session.requests)
 
     async def run(self) -> None:
-        while not self.finished:
-            with suppress(OSError, ProtocolError, TimeoutError):
-                probe, connack = await Probe.connect(self.role.port, self.role.connect())
-                async with probe:
-                    check_let_in(connack)
-                    self.ready.set()
-                    self._repeat(probe, session_present=connack.session_present)
-                    await self._talk(probe)
-            await asyncio.sleep(RETRY_S)
+        staying = asyncio.create_task(self._link.run())
+        try:
+            await self._publish_steadily()
+        finally:
+            staying.cancel()
+            await asyncio.gather(staying, return_exceptions=True)
 
-    def _repeat(self, probe: Probe, *, session_present: bool) -> None:
-        if not session_present and self._releasing:
-            raise AssertionError(f"the broker forgot the session of {self.role.name}")
-        for packet_id, payload in self._open.items():
-            self._publish(probe, packet_id, payload, dup=session_present)
-        for packet_id in self._releasing:
-            probe.send(Pubrel(packet_id))
-
-    async def _talk(self, probe: Probe) -> None:
+    async def _publish_steadily(self) -> None:
         due = time.monotonic()
-        heard = due
         while not self.finished:
             now = time.monotonic()
-            if now >= due and not self._stopping and len(self._open) + len(self._releasing) < IN_FLIGHT_MAX:
+            full = len(self._session.requests) >= IN_FLIGHT_MAX
+            if now >= due and not full and self._session.up and not self._stopping:
                 due = max(due + self._gap_s, now - 1.0)
-                self._publish_next(probe)
-            with suppress(TimeoutError):
-                self._take(probe, await probe.receive(max(0.001, min(0.05, due - time.monotonic()))))
-                heard = time.monotonic()
-            if (self._open or self._releasing) and time.monotonic() - heard > PATIENCE_S:
-                raise TimeoutError
+                self._publish_next()
+            else:
+                await asyncio.sleep(max(0.001, min(0.05, due - now)))
 
-    def _publish_next(self, probe: Probe) -> None:
-        self.published += 1
-        self._next_id = self._next_id % 65_535 + 1
-        payload = f"{self.role.name}:{self.published}".encode()
-        self._open[self._next_id] = payload
-        self._publish(probe, self._next_id, payload, dup=False)
-
-    def _publish(self, probe: Probe, packet_id: int, payload: bytes, *, dup: bool) -> None:
+    def _publish_next(self) -> None:
         role = self.role
-        probe.send(Publish(role.topic, payload, role.qos, dup=dup, packet_id=packet_id, properties=role.fenced))
+        self.published += 1
+        event = f"{role.name}:{self.published}"
+        packet = Publish(role.topic, event.encode(), role.qos, properties=role.fenced)
+        self._session.publish(packet, asyncio.get_running_loop().time(), tag=event)
+        self._link.flush()
 
-    def _take(self, probe: Probe, packet: Packet) -> None:
-        if isinstance(packet, Puback | Pubrec) and packet.reason >= 0x80:
-            self._open.pop(packet.packet_id, None)
-        elif isinstance(packet, Puback):
-            self._acknowledged(self._open.pop(packet.packet_id, None))
-        elif isinstance(packet, Pubrec):
-            payload = self._open.pop(packet.packet_id, None)
-            if payload is not None:
-                self._releasing[packet.packet_id] = payload
-                self._acknowledged(payload)
-            probe.send(Pubrel(packet.packet_id))
-        elif isinstance(packet, Pubcomp):
-            self._releasing.pop(packet.packet_id, None)
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case Welcome():
+                self.ready.set()
+            case Accepted(request=request):
+                self._acknowledged(request)
+            case Answer(request=request, refusal=None) if request.qos < 2:
+                self._acknowledged(request)
 
-    def _acknowledged(self, payload: bytes | None) -> None:
-        if payload is not None:
-            role = self.role
-            event = payload.decode()
-            self._note(Acknowledged(event, role.topic, role.at, role.fence, role.qos, time.time() * 1000.0))
+    def _acknowledged(self, request: Request) -> None:
+        role = self.role
+        at_ms = time.time() * 1000.0
+        self._note(Acknowledged(str(request.tag), role.topic, role.at, role.fence, role.qos, at_ms))
 
 
 class Receiver:
@@ -152,39 +139,18 @@ class Receiver:
         self.role = role
         self.ready = asyncio.Event()
         self._note = note
-        self._pending: set[int] = set()
+        self._session = role.session()
+        self._session.subscribe(SubscribeRequest(role.topic, role.qos), properties=role.fenced)
 
     async def run(self) -> None:
-        while True:
-            with suppress(OSError, ProtocolError, TimeoutError):
-                probe, connack = await Probe.connect(self.role.port, self.role.connect())
-                async with probe:
-                    check_let_in(connack)
-                    if not self.ready.is_set():
-                        wish = SubscribeRequest(self.role.topic, self.role.qos)
-                        await probe.subscribe(wish, properties=self.role.fenced)
-                        self.ready.set()
-                    while True:
-                        self._take(probe, await probe.receive(10.0))
-            await asyncio.sleep(RETRY_S)
+        await lasting_link(self._session, self.role.port, self._on_event).run()
 
-    def _take(self, probe: Probe, packet: Packet) -> None:
-        if isinstance(packet, Publish) and packet.qos == 2:
-            if packet.packet_id not in self._pending:
-                self._pending.add(packet.packet_id)
-                self._received(packet)
-            probe.send(Pubrec(packet.packet_id))
-        elif isinstance(packet, Publish):
-            self._received(packet)
-            if packet.qos:
-                probe.send(Puback(packet.packet_id))
-        elif isinstance(packet, Pubrel):
-            self._pending.discard(packet.packet_id)
-            probe.send(Pubcomp(packet.packet_id))
-
-    def _received(self, packet: Publish) -> None:
-        event = packet.payload.decode(errors="replace")
-        self._note(Received(event, self.role.name, packet.topic, packet.qos, time.time() * 1000.0, packet.dup))
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Publish):
+            payload, at_ms = event.payload.decode(errors="replace"), time.time() * 1000.0
+            self._note(Received(payload, self.role.name, event.topic, event.qos, at_ms, event.dup))
+        elif isinstance(event, Answer) and isinstance(event.request.packet, Subscribe):
+            self.ready.set()
 
 
 class Hopper(Receiver):
@@ -194,12 +160,14 @@ class Hopper(Receiver):
         self, role: Role, note: Note, *, ports: Mapping[str, int], dice: random.Random, version: int, first: str
     ) -> None:
         super().__init__(role, note)
+        self._session = role.session(version, resubscribes=True)
+        self._session.subscribe(SubscribeRequest(role.topic, role.qos))
         self.hops = 0
         self._ports = ports
         self._dice = dice
-        self._version = version
         self._at = first
-        self._subscribed = self._staying = False
+        self._until = 0.0
+        self._staying = False
 
     def stay(self) -> None:
         """No more hops but those away from a broker that is not there."""
@@ -207,37 +175,29 @@ class Hopper(Receiver):
 
     async def run(self) -> None:
         while True:
-            with suppress(OSError, ProtocolError, TimeoutError):
-                probe, connack = await Probe.connect(self._ports[self._at], self._connect())
-                async with probe:
-                    check_let_in(connack)
-                    await self._resume(probe, connack)
-                    await self._take_for_a_while(probe)
-                    if self._dice.random() < LEAVES_POLITELY:
-                        await probe.disconnect()
+            address = Address(HOST, self._ports[self._at])
+            link = Link(self._session, address, handle=self._on_event, again=lambda _: False)
+            connection = asyncio.create_task(link.run())
+            try:
+                await self._stay_for_a_while(connection)
+                if self._dice.random() >= LEAVES_POLITELY and link.channel is not None:
+                    link.channel.close("a hop without a goodbye")
+            finally:
+                connection.cancel()
+                await asyncio.gather(connection, return_exceptions=True)
             self._at = self._dice.choice([name for name in self._ports if name != self._at])
             await asyncio.sleep(RETRY_S * self._dice.uniform(0.1, 1.0))
 
-    def _connect(self) -> Connect:
-        if self._version == V311:
-            return Connect(self.role.name, V311, clean_start=False, keep_alive=30)
-        return self.role.connect()
+    async def _stay_for_a_while(self, connection: "asyncio.Task[End]") -> None:
+        """Until the connection ends or it is time to go; the time begins when the broker accepts the connection."""
+        self._until = float("inf")
+        while not connection.done() and (self._staying or time.monotonic() < self._until):
+            await asyncio.wait((connection,), timeout=0.05)
 
-    async def _resume(self, probe: Probe, connack: Connack) -> None:
-        """Go on with the session that is there; a new one knows of no subscription and no packet identifier."""
-        self._note(Connected(self.role.name, self._at, connack.session_present, time.time() * 1000.0))
-        self.hops += 1
-        if not connack.session_present:
-            self._subscribed = False
-            self._pending.clear()
-        if not self._subscribed:
-            await probe.subscribe(SubscribeRequest(self.role.topic, self.role.qos))
-            self._subscribed = True
-            self.ready.set()
-
-    async def _take_for_a_while(self, probe: Probe) -> None:
-        until = time.monotonic() + self._dice.uniform(*STAY_S)
-        while self._staying or time.monotonic() < until:
-            left_s = 1.0 if self._staying else until - time.monotonic()
-            with suppress(TimeoutError):
-                self._take(probe, await probe.receive(max(0.001, left_s)))
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Welcome):
+            self.hops += 1
+            self._until = time.monotonic() + self._dice.uniform(*STAY_S)
+            present = event.connack.session_present
+            self._note(Connected(self.role.name, self._at, present, time.time() * 1000.0))
+        super()._on_event(event)
