@@ -11,9 +11,7 @@ from msgspec import structs
 
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
-from geomq.broker.details import ASK_PROPERTY, WAITING_PROPERTY
 from geomq.broker.geocontext import GeoContext
-from geomq.broker.geotopics import LOCATION_PROPERTY
 from geomq.broker.identity import anonymous_allowed, certificate_user, client_id_refusal
 from geomq.broker.registry import Registry
 from geomq.broker.roaming import Roaming
@@ -25,6 +23,7 @@ from geomq.mqtt.handshake import Agreement, agree, refusal, welcome
 from geomq.mqtt.packets import Auth, Connect
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.reasons import ReasonCode
+from geomq.vocabulary import DETAILS_PROPERTY, LOCATION_PROPERTY, WAITING_PROPERTY
 
 log = logging.getLogger("geomq.broker")
 
@@ -178,7 +177,7 @@ class Admission:
         connack = welcome(connect, agreement, core.policy, session_present=present)
         if client.asks:
             waiting = (WAITING_PROPERTY, str(client.session.pending))
-            granted = ((ASK_PROPERTY, " ".join(core.config.geo.details)), waiting)
+            granted = ((DETAILS_PROPERTY, " ".join(core.config.geo.details)), waiting)
             connack = structs.replace(connack, properties=structs.replace(connack.properties, user_properties=granted))
         connection.admitted(client, agreement)
         connection.send(client.session.reply(connack))

@@ -24,7 +24,6 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from geomq.broker.geotopics import FENCE_PROPERTY, LOCATION_PROPERTY
 from geomq.errors import GeometryError
 from geomq.geo import Fence, fence_text, location_text, parse_location
 from geomq.mqtt.packets import Publish
@@ -32,14 +31,17 @@ from geomq.mqtt.properties import NO_PROPERTIES, Properties, decode_properties, 
 from geomq.mqtt.types import PacketType
 from geomq.routing.groups_messages import CloudAnnounce, CloudAnnounced, CloudPublished
 from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.vocabulary import (
+    EVENT_FENCE_PROPERTY,
+    EVENT_LOCATION_PROPERTY,
+    EVENT_PROPERTY,
+    FENCE_PROPERTY,
+    LEADER_PROPERTY,
+    LOCATION_PROPERTY,
+    PROOF_PROPERTY,
+    PUBLISHER_PROPERTY,
+)
 
-EVENT_PROPERTY: Final = "geo-event"
-PUBLISHER_PROPERTY: Final = "geo-publisher"
-PLACE_PROPERTY: Final = "geo-event-location"
-AIM_PROPERTY: Final = "geo-event-fence"
-PROOF_PROPERTY: Final = "geo-proof"
-LEADER_PROPERTY: Final = "geo-leader"
-"""Marks announcements, so that those of other regions, on other topics, are not taken for events."""
 STRANGER: Final = ClientId("\0cloud")
 """Who published what a client of the cloud published; MQTT does not tell."""
 
@@ -48,8 +50,8 @@ NUMBER_MAX: Final = (1 << 63) - 1
 RETAINED_MAX: Final = 16_384
 
 _EVENT_ID = re.compile(r"([A-Za-z0-9][A-Za-z0-9._@-]{0,191}):(\d{1,19}):(\d{1,19})", re.ASCII)
-_OURS = frozenset({PUBLISHER_PROPERTY, PLACE_PROPERTY, AIM_PROPERTY, PROOF_PROPERTY, EVENT_PROPERTY})
-_STRANGERS = {LOCATION_PROPERTY: PLACE_PROPERTY, FENCE_PROPERTY: AIM_PROPERTY}
+_OURS = frozenset({PUBLISHER_PROPERTY, EVENT_LOCATION_PROPERTY, EVENT_FENCE_PROPERTY, PROOF_PROPERTY, EVENT_PROPERTY})
+_STRANGERS = {LOCATION_PROPERTY: EVENT_LOCATION_PROPERTY, FENCE_PROPERTY: EVENT_FENCE_PROPERTY}
 """What a client of the cloud may say about itself, and what that is for us."""
 _OWN = "own-"
 _ESCAPED = re.compile(f"(?:{_OWN})*(?:{LOCATION_PROPERTY}|{FENCE_PROPERTY})")
@@ -82,9 +84,9 @@ def publish_of_event(event: Event, key: bytes | None = None) -> Publish:
         own, _ = decode_properties(event.properties, 0, len(event.properties), PacketType.PUBLISH)
     ours: list[tuple[str, str]] = [(PUBLISHER_PROPERTY, event.publisher)]
     if event.location is not None:
-        ours.append((PLACE_PROPERTY, location_text(event.location)))
+        ours.append((EVENT_LOCATION_PROPERTY, location_text(event.location)))
     if event.fence is not None:
-        ours.append((AIM_PROPERTY, fence_text(event.fence)))
+        ours.append((EVENT_FENCE_PROPERTY, fence_text(event.fence)))
     event_id = (EVENT_PROPERTY, str(event.id))
     if key is not None:
         ours.append((PROOF_PROPERTY, _proof(key, event.topic, event.payload, dict((*ours, event_id)))))
@@ -96,7 +98,7 @@ def publish_of_event(event: Event, key: bytes | None = None) -> Publish:
 
 def _proof(key: bytes, topic: str, payload: bytes, carried: dict[str, str]) -> str:
     """A code over everything a broker vouches for."""
-    names = (EVENT_PROPERTY, PUBLISHER_PROPERTY, PLACE_PROPERTY, AIM_PROPERTY)
+    names = (EVENT_PROPERTY, PUBLISHER_PROPERTY, EVENT_LOCATION_PROPERTY, EVENT_FENCE_PROPERTY)
     said = msgspec.msgpack.encode([topic, payload, *(carried.get(name) for name in names)])
     return hmac.digest(key, said, hashlib.sha256)[:16].hex()
 
@@ -159,7 +161,7 @@ class CloudReader:
         if publish.topic == self._leaders_topic:
             return self._announced(publish)
         own, carried = self._split(publish)
-        place, fence_said = carried.get(PLACE_PROPERTY), carried.get(AIM_PROPERTY)
+        place, fence_said = carried.get(EVENT_LOCATION_PROPERTY), carried.get(EVENT_FENCE_PROPERTY)
         event_id = event_id_of(carried.get(EVENT_PROPERTY, ""))
         if event_id is None and (own.user(LEADER_PROPERTY) is not None or self._is_copy(publish)):
             return None

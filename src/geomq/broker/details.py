@@ -14,18 +14,22 @@ from geomq.geo import fence_text, location_text
 from geomq.mqtt.message import Message
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.routing.model import Event
-
-ASK_PROPERTY: Final = "geo-details"
-WAITING_PROPERTY: Final = "geo-waiting"
-"""In the answer: how many messages of QoS 1 and 2 wait for the client or are to be repeated."""
+from geomq.vocabulary import (
+    BROKER_PROPERTY,
+    EVENT_PROPERTY,
+    FENCE_PROPERTY,
+    LOCATION_PROPERTY,
+    PUBLISHER_PROPERTY,
+    TIME_PROPERTY,
+)
 
 PROPERTIES: Final[dict[str, str]] = {
-    "event": "geo-event",
-    "time": "geo-time",
-    "broker": "geo-broker",
-    "publisher": "geo-publisher",
-    "location": "geo-location",
-    "fence": "geo-fence",
+    "event": EVENT_PROPERTY,
+    "time": TIME_PROPERTY,
+    "broker": BROKER_PROPERTY,
+    "publisher": PUBLISHER_PROPERTY,
+    "location": LOCATION_PROPERTY,
+    "fence": FENCE_PROPERTY,
 }
 """The user property of each detail."""
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from geomq.broker.clients import Client
 from geomq.broker.core import Core
 from geomq.broker.delivery import Delivery
-from geomq.broker.geotopics import ENTER_PREFIX, ERROR_TOPIC, LEAVE_PREFIX, Reading, from_prefix, read_filter
+from geomq.broker.geotopics import Reading, from_prefix, read_filter
 from geomq.broker.retention import Retention
 from geomq.errors import GeometryError
 from geomq.geo import Location, fence_text, location_text
 from geomq.mqtt.message import Fanout, Message
 from geomq.mqtt.subscriptions import Terms, merge
 from geomq.routing.events import ClientMoved, ClientSubscribed
+from geomq.vocabulary import ENTER_PREFIX, ERROR_TOPIC, LEAVE_PREFIX
 
 
 class GeoContext:

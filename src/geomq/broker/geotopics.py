@@ -10,20 +10,8 @@ import msgspec
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import WRITTEN_LIMITS, Fence, FenceLimits, Location, make_location, parse_fence, parse_location
 from geomq.mqtt.topics import check_filter, check_topic, split_shared
+from geomq.vocabulary import FENCE_PREFIX, FROM_PREFIX, GEO_PREFIX, LOCATION_TOPIC, TO_PREFIX
 
-LOCATION_PROPERTY: Final = "geo-location"
-FENCE_PROPERTY: Final = "geo-fence"
-ROAM_PROPERTY: Final = "geo-roam"
-STAY_PROPERTY: Final = "geo-stay"
-LOCATION_TOPIC: Final = "$geo/location"
-ERROR_TOPIC: Final = "$geo/error"
-ENTER_PREFIX: Final = "$geo/enter/"
-LEAVE_PREFIX: Final = "$geo/leave/"
-
-_PREFIX: Final = "$geo/"
-_FENCE: Final = "$geo/fence/"
-_TO: Final = "$geo/to/"
-_FROM: Final = "$geo/from/"
 _NAME_MAX: Final = 128
 _LOCATION_BYTES_MAX: Final = 16_384
 
@@ -46,18 +34,18 @@ class LocationTopic(NamedTuple):
 
 
 def is_geo(topic: str) -> bool:
-    return topic.startswith(_PREFIX)
+    return topic.startswith(GEO_PREFIX)
 
 
 def parse_geo_topic(topic: str) -> FenceTopic | ToTopic | LocationTopic:
     """What publishing to this `$geo/...` topic means; TopicError if it means nothing."""
     if topic == LOCATION_TOPIC:
         return LocationTopic()
-    if topic.startswith(_FENCE):
-        return FenceTopic(_name(topic[len(_FENCE) :]))
-    if topic.startswith(_TO):
-        name, slash, rest = topic[len(_TO) :].partition("/")
-        if not slash or rest.startswith(_PREFIX):
+    if topic.startswith(FENCE_PREFIX):
+        return FenceTopic(_name(topic[len(FENCE_PREFIX) :]))
+    if topic.startswith(TO_PREFIX):
+        name, slash, rest = topic[len(TO_PREFIX) :].partition("/")
+        if not slash or rest.startswith(GEO_PREFIX):
             raise TopicError(f"{topic[:80]!r} does not read $geo/to/<name>/<topic>")
         return ToTopic(_name(name), check_topic(rest))
     raise TopicError(f"nothing can be published to {topic[:80]!r}")
@@ -71,7 +59,7 @@ def _name(name: str) -> str:
 
 def from_prefix(name: str) -> str:
     """How filters of events from this fence begin, behind the name of a share group if there is one."""
-    return f"{_FROM}{name}/"
+    return f"{FROM_PREFIX}{name}/"
 
 
 class Reading(NamedTuple):
@@ -95,14 +83,14 @@ def read_filter(topic_filter: str) -> Reading:
     """
     group, rest = split_shared(topic_filter) if topic_filter.startswith("$share/") else (None, topic_filter)
     name = None
-    if rest.startswith(_FROM):
-        name, slash, rest = rest[len(_FROM) :].partition("/")
-        if not slash or not rest or rest.startswith(_PREFIX):
+    if rest.startswith(FROM_PREFIX):
+        name, slash, rest = rest[len(FROM_PREFIX) :].partition("/")
+        if not slash or not rest or rest.startswith(GEO_PREFIX):
             raise TopicError(f"{topic_filter[:80]!r} does not read $geo/from/<name>/<filter>")
         _name(name)
         check_filter(rest)
     prefix = topic_filter[: len(topic_filter) - len(rest)]
-    return Reading(prefix, rest, group, name, name is None and rest.startswith(_PREFIX))
+    return Reading(prefix, rest, group, name, name is None and rest.startswith(GEO_PREFIX))
 
 
 class FenceTexts(dict[str, Fence]):

@@ -9,7 +9,6 @@ from typing import Final
 
 from geomq.broker.store import Store
 
-ONCE_PROPERTY: Final = "geo-once"
 NOTE: Final = "once"
 WRITERS_MAX: Final = 10_000
 WRITER_CHARS_MAX: Final = 200

@@ -13,8 +13,6 @@ from geomq.broker.clients import Client
 from geomq.broker.core import Core
 from geomq.broker.geocontext import GeoContext
 from geomq.broker.geotopics import (
-    FENCE_PROPERTY,
-    LOCATION_PROPERTY,
     FenceTopic,
     LocationTopic,
     is_geo,
@@ -23,7 +21,7 @@ from geomq.broker.geotopics import (
     parse_location_payload,
     payload_text,
 )
-from geomq.broker.once import ONCE_PROPERTY, Writers
+from geomq.broker.once import Writers
 from geomq.broker.retention import About, Retention
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Fence, parse_location
@@ -36,6 +34,7 @@ from geomq.mqtt.topics import REMEMBERED_CHARS_MAX, topic_matches
 from geomq.mqtt.types import V5, PacketType
 from geomq.routing.events import ClientPublished, RetainedChanged
 from geomq.routing.model import ClientId
+from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, ONCE_PROPERTY
 
 BROKER: Final = ClientId("\0broker")
 """Who publishes what the broker itself has to say."""

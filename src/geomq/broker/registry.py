@@ -12,8 +12,7 @@ from itertools import islice
 from geomq.broker.clients import Client
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
-from geomq.broker.details import ASK_PROPERTY
-from geomq.broker.geotopics import ROAM_PROPERTY, STAY_PROPERTY, read_filter
+from geomq.broker.geotopics import read_filter
 from geomq.broker.limits import make_bucket
 from geomq.broker.publishing import Publishing, Refused
 from geomq.broker.store_records import SessionRecord, StoredSession
@@ -29,6 +28,7 @@ from geomq.mqtt.session import Session
 from geomq.mqtt.types import NEVER_EXPIRES
 from geomq.mqtt.wills import DueWill, due_will
 from geomq.routing.events import ClientMoved, ClientReady
+from geomq.vocabulary import DETAILS_PROPERTY, ROAM_PROPERTY, STAY_PROPERTY
 
 log = logging.getLogger("geomq.broker")
 
@@ -76,7 +76,7 @@ class Registry:
         client.due_will = None
         client.since_ms = int(core.wall_s() * 1000)
         client.roams = roams(connect)
-        client.asks = bool(core.config.geo.details) and connect.properties.user(ASK_PROPERTY) is not None
+        client.asks = bool(core.config.geo.details) and connect.properties.user(DETAILS_PROPERTY) is not None
         client.connection = connection
         if core.tracer is not None:
             core.tracer.connected(client)

@@ -3,7 +3,7 @@
 from geomq.broker.clients import Client
 from geomq.broker.core import Core
 from geomq.broker.fenced import FencedFilters
-from geomq.broker.geotopics import FENCE_PROPERTY, Reading, read_filter
+from geomq.broker.geotopics import Reading, read_filter
 from geomq.broker.retention import Retention
 from geomq.broker.store_records import SubscriptionRecord
 from geomq.errors import GeometryError, TopicError
@@ -13,6 +13,7 @@ from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.subscriptions import Subscription, subscription_of
 from geomq.routing.events import ClientGone, ClientMoved, ClientSubscribed, ClientUnsubscribed
+from geomq.vocabulary import FENCE_PROPERTY
 
 LEVELS_EACH = 10
 """That filters of a client may have on average: each level takes memory."""

@@ -14,6 +14,7 @@ from geomq.client import Client, ClientError, Message
 from geomq.dashboard.shapes import Json
 from geomq.errors import GeomqError, UsageError
 from geomq.geo import Fence, Location
+from geomq.vocabulary import EVENT_PROPERTY
 
 SUBSCRIPTIONS_MAX = 50
 RECEIVED_MAX = 200
@@ -171,6 +172,6 @@ def _received(message: Message) -> Json:
     return {
         "topic": message.topic,
         "payload": message.text[:PAYLOAD_SHOWN_MAX],
-        "id": message.user_property("geo-event"),
+        "id": message.user_property(EVENT_PROPERTY),
         "t": time.time() * 1000.0,
     }

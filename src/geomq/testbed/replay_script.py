@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.broker.geotopics import FENCE_PROPERTY, LOCATION_PROPERTY, LOCATION_TOPIC
 from geomq.mqtt.encode import encode, publish_parts
 from geomq.mqtt.packets import Publish, Subscribe, SubscribeRequest
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.types import V5, V311
+from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, LOCATION_TOPIC
 from geomq.workload.model import DEGREE, NO_FENCE, Kind, Workload
 
 STAMP = struct.Struct(">IId")

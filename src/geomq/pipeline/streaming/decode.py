@@ -17,6 +17,14 @@ from geomq.mqtt.properties import Properties, decode_properties
 from geomq.mqtt.types import V5, PacketType
 from geomq.mqtt.wire import read_varint
 from geomq.pipeline.streaming.connection import PACKET_SIZE_MAX
+from geomq.vocabulary import (
+    BROKER_PROPERTY,
+    EVENT_PROPERTY,
+    FENCE_PROPERTY,
+    LOCATION_PROPERTY,
+    PUBLISHER_PROPERTY,
+    TIME_PROPERTY,
+)
 
 DDL = (
     "event_id string, topic string, payload binary, publisher string, location struct<lat: double, lon: double>,"
@@ -41,7 +49,17 @@ SCHEMA = pa.schema(
     ]
 )
 
-_TOLD = (b"geo-event", b"geo-time", b"geo-broker", b"geo-publisher", b"geo-location", b"geo-fence")
+_TOLD = tuple(
+    name.encode()
+    for name in (
+        EVENT_PROPERTY,
+        TIME_PROPERTY,
+        BROKER_PROPERTY,
+        PUBLISHER_PROPERTY,
+        LOCATION_PROPERTY,
+        FENCE_PROPERTY,
+    )
+)
 _EVENT, _TIME, _BROKER, _PUBLISHER, _LOCATION, _FENCE = range(6)
 _PLACE = {name: place for place, name in enumerate(_TOLD)}
 _NOTHING = (None,) * 6

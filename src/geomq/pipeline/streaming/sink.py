@@ -35,8 +35,8 @@ from geomq.mqtt.types import V5
 from geomq.pipeline.streaming.options import SinkOptions
 from geomq.pipeline.streaming.outlet import Outlet
 from geomq.pipeline.streaming.plainly import plainly
+from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, ONCE_PROPERTY
 
-ONCE = "geo-once"
 GROUP_ROWS = 10_000
 GROUP_BYTES = 16 << 20
 _TEXT = (StringType,)
@@ -168,13 +168,13 @@ def _publish(outlet: Outlet, rows: pa.Table, writer: str, batch: int, first: int
         if qos not in (0, 1):
             raise DataError(f"qos must be 0 or 1, not {qos}")
         # An id that came with an event from elsewhere is not this row's.
-        pairs = [(k, v or "") for k, v in others[i] or () if k != ONCE]
+        pairs = [(k, v or "") for k, v in others[i] or () if k != ONCE_PROPERTY]
         if places[i] is not None:
-            pairs.append(("geo-location", _place(places[i])))
+            pairs.append((LOCATION_PROPERTY, _place(places[i])))
         if fences[i] is not None:
-            pairs.append(("geo-fence", fences[i]))
+            pairs.append((FENCE_PROPERTY, fences[i]))
         if options.login.version == V5:
-            pairs.append((ONCE, f"{writer}.{outlet.lane_of(topic)}.{around}:{batch << 32 | first + i}"))
+            pairs.append((ONCE_PROPERTY, f"{writer}.{outlet.lane_of(topic)}.{around}:{batch << 32 | first + i}"))
         elif pairs:
             raise DataError("locations, fences and properties need MQTT 5; leave option version alone")
         outlet.publish(

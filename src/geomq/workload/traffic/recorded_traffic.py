@@ -20,6 +20,7 @@ from geomq.errors import DataError, GeomqError, UsageError
 from geomq.geo import Areas, Circle, Fence, Location, Polygon, SoleArea, distance_m, parse_fence
 from geomq.mqtt.topics import topic_matches
 from geomq.routing.outline import Outline, federation_of
+from geomq.vocabulary import FROM_PREFIX
 from geomq.workload.cities import Place
 from geomq.workload.model import DEGREE, NO_FENCE, SECONDS_MAX, Actions, Kind, Spec
 from geomq.workload.traffic.script import recorded
@@ -222,7 +223,7 @@ class _Maker:
         found = self._matching.get(topic_filter)
         if found is None:
             plain = topic_filter.split("/", 2)[-1] if topic_filter.startswith("$share/") else topic_filter
-            if plain.startswith("$geo/from/"):
+            if plain.startswith(FROM_PREFIX):
                 plain = plain.split("/", 3)[-1]
             found = self._matching[topic_filter] = self._matched_by(plain)
         return found
