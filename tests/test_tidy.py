@@ -21,11 +21,11 @@ LONG_FUNCTIONS: dict[str, int] = {}
 ONLY_DATA = (
     "geomq/dashboard/feed.py",
     "geomq/errors.py",
-    "geomq/routing/actions.py",
-    "geomq/routing/events.py",
-    "geomq/routing/messages.py",
-    "geomq/routing/model.py",
-    "geomq/routing/trace.py",
+    "geomq/routing/core/actions.py",
+    "geomq/routing/core/events.py",
+    "geomq/routing/core/messages.py",
+    "geomq/routing/core/model.py",
+    "geomq/routing/trace/records.py",
 )
 
 TESTED_AS_A_WHOLE: dict[str, str] = {

@@ -18,8 +18,8 @@ from geomq.broker.admin_view import ClientView, SubscriptionView
 from geomq.broker.config import Admin, Config, Metrics
 from geomq.broker.tracer import Ring, RingPage
 from geomq.errors import ConfigError
-from geomq.routing.model import BrokerId, ClientId, EventId
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.model import BrokerId, ClientId, EventId
+from geomq.routing.trace.records import TraceRecord
 
 TOKEN = "t" * 20
 

@@ -22,8 +22,8 @@ from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import Publish
 from geomq.mqtt.properties import NO_PROPERTIES, Properties, encode_properties
 from geomq.mqtt.types import V5, PacketType
-from geomq.routing.groups_messages import CloudAnnounce, CloudAnnounced, CloudPublished
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.strategies.groups.messages import CloudAnnounce, CloudAnnounced, CloudPublished
 
 WORDS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=20)
 OUR_NAMES = [

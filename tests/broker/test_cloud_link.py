@@ -32,9 +32,9 @@ from geomq.broker.local_federation import CLOUD, local_configs
 from geomq.broker.server import Broker
 from geomq.client import Client
 from geomq.geo import Circle, Location
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed
-from geomq.routing.groups import BroadcastGroups
-from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
 from geomq.sim.oracle import Oracle
 
 pytestmark = [pytest.mark.anyio, needs_mosquitto]

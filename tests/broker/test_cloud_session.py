@@ -32,7 +32,8 @@ from geomq.mqtt.packets import (
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5
-from geomq.routing.groups_messages import (
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.strategies.groups.messages import (
     CloudAnnounce,
     CloudPing,
     CloudPong,
@@ -40,7 +41,6 @@ from geomq.routing.groups_messages import (
     CloudSubscribe,
     CloudUnsubscribe,
 )
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
 
 OK = (ReasonCode.SUCCESS,)
 

@@ -9,8 +9,8 @@ from geomq.broker.cloud_link import cloud_settings
 from geomq.broker.config import Cloud
 from geomq.broker.config_load import parse_config
 from geomq.errors import ConfigError
-from geomq.routing.groups import BroadcastGroups
-from geomq.routing.registry import strategy_class
+from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
+from geomq.routing.strategies.registry import strategy_class
 
 
 @pytest.mark.parametrize(

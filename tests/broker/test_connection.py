@@ -34,8 +34,8 @@ from geomq.mqtt.packets import (
 )
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.types import V5, V311
-from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Federation
 from geomq.routing.node import Node
 
 TOPICS = ["a", "a/b", "$geo/location", "$geo/fence/f", "$geo/to/f/a", "$geo/x", "$SYS/x", "owntracks/a/b", ""]

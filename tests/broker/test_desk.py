@@ -40,8 +40,8 @@ from geomq.mqtt.packets import (
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.topics import topic_matches
 from geomq.mqtt.types import V5
-from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Federation
 from geomq.routing.node import Node
 
 FILTERS = ["a", "a/+", "a/#", "#", "+/b", "b"]

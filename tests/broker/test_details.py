@@ -19,7 +19,7 @@ from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V311
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 
 pytestmark = pytest.mark.anyio
 

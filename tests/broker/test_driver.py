@@ -11,10 +11,10 @@ from geomq.broker.config import Config
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
 from geomq.mqtt.packets import Connect, Publish, SubscribeRequest
-from geomq.routing.actions import DeliverToClients
-from geomq.routing.events import ClientReady
-from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.actions import DeliverToClients
+from geomq.routing.core.events import ClientReady
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.trace.records import TraceRecord
 
 pytestmark = pytest.mark.anyio
 

@@ -14,10 +14,10 @@ from geomq.errors import ProtocolError
 from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import Publish
 from geomq.mqtt.types import V5, V311
-from geomq.routing.events import PeerSaid
-from geomq.routing.messages import ForwardEvent
-from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
-from geomq.routing.plan import Batched, EventBatch
+from geomq.routing.core.events import PeerSaid
+from geomq.routing.core.messages import ForwardEvent
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.core.plan import Batched, EventBatch
 
 pytestmark = pytest.mark.anyio
 

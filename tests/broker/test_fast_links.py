@@ -19,14 +19,14 @@ from geomq.geo import Circle, Location
 from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import Publish
 from geomq.mqtt.types import V5, V311
-from geomq.routing.changes import SetStrategy
-from geomq.routing.edition_messages import unwrapped
-from geomq.routing.link import Data
-from geomq.routing.messages import DeliverEvent, ForwardEvent, Message
-from geomq.routing.model import BrokerId, ClientId, Edition, Match
-from geomq.routing.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer
-from geomq.routing.registry import STRATEGIES
-from geomq.routing.wire import LooseBatch, encode_frame
+from geomq.routing.core.messages import DeliverEvent, ForwardEvent, Message
+from geomq.routing.core.model import BrokerId, ClientId, Edition, Match
+from geomq.routing.core.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer
+from geomq.routing.federation.changes import SetStrategy
+from geomq.routing.federation.edition_messages import unwrapped
+from geomq.routing.strategies.registry import STRATEGIES
+from geomq.routing.wire.frames import LooseBatch, encode_frame
+from geomq.routing.wire.link import Data
 
 pytestmark = pytest.mark.anyio
 
@@ -291,7 +291,7 @@ async def test_a_traced_broker_sends_and_takes_events_one_by_one() -> None:
 
 
 async def test_a_change_of_strategy_under_load_neither_loses_nor_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geomq.routing.live_editions.PAUSE_MS", 300.0)
+    monkeypatch.setattr("geomq.routing.federation.live_editions.PAUSE_MS", 300.0)
     async with federation(configs("flood_events", brokers=3)) as brokers:
         publishers, subscribers = await everybody(brokers)
         try:

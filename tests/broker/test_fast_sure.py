@@ -19,7 +19,7 @@ from geomq.mqtt.packets import Puback, Publish, Pubrec, Pubrel, SubscribeRequest
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5, V311
-from geomq.routing.events import ClientPublished, RoutingEvent
+from geomq.routing.core.events import ClientPublished, RoutingEvent
 
 pytestmark = pytest.mark.anyio
 

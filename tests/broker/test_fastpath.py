@@ -23,8 +23,8 @@ from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import Connect, Disconnect, Publish, Subscribe, SubscribeRequest
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5, V311
-from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId, ClientId, Match
+from geomq.routing.core.model import BrokerId, ClientId, Match
+from geomq.routing.core.topology import Federation
 from geomq.routing.node import Node
 
 TOPICS = ["a", "a/b", "c"]

@@ -11,7 +11,7 @@ from geomq.broker.config import Config
 from geomq.broker.federating import credentials_of, description_of, federation_of, peers_of, tls_of
 from geomq.errors import ConfigError
 from geomq.geo import Location
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
 
 
 def changed(**federation: object) -> Config:

@@ -2,8 +2,8 @@
 
 from geomq.broker.federation_diff import POINTS, area_moves
 from geomq.geo import Location, NearestAreas, PolygonAreas, parse_fence
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Broker, Federation
 
 POLES = [Broker(BrokerId("north"), Location(89.0, 0.0)), Broker(BrokerId("south"), Location(-89.0, 0.0))]
 EARTH_KM2 = 510_000_000

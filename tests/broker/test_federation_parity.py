@@ -20,12 +20,12 @@ from geomq.broker.config import Config
 from geomq.broker.local_federation import LocalFederation, Site, local_configs
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location, PolygonAreas, degrees_to_m, fence_text, location_text
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed
-from geomq.routing.federation import Broker as Place
-from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId, ClientId, Event
-from geomq.routing.registry import STRATEGIES
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed
+from geomq.routing.core.model import BrokerId, ClientId, Event
+from geomq.routing.core.topology import Broker as Place
+from geomq.routing.core.topology import Federation
+from geomq.routing.strategies.registry import STRATEGIES
+from geomq.routing.trace.records import TraceRecord
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.oracle import Oracle
 from geomq.sim.script import Step

@@ -15,8 +15,8 @@ from tests.broker.real_clients import RealClient, close_all, join
 from geomq.broker.config import Config
 from geomq.broker.local_federation import LocalFederation, Site, local_configs
 from geomq.geo import Location
-from geomq.routing.registry import STRATEGIES
-from geomq.routing.seen import SeenEvents
+from geomq.routing.core.seen import SeenEvents
+from geomq.routing.strategies.registry import STRATEGIES
 
 pytestmark = pytest.mark.anyio
 

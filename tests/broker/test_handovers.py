@@ -13,8 +13,8 @@ from geomq.broker.outbox import Outbox
 from geomq.broker.store import open_store
 from geomq.broker.store_memory import MemoryStore
 from geomq.broker.store_records import SessionRecord
-from geomq.routing.model import BrokerId, ClientId
-from geomq.routing.travellers import HandOver
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.sessions.moves import HandOver
 
 pytestmark = pytest.mark.anyio
 

@@ -12,12 +12,12 @@ from geomq.broker.store_records import SessionRecord
 from geomq.mqtt.message import Message
 from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.types import V5
-from geomq.routing.messages import ForwardEvent
-from geomq.routing.messages import Message as PeerMessage
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
-from geomq.routing.plan import Batched, EventBatch
-from geomq.routing.retained import PutRetained
-from geomq.routing.travellers import HandOver, SessionWanted
+from geomq.routing.core.messages import ForwardEvent
+from geomq.routing.core.messages import Message as PeerMessage
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.plan import Batched, EventBatch
+from geomq.routing.retained.versions import PutRetained
+from geomq.routing.sessions.moves import HandOver, SessionWanted
 
 pytestmark = pytest.mark.anyio
 

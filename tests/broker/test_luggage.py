@@ -20,7 +20,7 @@ from geomq.mqtt.packets import Publish, Will
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.session import Session
 from geomq.mqtt.subscriptions import Subscription, Terms
-from geomq.routing.model import BrokerId, EventId
+from geomq.routing.core.model import BrokerId, EventId
 
 FENCE = Circle(Location(48.9, 2.4), 5_000.0)
 HAD = (EventId(BrokerId("paris"), 3, 7),)

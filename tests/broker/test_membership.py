@@ -21,9 +21,9 @@ from geomq.cli.peers import Admin
 from geomq.client import Client
 from geomq.errors import ConfigError, UsageError
 from geomq.geo import Location
-from geomq.routing.changes import AddBroker, RemoveBroker, SetStrategy
-from geomq.routing.description import BrokerEntry
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.federation.changes import AddBroker, RemoveBroker, SetStrategy
+from geomq.routing.federation.description import BrokerEntry
+from geomq.routing.strategies.registry import STRATEGIES
 
 pytestmark = pytest.mark.anyio
 FAST: dict[str, dict[str, Any]] = {"mesh": {"announce_ms": 100}}
@@ -32,7 +32,7 @@ STREAMING = [name for name in STRATEGIES if name not in ("single", "broadcast_gr
 
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geomq.routing.live_editions.PAUSE_MS", 300.0)
+    monkeypatch.setattr("geomq.routing.federation.live_editions.PAUSE_MS", 300.0)
 
 
 def newcomer(seed: Config, **federation: Any) -> Config:

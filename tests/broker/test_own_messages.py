@@ -14,10 +14,10 @@ from geomq.broker.server import Broker
 from geomq.geo import Circle, Location
 from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.types import V5
-from geomq.routing import message_registry
-from geomq.routing.edition_messages import OfEdition
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
+from geomq.routing.core import message_registry
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId
+from geomq.routing.federation.edition_messages import OfEdition
 
 pytestmark = pytest.mark.anyio
 COLUMBUS, FRANKFURT = BrokerId("columbus"), BrokerId("frankfurt")

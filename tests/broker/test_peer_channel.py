@@ -13,12 +13,12 @@ from tests.broker.federated import until
 
 from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.broker.peer_frames import LONG_BYTES_MIN
-from geomq.routing.edition_messages import OfEdition
-from geomq.routing.link import Ack, Data, Frame, Run
-from geomq.routing.messages import ForwardEvent, Message, PutLocation, SyncBegin, SyncEnd
-from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
-from geomq.routing.plan import Batched, EventBatch
-from geomq.routing.wire import Aside, Described, LooseBatch, Ping, encode_frame
+from geomq.routing.core.messages import ForwardEvent, Message, PutLocation, SyncBegin, SyncEnd
+from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId
+from geomq.routing.core.plan import Batched, EventBatch
+from geomq.routing.federation.edition_messages import OfEdition
+from geomq.routing.wire.frames import Aside, Described, LooseBatch, Ping, encode_frame
+from geomq.routing.wire.link import Ack, Data, Frame, Run
 
 pytestmark = pytest.mark.anyio
 KEY = b"a shared key of enough bytes"

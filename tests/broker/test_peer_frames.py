@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from geomq.broker.peer_frames import BUFFER_BYTES, FIRST_BYTES, LONG_BYTES_MIN, FrameBuffer
 from geomq.errors import ProtocolError
-from geomq.routing.plan import BATCH_BYTES_MAX
+from geomq.routing.core.plan import BATCH_BYTES_MAX
 
 
 def feed(buffer: FrameBuffer, data: bytes) -> list[bytes]:

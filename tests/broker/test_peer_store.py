@@ -18,13 +18,9 @@ from geomq.broker.peer_store import PeerStore
 from geomq.broker.peering import PeerAddress, Peering, PeerLimits
 from geomq.broker.store import open_store
 from geomq.geo import Circle, Location
-from geomq.routing import link
-from geomq.routing.actions import DeliverToClients, SendToPeer
-from geomq.routing.events import ClientPublished, PeerSaid, RoutingEvent
-from geomq.routing.groups import BroadcastGroups
-from geomq.routing.groups_messages import CloudPublished, DropInterest, Join, Leave, PutInterest
-from geomq.routing.link import Data
-from geomq.routing.messages import (
+from geomq.routing.core.actions import DeliverToClients, SendToPeer
+from geomq.routing.core.events import ClientPublished, PeerSaid, RoutingEvent
+from geomq.routing.core.messages import (
     DeliverEvent,
     DropClient,
     DropSubscription,
@@ -35,13 +31,17 @@ from geomq.routing.messages import (
     SyncBegin,
     SyncEnd,
 )
-from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.core.table import SubscriptionTable
 from geomq.routing.node import Node
-from geomq.routing.rendezvous import RendezvousStrategy
-from geomq.routing.retained import PutRetained
-from geomq.routing.shared import ChangeMember, Group, PutMember, ServeShared
-from geomq.routing.table import SubscriptionTable
-from geomq.routing.wire import decode_frame, encode_frame
+from geomq.routing.retained.versions import PutRetained
+from geomq.routing.sharing.groups import ChangeMember, Group, PutMember, ServeShared
+from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
+from geomq.routing.strategies.groups.messages import CloudPublished, DropInterest, Join, Leave, PutInterest
+from geomq.routing.strategies.rendezvous import RendezvousStrategy
+from geomq.routing.wire import link
+from geomq.routing.wire.frames import decode_frame, encode_frame
+from geomq.routing.wire.link import Data
 
 pytestmark = pytest.mark.anyio
 AMS, BER = BrokerId("ams"), BrokerId("ber")

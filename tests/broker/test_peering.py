@@ -14,10 +14,10 @@ from geomq.broker.server import Broker
 from geomq.client import Client
 from geomq.errors import ProtocolError
 from geomq.geo import Circle, Location
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
-from geomq.routing.messages import ForwardEvent
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
+from geomq.routing.core.messages import ForwardEvent
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.oracle import Oracle
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from geomq.geo import parse_location
 from geomq.mqtt.packets import Disconnect
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V311
-from geomq.routing.changes import SetAreas
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.federation.changes import SetAreas
 
 pytestmark = pytest.mark.anyio
 

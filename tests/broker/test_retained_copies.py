@@ -10,10 +10,10 @@ from tests.broker.federated import configs, federation, peers_up, until
 
 from geomq.broker.server import Broker
 from geomq.client import Client
-from geomq.routing.events import PeerSaid
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
-from geomq.routing.retained import PutRetained, RetainedVersions, RetainedWanted
+from geomq.routing.core.events import PeerSaid
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId
+from geomq.routing.retained.versions import PutRetained, RetainedVersions, RetainedWanted
 
 pytestmark = pytest.mark.anyio
 

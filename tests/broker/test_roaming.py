@@ -29,10 +29,10 @@ from geomq.mqtt.packets import (
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5, V311
-from geomq.routing.changes import RemoveBroker
-from geomq.routing.events import ClientGone, PeerSaid
-from geomq.routing.model import ClientId
-from geomq.routing.travellers import SessionWanted, Settled
+from geomq.routing.core.events import ClientGone, PeerSaid
+from geomq.routing.core.model import ClientId
+from geomq.routing.federation.changes import RemoveBroker
+from geomq.routing.sessions.moves import SessionWanted, Settled
 
 pytestmark = pytest.mark.anyio
 

@@ -14,9 +14,9 @@ from geomq.broker.server import Broker
 from geomq.mqtt.packets import Connack, Connect, Disconnect
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.types import V5, V311
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
-from geomq.routing.travellers import ClientAddress
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId
+from geomq.routing.sessions.moves import ClientAddress
 
 pytestmark = pytest.mark.anyio
 

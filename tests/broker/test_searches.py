@@ -2,8 +2,8 @@
 
 from geomq.broker import searches
 from geomq.broker.searches import Search, Unasked
-from geomq.routing.model import BrokerId, ClientId
-from geomq.routing.travellers import SessionWanted
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.sessions.moves import SessionWanted
 
 A, B = BrokerId("a"), BrokerId("b")
 

@@ -12,7 +12,7 @@ from geomq.broker.federating import credentials_of
 from geomq.broker.peer_channel import Credentials
 from geomq.broker.peering import PeerAddress
 from geomq.broker.seeking import Seeker
-from geomq.routing.description import BrokerEntry, decode_description
+from geomq.routing.federation.description import BrokerEntry, decode_description
 
 pytestmark = pytest.mark.anyio
 ROME = BrokerEntry("rome", (41.9, 12.5), "127.0.0.1:9")

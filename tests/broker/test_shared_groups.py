@@ -23,8 +23,8 @@ from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.packets import Will as WillPacket
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.types import V5
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed
-from geomq.routing.model import ClientId
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed
+from geomq.routing.core.model import ClientId
 from geomq.sim.oracle import Oracle
 
 pytestmark = pytest.mark.anyio

@@ -21,8 +21,8 @@ from geomq.broker.server import Broker
 from geomq.broker.trace_writer import RECORD_BYTES, TraceWriter
 from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.properties import Properties
-from geomq.routing.model import BrokerId
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.model import BrokerId
+from geomq.routing.trace.records import TraceRecord
 
 pytestmark = pytest.mark.anyio
 KEEPS = Properties(session_expiry_interval=1000)

@@ -15,8 +15,8 @@ from geomq.broker.tracer import Ring
 from geomq.client import Client
 from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.properties import Properties
-from geomq.routing.model import BrokerId
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.model import BrokerId
+from geomq.routing.trace.records import TraceRecord
 from geomq.workload.traffic.verdict import Case
 
 pytestmark = pytest.mark.anyio

@@ -5,9 +5,9 @@ from tests.broker.federated import until
 from tests.broker.test_peer_channel import Side, connected
 
 from geomq.broker.visitors import Visitors
-from geomq.routing.link import Ack, Hello
-from geomq.routing.model import BrokerId
-from geomq.routing.wire import Aside, AskToJoin, Described, NotJoined
+from geomq.routing.core.model import BrokerId
+from geomq.routing.wire.frames import Aside, AskToJoin, Described, NotJoined
+from geomq.routing.wire.link import Ack, Hello
 
 pytestmark = pytest.mark.anyio
 

@@ -29,7 +29,7 @@ SWAPPED = {"columbus": WEST, "frankfurt": MIDDLE, "paris": EAST}
 
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geomq.routing.live_editions.PAUSE_MS", 300.0)
+    monkeypatch.setattr("geomq.routing.federation.live_editions.PAUSE_MS", 300.0)
 
 
 async def peers(broker: Broker, *words: str) -> tuple[int, str]:

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from geomq.cli import main
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.strategies.registry import STRATEGIES
 
 GEOMQ = str(Path(sys.executable).parent / "geomq")
 
@@ -120,9 +120,9 @@ def test_a_transcript_stops_when_it_was_asked_to() -> None:
 
 
 def test_a_strategy_of_ones_own_is_simulated() -> None:
-    result = run("--strategy", "geomq.routing.dht:Dht", *SMALL, "--json")
+    result = run("--strategy", "geomq.routing.strategies.dht:Dht", *SMALL, "--json")
     own, built_in = (json.loads(r.output)["strategies"] for r in (result, run("--strategy", "dht", *SMALL, "--json")))
-    assert own["geomq.routing.dht:Dht"] == built_in["dht"]
+    assert own["geomq.routing.strategies.dht:Dht"] == built_in["dht"]
 
 
 REFUSED = [
@@ -267,7 +267,7 @@ def test_an_option_changes_the_transcript() -> None:
 
 
 OWN = """
-from geomq.routing.flooding import FloodEvents
+from geomq.routing.strategies.flooding import FloodEvents
 
 
 class Mine(FloodEvents):

@@ -15,7 +15,7 @@ from geomq.broker.local_federation import Site
 from geomq.cli.up import Plan, _announce
 from geomq.client import Client
 from geomq.geo import Location
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.strategies.registry import STRATEGIES
 
 GEOMQ = [sys.executable, "-m", "geomq"]
 

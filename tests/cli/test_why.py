@@ -17,8 +17,8 @@ from tests.broker.federated import configs, federation, until
 from geomq.broker.config import Trace
 from geomq.cli import main
 from geomq.client import Client
-from geomq.routing.registry import STRATEGIES
-from geomq.routing.trace import TraceRecord
+from geomq.routing.strategies.registry import STRATEGIES
+from geomq.routing.trace.records import TraceRecord
 
 PARIS = (48.88, 2.36)
 

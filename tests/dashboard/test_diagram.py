@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from geomq.dashboard.diagram import PUBLISHER, SUBSCRIBER, Arrow, arrows_of, diagram
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.strategies.registry import STRATEGIES
 
 PAGES = Path(__file__).parents[2] / "docs" / "topics" / "strategies"
 DRAWN = [name for name in STRATEGIES if name != "single"]

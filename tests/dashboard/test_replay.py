@@ -18,8 +18,8 @@ from geomq.dashboard.recorded_files import read_views
 from geomq.dashboard.replay import replay_view
 from geomq.errors import DataError
 from geomq.pipeline.simulation import Scenario, simulate_one
-from geomq.routing.model import BrokerId, ClientId
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.trace.records import TraceRecord
 
 SMALL = Scenario(brokers=9, clients=60, seconds=60, topics=5, preset="steady", seed=1)
 

@@ -16,8 +16,8 @@ from geomq.dashboard.shapes import (
 )
 from geomq.errors import GeometryError
 from geomq.geo import Circle, GridAreas, Location, NearestAreas, PolygonAreas, parse_fence
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Broker, Federation
 
 SQUARE = {"type": "Polygon", "coordinates": [[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]]}
 PLACES = (Location(10.0, 20.0), Location(-10.0, -20.0))

@@ -6,8 +6,8 @@ from geomq.dashboard import state as tested
 from geomq.dashboard.feed import ClientNow, Look, Subscribed
 from geomq.dashboard.state import State
 from geomq.geo import Circle, Location
-from geomq.routing.model import BrokerId, ClientId, EventId
-from geomq.routing.trace import Step, TraceRecord
+from geomq.routing.core.model import BrokerId, ClientId, EventId
+from geomq.routing.trace.records import Step, TraceRecord
 
 PARIS = Location(48.9, 2.4)
 FIRST = EventId(BrokerId("a"), 1, 1)

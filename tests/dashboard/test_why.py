@@ -6,7 +6,7 @@ from tests.dashboard.test_commands import CIRCLE, running
 
 from geomq.client import Client
 from geomq.dashboard.why import case_json
-from geomq.routing.model import BrokerId, EventId
+from geomq.routing.core.model import BrokerId, EventId
 from geomq.workload.traffic.verdict import Case
 
 pytestmark = pytest.mark.anyio

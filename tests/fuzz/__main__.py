@@ -16,7 +16,7 @@ with atheris.instrument_imports(include=["geomq"]):
     from geomq.mqtt.decoder import Decoder, Side
     from geomq.mqtt.topics import check_filter, check_topic
     from geomq.mqtt.types import V5, V311
-    from geomq.routing.wire import decode_frame
+    from geomq.routing.wire.frames import decode_frame
 
 
 def _codec(side: Side, version: int) -> Callable[[bytes], object]:

@@ -8,7 +8,7 @@ import pytest
 from geomq.errors import UsageError
 from geomq.geo import Circle
 from geomq.pipeline.simulation import Scenario, options_of, quiet_tail, simulate_one, steps_of
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed
 from geomq.routing.node import Node
 from geomq.sim.engine import Simulation
 

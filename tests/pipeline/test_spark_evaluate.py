@@ -109,7 +109,7 @@ def cluster(directory: Path) -> Iterator[str]:
 
 
 OWN = """
-from geomq.routing.flooding import FloodEvents
+from geomq.routing.strategies.flooding import FloodEvents
 
 class Own(FloodEvents):
     pass

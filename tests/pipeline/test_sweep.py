@@ -23,8 +23,8 @@ SMALL = Scenario(brokers=4, clients=30, seconds=90, topics=5, preset="steady", s
 
 SKIPPING = """
 from skipping_places import some_of
-from geomq.routing.flooding import FloodEvents
-from geomq.routing.strategy import StrategyOptions
+from geomq.routing.strategies.flooding import FloodEvents
+from geomq.routing.core.strategy import StrategyOptions
 
 
 class Options(StrategyOptions, frozen=True):
@@ -160,7 +160,7 @@ def test_own_modules_take_along_what_they_were_loaded_with(tmp_path: Path, skipp
 
 
 def test_nothing_is_taken_along_for_built_in_strategies(tmp_path: Path) -> None:
-    assert own_modules_zip(tmp_path, ["dht", "geomq.routing.dht:Dht"]) is None
+    assert own_modules_zip(tmp_path, ["dht", "geomq.routing.strategies.dht:Dht"]) is None
 
 
 def test_a_package_goes_along_whole(tmp_path: Path) -> None:

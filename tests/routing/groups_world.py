@@ -11,9 +11,8 @@ from heapq import heappop, heappush
 from typing import Any
 
 from geomq.geo import Location, NearestAreas
-from geomq.routing.actions import Action, DeliverToClients, SendToPeer
-from geomq.routing.cloud import CloudNode
-from geomq.routing.events import (
+from geomq.routing.core.actions import Action, DeliverToClients, SendToPeer
+from geomq.routing.core.events import (
     ClientPublished,
     ClientSubscribed,
     LatencyMeasured,
@@ -22,14 +21,15 @@ from geomq.routing.events import (
     PeerUp,
     RoutingEvent,
 )
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.groups import BroadcastGroups
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.topology import Broker, Federation
 from geomq.routing.node import Node
-from geomq.routing.transcript import explain
+from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
+from geomq.routing.strategies.groups.cloud import CloudNode
+from geomq.routing.trace.transcript import explain
 
-STRATEGY = "geomq.routing.groups:BroadcastGroups"
+STRATEGY = "geomq.routing.strategies.groups.broadcast_groups:BroadcastGroups"
 CLOUD = BrokerId("cloud")
 PROBE_MS = 100.0
 QUIET = ("Beat", "CloudAnnounce", "LatencyMeasured")

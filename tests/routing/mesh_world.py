@@ -10,8 +10,8 @@ from heapq import heappop, heappush
 from typing import Any
 
 from geomq.geo import Location, NearestAreas
-from geomq.routing.actions import Action, DeliverToClients, SendToPeer
-from geomq.routing.events import (
+from geomq.routing.core.actions import Action, DeliverToClients, SendToPeer
+from geomq.routing.core.events import (
     ClientPublished,
     ClientSubscribed,
     ClientUnsubscribed,
@@ -20,14 +20,14 @@ from geomq.routing.events import (
     PeerUp,
     RoutingEvent,
 )
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.mesh import Mesh
-from geomq.routing.mesh_group import MeshGroup
-from geomq.routing.mesh_messages import Announcement, CoreAnnouncements, Membership, MembershipAnnouncements
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.core.topology import Broker, Federation
 from geomq.routing.node import Node
-from geomq.routing.transcript import explain
+from geomq.routing.strategies.mesh.group import MeshGroup
+from geomq.routing.strategies.mesh.mesh import Mesh
+from geomq.routing.strategies.mesh.messages import Announcement, CoreAnnouncements, Membership, MembershipAnnouncements
+from geomq.routing.trace.transcript import explain
 
 Link = tuple[str, str]
 
@@ -84,7 +84,7 @@ class MeshWorld:
         return Node(
             me=broker,
             federation=self.federation,
-            strategy="geomq.routing.mesh:Mesh",
+            strategy="geomq.routing.strategies.mesh.mesh:Mesh",
             options=self.options,
             epoch=epoch,
             rng=random.Random(0),

@@ -3,21 +3,16 @@
 from geomq.geo import Circle, Location, Polygon
 from geomq.mqtt.properties import Properties, encode_properties
 from geomq.mqtt.types import PacketType
-from geomq.routing import (
-    adaptive,
-    coverage,
-    edition_messages,
-    georendezvous,
-    groups_messages,
-    mesh_messages,
-    messages,
-    plan,
-    retained,
-    shared,
-    travellers,
-)
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId, Match
+from geomq.routing.core import messages, plan
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId, Match
+from geomq.routing.federation import edition_messages
+from geomq.routing.retained import versions as retained
+from geomq.routing.sessions import moves as travellers
+from geomq.routing.sharing import groups as shared
+from geomq.routing.strategies import adaptive, coverage, georendezvous
+from geomq.routing.strategies.groups import messages as groups_messages
+from geomq.routing.strategies.mesh import messages as mesh_messages
 
 CAR, BUS = ClientId("car"), ClientId("bus")
 BER, PAR = BrokerId("berlin"), BrokerId("paris")

@@ -3,10 +3,10 @@
 from typing import Any, ClassVar
 
 from geomq.geo import Fence, Location
-from geomq.routing.flooding import FloodEvents
-from geomq.routing.keeping import Drop, Put, Rules, Table
-from geomq.routing.messages import Kind, Message, Messages
-from geomq.routing.model import BrokerId, Event
+from geomq.routing.core.keeping import Drop, Put, Rules, Table
+from geomq.routing.core.messages import Kind, Message, Messages
+from geomq.routing.core.model import BrokerId, Event
+from geomq.routing.strategies.flooding import FloodEvents
 
 NOTES = Table("Notes")
 

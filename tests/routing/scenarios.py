@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 
 from geomq.geo import Circle, Location, NearestAreas, destination
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.core.topology import Broker, Federation
 from geomq.sim.script import Step
 
 CITIES = {"paris": (48.88, 2.36), "brussels": (50.85, 4.35), "cologne": (50.94, 6.96)}

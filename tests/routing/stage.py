@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from geomq.geo import Circle, Location, NearestAreas, Polygon, PolygonAreas
-from geomq.routing.actions import Action
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, ClientUnsubscribed, RoutingEvent
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.messages import DeliverEvent, ForwardEvent, Message
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.actions import Action
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed, ClientUnsubscribed, RoutingEvent
+from geomq.routing.core.messages import DeliverEvent, ForwardEvent, Message
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.topology import Broker, Federation
 from geomq.routing.node import Node
-from geomq.routing.transcript import explain
+from geomq.routing.trace.transcript import explain
 from geomq.sim.engine import Observer, Origin, Simulation
 from geomq.sim.network import Latencies
 from geomq.sim.script import Step

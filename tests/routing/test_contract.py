@@ -18,11 +18,12 @@ from tests.routing.worlds import (
 )
 
 from geomq.geo import Circle, Location
-from geomq.routing.events import ClientGone, ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId, Event
+from geomq.routing.core.events import ClientGone, ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, ClientId, Event
 from geomq.routing.node import Node
-from geomq.routing.registry import PARTS, STRATEGIES, messages_of
+from geomq.routing.parts import PARTS
+from geomq.routing.strategies.registry import STRATEGIES, messages_of
 from geomq.sim.engine import Observer, Origin, Simulation
 from geomq.sim.oracle import Oracle
 from geomq.sim.tracing import TraceHash

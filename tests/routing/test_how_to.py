@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from geomq.pipeline.simulation import Scenario, is_wrong, simulate_one
-from geomq.routing.link import Data
-from geomq.routing.message_registry import known
-from geomq.routing.registry import strategy_class
-from geomq.routing.wire import decode_frame, encode_frame
+from geomq.routing.core.message_registry import known
+from geomq.routing.strategies.registry import strategy_class
+from geomq.routing.wire.frames import decode_frame, encode_frame
+from geomq.routing.wire.link import Data
 from geomq.sim import soak
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "write-a-strategy.md"

@@ -9,7 +9,7 @@ from tests.routing.mesh_world import Link, MeshWorld
 from tests.routing.test_mesh_theorems import delays_for, overlays
 
 from geomq.geo import Circle, Location
-from geomq.routing.events import (
+from geomq.routing.core.events import (
     ClientGone,
     ClientMoved,
     ClientPublished,
@@ -17,7 +17,7 @@ from geomq.routing.events import (
     ClientUnsubscribed,
     RoutingEvent,
 )
-from geomq.routing.model import ClientId
+from geomq.routing.core.model import ClientId
 from geomq.sim.oracle import Oracle
 
 TOPICS = ["a", "a/b", "b/c", "b/c/d", "$x/y"]

@@ -4,11 +4,14 @@ import random
 
 from tests.routing.mesh_world import federation_of
 
-from geomq.routing.actions import Action, SendToPeer
-from geomq.routing.events import ClientPublished, ClientSubscribed, ClientUnsubscribed, PeerDown, PeerSaid, PeerUp
-from geomq.routing.mesh import Mesh
-from geomq.routing.mesh_group import MeshGroup
-from geomq.routing.mesh_messages import (
+from geomq.routing.core.actions import Action, SendToPeer
+from geomq.routing.core.events import ClientPublished, ClientSubscribed, ClientUnsubscribed, PeerDown, PeerSaid, PeerUp
+from geomq.routing.core.messages import ForwardEvent
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.node import Node
+from geomq.routing.strategies.mesh.group import MeshGroup
+from geomq.routing.strategies.mesh.mesh import Mesh
+from geomq.routing.strategies.mesh.messages import (
     Announcement,
     CoreAnnouncements,
     LostRoute,
@@ -16,9 +19,6 @@ from geomq.routing.mesh_messages import (
     MembershipAnnouncements,
     RoutesLost,
 )
-from geomq.routing.messages import ForwardEvent
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
-from geomq.routing.node import Node
 
 LINKS = [["5", "1"], ["5", "3"], ["5", "8"], ["1", "0"], ["3", "0"], ["8", "9"], ["9", "0"]]
 CLIENT = ClientId("s")
@@ -32,7 +32,7 @@ class Broker5:
         self.node = Node(
             me=B5,
             federation=federation_of("013589"),
-            strategy="geomq.routing.mesh:Mesh",
+            strategy="geomq.routing.strategies.mesh.mesh:Mesh",
             options={"links": LINKS},
             rng=random.Random(0),
         )

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from geomq.routing.message_registry import declared
+from geomq.routing.core.message_registry import declared
 from geomq.routing.messages_page import messages_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "messages.md"

@@ -9,9 +9,8 @@ from tests.routing.worlds import federation_of
 
 from geomq.errors import ConfigError, GeomqError, UsageError
 from geomq.geo import Fence, Location
-from geomq.routing.actions import DeliverToClients, SendToPeer
-from geomq.routing.description import describe
-from geomq.routing.events import (
+from geomq.routing.core.actions import DeliverToClients, SendToPeer
+from geomq.routing.core.events import (
     ClientGone,
     ClientMoved,
     ClientPublished,
@@ -21,11 +20,12 @@ from geomq.routing.events import (
     PeerSaid,
     PeerUp,
 )
-from geomq.routing.federation import Federation
-from geomq.routing.messages import ForwardEvent, Message, SyncBegin
-from geomq.routing.model import BrokerId, ClientId, Event
+from geomq.routing.core.messages import ForwardEvent, Message, SyncBegin
+from geomq.routing.core.model import BrokerId, ClientId, Event
+from geomq.routing.core.strategy import ClientState, Strategy
+from geomq.routing.core.topology import Federation
+from geomq.routing.federation.description import describe
 from geomq.routing.node import Node
-from geomq.routing.strategy import ClientState, Strategy
 
 
 class Recorder(Strategy):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from geomq.geo import Circle, Fence, GridAreas, Location, NearestAreas, Polygon
-from geomq.routing.events import (
+from geomq.routing.core.events import (
     ClientGone,
     ClientMoved,
     ClientPublished,
@@ -13,8 +13,8 @@ from geomq.routing.events import (
     ClientUnsubscribed,
     RoutingEvent,
 )
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.core.topology import Broker, Federation
 from geomq.sim.script import Step
 
 PLACES = {"ams": (52.4, 4.9), "ber": (52.5, 13.4), "nyc": (40.7, -74.0), "syd": (-33.9, 151.2)}

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from geomq.routing.live_editions import LiveEditions
+from geomq.routing.federation.live_editions import LiveEditions
+from geomq.routing.federation.routings import Routings
 from geomq.routing.node import Node
-from geomq.routing.rendezvous import RendezvousStrategy
-from geomq.routing.retained import RetainedVersions
-from geomq.routing.retained_sync import RetainedSync
-from geomq.routing.routings import Routings
+from geomq.routing.retained.sync import RetainedSync
+from geomq.routing.retained.versions import RetainedVersions
+from geomq.routing.strategies.rendezvous import RendezvousStrategy
 
 
 class CoreFault(NamedTuple):

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from geomq.routing.flooding import FloodEvents, FloodSubscriptions
-from geomq.routing.messages import DropClient, DropSubscription, ForwardEvent, Message
-from geomq.routing.model import BrokerId, Event, Match
+from geomq.routing.core.messages import DropClient, DropSubscription, ForwardEvent, Message
+from geomq.routing.core.model import BrokerId, Event, Match
+from geomq.routing.strategies.flooding import FloodEvents, FloodSubscriptions
 
 
 class Forgetful(FloodEvents):

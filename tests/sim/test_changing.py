@@ -8,11 +8,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from geomq.geo import Circle, Fence, Location
-from geomq.routing.changes import Change, RemoveBroker, SetAreas, SetStrategy
-from geomq.routing.description import BrokerEntry, Description
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
-from geomq.routing.model import BrokerId, ClientId
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.federation.changes import Change, RemoveBroker, SetAreas, SetStrategy
+from geomq.routing.federation.description import BrokerEntry, Description
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.changing import Ask, ChangingSimulation, Join
 from geomq.sim.checkers import NoDuplicates, SameAsOracle
 from geomq.sim.faults import Crash, Cut, Disturbance

@@ -3,13 +3,13 @@
 import pytest
 from tests.routing.stage import circle, moved, published, row_of_squares, subscribed
 
-from geomq.routing.actions import DeliverToOne
-from geomq.routing.description import BrokerEntry, Description
-from geomq.routing.edition_messages import EditionReached, Phase
-from geomq.routing.editions import DescriptionLearned
-from geomq.routing.events import ClientGone, ClientPublished, ClientSubscribed, PeerSaid, RoutingEvent
-from geomq.routing.live_editions import PAUSE_MS
-from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId
+from geomq.routing.core.actions import DeliverToOne
+from geomq.routing.core.events import ClientGone, ClientPublished, ClientSubscribed, PeerSaid, RoutingEvent
+from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId
+from geomq.routing.federation.description import BrokerEntry, Description
+from geomq.routing.federation.edition_messages import EditionReached, Phase
+from geomq.routing.federation.editions import DescriptionLearned
+from geomq.routing.federation.live_editions import PAUSE_MS
 from geomq.routing.node import Node
 from geomq.sim.checkers import BoundedState, Checker, Converged, NoDuplicates, NoLoops, OneOfEachGroup, SameAsOracle
 from geomq.sim.engine import Simulation

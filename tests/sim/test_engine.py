@@ -9,10 +9,9 @@ from tests.routing.test_contract import actions_for_trace
 from tests.routing.worlds import federation_of, script_of
 
 from geomq.geo import Location
-from geomq.routing.actions import Action
-from geomq.routing.cloud import CloudNode
-from geomq.routing.events import ClientGone, LatencyMeasured, PeerSaid, PeerUp, RoutingEvent
-from geomq.routing.messages import (
+from geomq.routing.core.actions import Action
+from geomq.routing.core.events import ClientGone, LatencyMeasured, PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.core.messages import (
     DeliverEvent,
     DropClient,
     DropSubscription,
@@ -23,7 +22,8 @@ from geomq.routing.messages import (
     SyncBegin,
     SyncEnd,
 )
-from geomq.routing.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.strategies.groups.cloud import CloudNode
 from geomq.sim.engine import Observer, Order, Origin, Simulation
 from geomq.sim.network import CLOUD, Latencies
 from geomq.sim.script import Step

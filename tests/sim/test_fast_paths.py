@@ -3,10 +3,10 @@
 from tests.routing.stage import nearest_of, subscribed
 
 from geomq.geo import Location
-from geomq.routing.actions import Action
-from geomq.routing.events import ClientPublished, PeerSaid, RoutingEvent
-from geomq.routing.model import BrokerId, ClientId, Event
-from geomq.routing.plan import EventBatch
+from geomq.routing.core.actions import Action
+from geomq.routing.core.events import ClientPublished, PeerSaid, RoutingEvent
+from geomq.routing.core.model import BrokerId, ClientId, Event
+from geomq.routing.core.plan import EventBatch
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.fast_paths import FastPaths
 from geomq.sim.script import Step

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from tests.routing.stage import Wire, moved, published, row_of_squares, subscribed
 
-from geomq.routing.actions import Action
-from geomq.routing.events import ClientGone, PeerDown, PeerUp, RoutingEvent
-from geomq.routing.messages import DeliverEvent
-from geomq.routing.model import BrokerId, ClientId, EventId
+from geomq.routing.core.actions import Action
+from geomq.routing.core.events import ClientGone, PeerDown, PeerUp, RoutingEvent
+from geomq.routing.core.messages import DeliverEvent
+from geomq.routing.core.model import BrokerId, ClientId, EventId
 from geomq.sim.engine import Observer
 from geomq.sim.faults import CALM, Crash, Cut, Disturbance, FaultySimulation
 from geomq.sim.network import Latencies

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from geomq.geo import Circle, Fence, Location, NearestAreas
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId, ClientId
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.checkers import NoDuplicates, SameAsOracle
 from geomq.sim.engine import Simulation
 from geomq.sim.overlay import geographic_links

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from geomq.routing.events import ClientArrived, ClientDeparted, ClientMoved, ClientSubscribed, PeerSaid
-from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.core.events import ClientArrived, ClientDeparted, ClientMoved, ClientSubscribed, PeerSaid
+from geomq.routing.core.model import BrokerId, ClientId
 from geomq.routing.node import Node
-from geomq.routing.registry import STRATEGIES
-from geomq.routing.travellers import HandOver
+from geomq.routing.sessions.moves import HandOver
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.checkers import Checker, NoDuplicates, SameAsOracle
 from geomq.sim.engine import Origin
 from geomq.sim.faults import Disturbance, FaultySimulation

@@ -6,7 +6,7 @@ import pytest
 from tests.routing.worlds import PLACES, federation_of
 
 from geomq.geo import Location, distance_m
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
 from geomq.sim.network import CLOUD, CLOUD_LOCATION, MS_PER_KM, Latencies, distance_latency_ms
 
 AMS, BER, NYC, SYD = (BrokerId(name) for name in PLACES)

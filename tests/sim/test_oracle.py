@@ -4,8 +4,8 @@ import pytest
 from tests.routing.stage import circle, moved, published, subscribed, unsubscribed
 
 from geomq.geo import Circle, Location
-from geomq.routing.events import ClientGone, ClientMoved, ClientPublished
-from geomq.routing.model import ClientId
+from geomq.routing.core.events import ClientGone, ClientMoved, ClientPublished
+from geomq.routing.core.model import ClientId
 from geomq.sim.oracle import Oracle, inside
 
 HERE, THERE = circle(5, 5, 10), circle(50, 50, 10)

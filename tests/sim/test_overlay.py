@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geomq.geo import Location, NearestAreas
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Broker, Federation
 from geomq.sim.overlay import Links, geographic_links
 
 places = st.lists(

@@ -2,9 +2,9 @@
 
 from tests.routing.stage import published, row_of_squares, subscribed
 
-from geomq.routing.actions import Action
-from geomq.routing.events import RoutingEvent
-from geomq.routing.model import BrokerId
+from geomq.routing.core.actions import Action
+from geomq.routing.core.events import RoutingEvent
+from geomq.routing.core.model import BrokerId
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.network import CLIENT_LATENCY_MS
 from geomq.sim.script import Step

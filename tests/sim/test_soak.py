@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.sim.faults_in_core import CORE_FAULTS, planted
 
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim import soak
 from geomq.sim.soak_world import Dicer
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.routing.stage import circle, moved, published, row_of_squares, subscribed
 
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
 from geomq.sim.engine import Simulation
 from geomq.sim.network import Latencies
 from geomq.sim.script import Step

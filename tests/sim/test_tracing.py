@@ -2,9 +2,9 @@
 
 from tests.routing.stage import moved, published, row_of_squares, subscribed
 
-from geomq.routing.events import ClientUnsubscribed
-from geomq.routing.model import BrokerId, ClientId, EventId
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.events import ClientUnsubscribed
+from geomq.routing.core.model import BrokerId, ClientId, EventId
+from geomq.routing.trace.records import TraceRecord
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.network import Latencies
 from geomq.sim.script import Step

@@ -33,8 +33,8 @@ def acknowledge_before_writing() -> None:
 
 @bug
 def take_everything_twice() -> None:
-    from geomq.routing.link import Ack, Link, LinkOutput
-    from geomq.routing.seen import SeenEvents
+    from geomq.routing.core.seen import SeenEvents
+    from geomq.routing.wire.link import Ack, Link, LinkOutput
 
     def heard(self: Link, epoch: int, number: int, messages: Any) -> LinkOutput:
         self._heard_next = max(self._heard_next, number + len(messages))
@@ -48,14 +48,14 @@ def take_everything_twice() -> None:
 @bug
 def forget_what_waits_for_peers() -> None:
     from geomq.broker.peer_store import PeerStore
-    from geomq.routing.wire import encode_frame
+    from geomq.routing.wire.frames import encode_frame
 
     PeerStore.keep = lambda self, peer, frame: encode_frame(frame)  # type: ignore[method-assign]
 
 
 @bug
 def never_send_again() -> None:
-    from geomq.routing.link import Hello, Link, LinkOutput
+    from geomq.routing.wire.link import Hello, Link, LinkOutput
 
     greeted = Link._greeted
 
@@ -70,9 +70,9 @@ def never_send_again() -> None:
 
 @bug
 def pass_on_without_end() -> None:
-    from geomq.routing.mesh import Mesh
-    from geomq.routing.model import BrokerId, EventId
-    from geomq.routing.seen import SeenEvents
+    from geomq.routing.core.model import BrokerId, EventId
+    from geomq.routing.core.seen import SeenEvents
+    from geomq.routing.strategies.mesh.mesh import Mesh
 
     class Forgetful(SeenEvents):
         def first(self, event_id: EventId) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.testbed.planted import BUGS
 
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.testbed.faults import FaultRun, Plan
 from geomq.testbed.processes import BrokerProcess
 from geomq.testbed.soak import plan_for

@@ -22,7 +22,7 @@ from geomq.broker.admin_federation import federation_routes
 from geomq.broker.admin_view import BrokerView, SubscriptionView
 from geomq.broker.http_server import is_loopback_name
 from geomq.broker.metrics import CONTENT_TYPE, make_registry, metrics_text
-from geomq.routing.trace import record_fields
+from geomq.routing.trace.records import record_fields
 
 PAGE_DEFAULT, PAGE_MAX = 100, 1_000
 

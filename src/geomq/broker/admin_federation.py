@@ -11,8 +11,8 @@ from geomq.broker.admin_view import BrokerView
 from geomq.broker.membership import Membership
 from geomq.errors import ConfigError, GeomqError
 from geomq.geo import make_location, parse_location
-from geomq.routing.changes import AddBroker, Change, RemoveBroker, SetAreas, SetStrategy
-from geomq.routing.description import BrokerEntry
+from geomq.routing.federation.changes import AddBroker, Change, RemoveBroker, SetAreas, SetStrategy
+from geomq.routing.federation.description import BrokerEntry
 
 BODY_BYTES_MAX = 1 << 22
 

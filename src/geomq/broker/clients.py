@@ -11,7 +11,7 @@ from geomq.broker.limits import TokenBucket
 from geomq.geo import Fence, Location
 from geomq.mqtt.session import Session
 from geomq.mqtt.wills import DueWill
-from geomq.routing.model import ClientId
+from geomq.routing.core.model import ClientId
 
 if TYPE_CHECKING:
     from geomq.broker.connection import Connection

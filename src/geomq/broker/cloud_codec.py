@@ -29,8 +29,8 @@ from geomq.geo import Fence, fence_text, location_text, parse_location
 from geomq.mqtt.packets import Publish
 from geomq.mqtt.properties import NO_PROPERTIES, Properties, decode_properties, encode_properties
 from geomq.mqtt.types import PacketType
-from geomq.routing.groups_messages import CloudAnnounce, CloudAnnounced, CloudPublished
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.strategies.groups.messages import CloudAnnounce, CloudAnnounced, CloudPublished
 from geomq.vocabulary import (
     EVENT_FENCE_PROPERTY,
     EVENT_LOCATION_PROPERTY,

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from geomq.broker.peer_store import Notes, PeerStore
 from geomq.broker.store import Store
-from geomq.routing.link import Data
-from geomq.routing.messages import ForwardEvent
-from geomq.routing.model import BrokerId, Event
+from geomq.routing.core.messages import ForwardEvent
+from geomq.routing.core.model import BrokerId, Event
+from geomq.routing.wire.link import Data
 
 FILTER = "cloud-filter/"
 UNCERTAIN = 0

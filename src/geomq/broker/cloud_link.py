@@ -25,12 +25,12 @@ from geomq.mqtt.client_events import Connected, Event, Refused, Repeated
 from geomq.mqtt.packets import Connect, Publish
 from geomq.mqtt.properties import Properties
 from geomq.mqtt.reasons import ReasonCode
-from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
-from geomq.routing.groups import BroadcastGroups
-from geomq.routing.groups_messages import CloudAnnounce
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, Edition
-from geomq.routing.plan import EventBatch
+from geomq.routing.core.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, Edition
+from geomq.routing.core.plan import EventBatch
+from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
+from geomq.routing.strategies.groups.messages import CloudAnnounce
 from geomq.transport.address import Address
 from geomq.transport.channel import Channel
 from geomq.transport.link import End, Link

@@ -26,8 +26,9 @@ from geomq.mqtt.client_session import ClientSession
 from geomq.mqtt.client_terms import ClientPolicy
 from geomq.mqtt.packets import Connect, Publish, Subscribe, SubscribeRequest, Unsubscribe
 from geomq.mqtt.properties import Properties
-from geomq.routing import model
-from geomq.routing.groups_messages import (
+from geomq.routing.core import model
+from geomq.routing.core.messages import Message
+from geomq.routing.strategies.groups.messages import (
     CloudAnnounce,
     CloudPing,
     CloudPong,
@@ -35,7 +36,6 @@ from geomq.routing.groups_messages import (
     CloudSubscribe,
     CloudUnsubscribe,
 )
-from geomq.routing.messages import Message
 
 WINDOW_MAX: Final = 1024
 """QoS 1 and 2 publishes on their way to the cloud, if it allows as many."""

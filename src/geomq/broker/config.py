@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from geomq.routing.trace import STEPS, Step
+from geomq.routing.trace.records import STEPS, Step
 
 PORTS = {"tcp": 1883, "tls": 8883, "websocket": 9001, "websocket_tls": 9002}
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})

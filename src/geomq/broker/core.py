@@ -18,10 +18,10 @@ from geomq.broker.tracer import Listener, Tracer
 from geomq.geo import FenceLimits
 from geomq.mqtt.handshake import Policy
 from geomq.mqtt.topics import TopicNames
-from geomq.routing.model import ClientId
+from geomq.routing.core.model import ClientId
 from geomq.routing.node import Node
-from geomq.routing.recorder import Sink
-from geomq.routing.trace import STEPS, Step
+from geomq.routing.trace.recorder import Sink
+from geomq.routing.trace.records import STEPS, Step
 
 
 class Security:

@@ -11,8 +11,8 @@ from geomq.broker.tracer import named
 from geomq.mqtt.message import Fanout, Message
 from geomq.mqtt.properties import NO_PROPERTIES
 from geomq.mqtt.subscriptions import Subscription, Terms, merge
-from geomq.routing.model import ClientId, Event, Match
-from geomq.routing.wire_checks import properties_of
+from geomq.routing.core.model import ClientId, Event, Match
+from geomq.routing.core.wire_checks import properties_of
 
 Grouped = dict[Client, Subscription | tuple[Subscription, ...]]
 

@@ -13,7 +13,7 @@ import msgspec
 from geomq.geo import fence_text, location_text
 from geomq.mqtt.message import Message
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.routing.model import Event
+from geomq.routing.core.model import Event
 from geomq.vocabulary import (
     BROKER_PROPERTY,
     EVENT_PROPERTY,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from geomq.broker.peer_store import PeerStore
 from geomq.mqtt.message import Message
-from geomq.routing.actions import (
+from geomq.routing.core.actions import (
     Action,
     DeliverToClients,
     DeliverToOne,
@@ -22,13 +22,13 @@ from geomq.routing.actions import (
     SendToPeer,
     StoreRetained,
 )
-from geomq.routing.edition_messages import wrapped
-from geomq.routing.editions import KeepEditions, Kept
-from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
-from geomq.routing.messages import OF_EVENTS
-from geomq.routing.messages import Message as PeerMessage
-from geomq.routing.model import BrokerId, ClientId, Edition, Event, Match
-from geomq.routing.plan import EventBatch
+from geomq.routing.core.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.core.messages import OF_EVENTS
+from geomq.routing.core.messages import Message as PeerMessage
+from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, Match
+from geomq.routing.core.plan import EventBatch
+from geomq.routing.federation.edition_messages import wrapped
+from geomq.routing.federation.editions import KeepEditions, Kept
 
 if TYPE_CHECKING:
     from geomq.broker.core import Core

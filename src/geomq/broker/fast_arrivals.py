@@ -12,10 +12,10 @@ from geomq.broker.packet_runs import as_old, as_v5, end_of_run, heads
 from geomq.broker.peer_frames import LONG_BYTES_MIN
 from geomq.errors import TopicError
 from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
-from geomq.routing.events import PeerSaid
-from geomq.routing.model import BrokerId, ClientId, Edition, Match
-from geomq.routing.plan import Batched, EventBatch, singly, spread
-from geomq.routing.seen import History
+from geomq.routing.core.events import PeerSaid
+from geomq.routing.core.model import BrokerId, ClientId, Edition, Match
+from geomq.routing.core.plan import Batched, EventBatch, singly, spread
+from geomq.routing.core.seen import History
 
 VIEWED_BYTES_MIN = 256
 """Packets that are longer, on average, are looked at where they are."""

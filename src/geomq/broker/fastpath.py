@@ -18,7 +18,7 @@ from geomq.broker.publishing import Publishing
 from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.types import PACKET_SIZE_MAX, V5
 from geomq.mqtt.wire import text
-from geomq.routing.model import ClientId, Match
+from geomq.routing.core.model import ClientId, Match
 
 ROUTES_MAX = 65_536
 WEIGHT_MAX = 1 << 26

@@ -13,10 +13,10 @@ from geomq.broker.peering import PeerAddress
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.errors import ConfigError, GeometryError
 from geomq.geo import parse_location
-from geomq.routing import description as descriptions
-from geomq.routing.description import BrokerEntry, Description, in_order
-from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId, Edition
+from geomq.routing.core.model import BrokerId, Edition
+from geomq.routing.core.topology import Federation
+from geomq.routing.federation import description as descriptions
+from geomq.routing.federation.description import BrokerEntry, Description, in_order
 
 KEY_BYTES_MIN = 16
 

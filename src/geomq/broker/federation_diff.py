@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from geomq.geo import EARTH_RADIUS_M
-from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Federation
 
 POINTS = 20_000
 """Places looked at, spread evenly: each stands for 25,000 square kilometres."""

@@ -14,7 +14,7 @@ from geomq.errors import GeometryError
 from geomq.geo import Location, fence_text, location_text
 from geomq.mqtt.message import Fanout, Message
 from geomq.mqtt.subscriptions import Terms, merge
-from geomq.routing.events import ClientMoved, ClientSubscribed
+from geomq.routing.core.events import ClientMoved, ClientSubscribed
 from geomq.vocabulary import ENTER_PREFIX, ERROR_TOPIC, LEAVE_PREFIX
 
 

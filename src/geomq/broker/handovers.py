@@ -18,8 +18,8 @@ from geomq.broker.platform import SYSTEM
 from geomq.broker.store import Store
 from geomq.broker.store_records import StoredSession
 from geomq.errors import ProtocolError
-from geomq.routing.model import BrokerId, EventId
-from geomq.routing.travellers import HandOver
+from geomq.routing.core.model import BrokerId, EventId
+from geomq.routing.sessions.moves import HandOver
 
 log = logging.getLogger("geomq.roaming")
 

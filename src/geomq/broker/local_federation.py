@@ -16,8 +16,8 @@ from geomq.broker.platform import SYSTEM
 from geomq.broker.server import Broker
 from geomq.errors import ConfigError
 from geomq.geo import Location, location_text
-from geomq.routing.groups import BroadcastGroups
-from geomq.routing.registry import strategy_class
+from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
+from geomq.routing.strategies.registry import strategy_class
 
 HOST = "127.0.0.1"
 CLOUD = "cloud"

@@ -21,8 +21,8 @@ from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
 from geomq.mqtt.subscriptions import Subscription
 from geomq.mqtt.topics import check_filter, check_topic
 from geomq.mqtt.types import NEVER_EXPIRES, V5, V311, VARINT_MAX, PacketType
-from geomq.routing.model import ClientId, EventId
-from geomq.routing.wire_checks import check_properties
+from geomq.routing.core.model import ClientId, EventId
+from geomq.routing.core.wire_checks import check_properties
 
 PART_BYTES = 1 << 20
 PARTS_MAX = 256

@@ -19,16 +19,16 @@ from geomq.broker.peer_store import Notes, PeerStore
 from geomq.broker.peering import PeerAddress, Peering
 from geomq.broker.seeking import Seeker
 from geomq.errors import ConfigError, GeomqError
-from geomq.routing.changes import AddBroker, Change, SetStrategy
-from geomq.routing.description import BrokerEntry, Description, decode_description, encode_description
-from geomq.routing.edition_messages import Phase
-from geomq.routing.editions import ChangeAsked, DescriptionLearned, Kept
-from geomq.routing.events import PeerDown, RoutingEvent
-from geomq.routing.groups import BroadcastGroups
-from geomq.routing.live_editions import EDITIONS_MAX
-from geomq.routing.model import CONFIGURED, BrokerId, Edition
-from geomq.routing.registry import strategy_class
-from geomq.routing.wire import Aside, Described, NotJoined
+from geomq.routing.core.events import PeerDown, RoutingEvent
+from geomq.routing.core.model import CONFIGURED, BrokerId, Edition
+from geomq.routing.federation.changes import AddBroker, Change, SetStrategy
+from geomq.routing.federation.description import BrokerEntry, Description, decode_description, encode_description
+from geomq.routing.federation.edition_messages import Phase
+from geomq.routing.federation.editions import ChangeAsked, DescriptionLearned, Kept
+from geomq.routing.federation.live_editions import EDITIONS_MAX
+from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
+from geomq.routing.strategies.registry import strategy_class
+from geomq.routing.wire.frames import Aside, Described, NotJoined
 
 log = logging.getLogger("geomq.peers")
 

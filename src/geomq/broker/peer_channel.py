@@ -21,11 +21,11 @@ from geomq.broker.config import is_loopback
 from geomq.broker.peer_frames import FrameBuffer
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.errors import ProtocolError
-from geomq.routing.link import Ack, Data, Frame, Run
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, Edition
-from geomq.routing.plan import NOTHING, EventBatch
-from geomq.routing.wire import PROTOCOL_VERSION, Aside, batch_parts, decode_frame, encode_frame, loose_parts
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, Edition
+from geomq.routing.core.plan import NOTHING, EventBatch
+from geomq.routing.wire.frames import PROTOCOL_VERSION, Aside, batch_parts, decode_frame, encode_frame, loose_parts
+from geomq.routing.wire.link import Ack, Data, Frame, Run
 
 log = logging.getLogger("geomq.peers")
 

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable
 
 from geomq.broker.counts import Counts
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
 from geomq.routing.node import Node
-from geomq.routing.wire import Refused
+from geomq.routing.wire.frames import Refused
 
 log = logging.getLogger("geomq.peers")
 

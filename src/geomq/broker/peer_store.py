@@ -2,8 +2,8 @@
 
 Three things: messages that must not be lost and that a peer has not acknowledged; which events of others were already
 handed to own clients, or dealt with; and what peers have placed here. What a received message changes about that, the
-message itself declares (`geomq.routing.keeping`). Messages are kept in their wire form, and restoring is receiving them
-once more.
+message itself declares (`routing/core/keeping.py`). Messages are kept in their wire form, and restoring is receiving
+them once more.
 """
 
 import logging
@@ -15,16 +15,16 @@ import msgspec
 from geomq.broker.committer import Committer
 from geomq.broker.store import Store
 from geomq.errors import ProtocolError
-from geomq.routing.actions import Action, DeliverToClients
-from geomq.routing.editions import Kept
-from geomq.routing.events import PeerSaid
-from geomq.routing.keeping import Once, PlacedMessages, Write
-from geomq.routing.link import Data, Run
-from geomq.routing.message_registry import known, part_of, parts, wire_id_of
-from geomq.routing.messages import Message
-from geomq.routing.model import CONFIGURED, BrokerId, ClientId, Edition, EventId, Match
+from geomq.routing.core.actions import Action, DeliverToClients
+from geomq.routing.core.events import PeerSaid
+from geomq.routing.core.keeping import Once, PlacedMessages, Write
+from geomq.routing.core.message_registry import known, part_of, parts, wire_id_of
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import CONFIGURED, BrokerId, ClientId, Edition, EventId, Match
+from geomq.routing.federation.editions import Kept
 from geomq.routing.node import Node
-from geomq.routing.wire import Refused, decode_frame, encode_frame
+from geomq.routing.wire.frames import Refused, decode_frame, encode_frame
+from geomq.routing.wire.link import Data, Run
 
 log = logging.getLogger("geomq.peers")
 

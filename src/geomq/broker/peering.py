@@ -19,13 +19,13 @@ from geomq.broker.peer_store import OUTBOX, Notes, PeerStore
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.visitors import Strangers, Visitors
 from geomq.errors import ProtocolError
-from geomq.routing.edition_messages import unwrapped, wrapped
-from geomq.routing.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
-from geomq.routing.link import TAKEN, Data, Frame, Link, LinkOutput, is_promised, runs
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, Edition
-from geomq.routing.plan import EventBatch
-from geomq.routing.wire import BUILT_IN, Aside, Described, LooseBatch, Ping, Pong, Refused, unsendable
+from geomq.routing.core.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.core.messages import Message, is_promised
+from geomq.routing.core.model import BrokerId, Edition
+from geomq.routing.core.plan import EventBatch
+from geomq.routing.federation.edition_messages import unwrapped, wrapped
+from geomq.routing.wire.frames import BUILT_IN, Aside, Described, LooseBatch, Ping, Pong, Refused, unsendable
+from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, runs
 
 log = logging.getLogger("geomq.peers")
 

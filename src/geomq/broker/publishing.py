@@ -32,8 +32,8 @@ from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.topics import REMEMBERED_CHARS_MAX, topic_matches
 from geomq.mqtt.types import V5, PacketType
-from geomq.routing.events import ClientPublished, RetainedChanged
-from geomq.routing.model import ClientId
+from geomq.routing.core.events import ClientPublished, RetainedChanged
+from geomq.routing.core.model import ClientId
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, ONCE_PROPERTY
 
 BROKER: Final = ClientId("\0broker")

@@ -12,8 +12,8 @@ from geomq.broker.registry import Registry, roams
 from geomq.geo import Location
 from geomq.mqtt.packets import Connect
 from geomq.mqtt.types import V5
-from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Federation
 
 ADDRESS_CHARS_MAX = 300
 CHECKED_MAX = 2_000

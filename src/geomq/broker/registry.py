@@ -27,7 +27,7 @@ from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.session import Session
 from geomq.mqtt.types import NEVER_EXPIRES
 from geomq.mqtt.wills import DueWill, due_will
-from geomq.routing.events import ClientMoved, ClientReady
+from geomq.routing.core.events import ClientMoved, ClientReady
 from geomq.vocabulary import DETAILS_PROPERTY, ROAM_PROPERTY, STAY_PROPERTY
 
 log = logging.getLogger("geomq.broker")

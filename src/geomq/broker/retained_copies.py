@@ -1,6 +1,6 @@
 """Carries out what routing decides about retained events: keeps those of peers, and fills in what is sent to peers.
 
-Which version of a topic's event is the latest, and who is sent what, is `routing/retained_sync.py`'s affair.
+Which version of a topic's event is the latest, and who is sent what, is `routing/retained/sync.py`'s affair.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from geomq.broker.delivery import message_of_event
 from geomq.broker.retention import About, Retention
 from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
 from geomq.mqtt.types import PacketType
-from geomq.routing.actions import RefuseRetained, SendRetained, StoreRetained
-from geomq.routing.events import RetainedStored
-from geomq.routing.model import ClientId, Event, EventId
-from geomq.routing.retained import PutRetained, Version
-from geomq.routing.retained_sync import NOTE
+from geomq.routing.core.actions import RefuseRetained, SendRetained, StoreRetained
+from geomq.routing.core.events import RetainedStored
+from geomq.routing.core.model import ClientId, Event, EventId, Version
+from geomq.routing.retained.sync import NOTE
+from geomq.routing.retained.versions import PutRetained
 
 
 class RetainedCopies:

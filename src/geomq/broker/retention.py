@@ -18,7 +18,7 @@ from geomq.mqtt.message import Fanout, Message
 from geomq.mqtt.retained import RetainedStore
 from geomq.mqtt.subscriptions import Subscription, Terms, merge
 from geomq.mqtt.topics import topic_matches
-from geomq.routing.events import RetainedExpired
+from geomq.routing.core.events import RetainedExpired
 
 SLICE, SLICE_BYTES = 256, 1_048_576
 """Retained events looked at for one client, and bytes given to it, before others get their turn."""

@@ -25,10 +25,10 @@ from geomq.mqtt.handshake import Agreement
 from geomq.mqtt.outbound import Phase
 from geomq.mqtt.packets import Connect
 from geomq.mqtt.reasons import ReasonCode
-from geomq.routing.events import ClientArrived, ClientDeparted, ClientMoved, ClientSubscribed
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId, EventId
-from geomq.routing.travellers import ClientAddress, HandOver, NoSession, SessionWanted
+from geomq.routing.core.events import ClientArrived, ClientDeparted, ClientMoved, ClientSubscribed
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, ClientId, EventId
+from geomq.routing.sessions.moves import ClientAddress, HandOver, NoSession, SessionWanted
 
 log = logging.getLogger("geomq.roaming")
 

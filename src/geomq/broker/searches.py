@@ -8,8 +8,8 @@ import msgspec
 
 from geomq.broker.connection import Connection
 from geomq.mqtt.reasons import ReasonCode
-from geomq.routing.model import BrokerId
-from geomq.routing.travellers import SessionWanted
+from geomq.routing.core.model import BrokerId
+from geomq.routing.sessions.moves import SessionWanted
 
 UNASKED_MAX = 10_000
 

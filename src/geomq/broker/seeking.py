@@ -14,11 +14,11 @@ import msgspec
 from geomq.broker.peer_channel import Credentials, PeerChannel
 from geomq.broker.peering import PeerAddress
 from geomq.broker.platform import SYSTEM
-from geomq.routing.description import BrokerEntry
-from geomq.routing.link import Frame
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
-from geomq.routing.wire import Aside, AskToJoin, Described, NotJoined
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId
+from geomq.routing.federation.description import BrokerEntry
+from geomq.routing.wire.frames import Aside, AskToJoin, Described, NotJoined
+from geomq.routing.wire.link import Frame
 
 log = logging.getLogger("geomq.peers")
 

@@ -39,10 +39,10 @@ from geomq.broker.sys_topics import SysTopics
 from geomq.broker.view import View
 from geomq.errors import GeomqError
 from geomq.mqtt.reasons import ReasonCode
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId
+from geomq.routing.federation.outline import outline_of
 from geomq.routing.node import Node
-from geomq.routing.outline import outline_of
 
 if TYPE_CHECKING:
     from geomq.broker.trace_writer import TraceWriter

@@ -12,7 +12,7 @@ from geomq.mqtt.packets import Suback, Subscribe, SubscribeRequest, Unsuback, Un
 from geomq.mqtt.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.reasons import ReasonCode
 from geomq.mqtt.subscriptions import Subscription, subscription_of
-from geomq.routing.events import ClientGone, ClientMoved, ClientSubscribed, ClientUnsubscribed
+from geomq.routing.core.events import ClientGone, ClientMoved, ClientSubscribed, ClientUnsubscribed
 from geomq.vocabulary import FENCE_PROPERTY
 
 LEVELS_EACH = 10

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from geomq.errors import ConfigError, DataError, MissingModuleError
-from geomq.routing.outline import OUTLINE_KEY, Outline, outline_bytes
-from geomq.routing.trace import COLUMNS, TraceRecord
+from geomq.routing.federation.outline import OUTLINE_KEY, Outline, outline_bytes
+from geomq.routing.trace.records import COLUMNS, TraceRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,8 @@ from geomq.broker.config import Trace
 from geomq.broker.counts import Counts
 from geomq.broker.trace_files import BATCH, TraceFiles
 from geomq.errors import DataError
-from geomq.routing.outline import Outline
-from geomq.routing.trace import TraceRecord
+from geomq.routing.federation.outline import Outline
+from geomq.routing.trace.records import TraceRecord
 
 log = logging.getLogger("geomq.broker")
 

@@ -14,14 +14,14 @@ from typing import NamedTuple
 from geomq.broker.clients import Client
 from geomq.geo import Location
 from geomq.mqtt.message import Message
-from geomq.routing.actions import Action
-from geomq.routing.events import ClientPublished, PeerSaid, RoutingEvent
-from geomq.routing.messages import Message as PeerMessage
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.actions import Action
+from geomq.routing.core.events import ClientPublished, PeerSaid, RoutingEvent
+from geomq.routing.core.messages import Message as PeerMessage
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.node import Node
-from geomq.routing.own_topics import is_own
-from geomq.routing.recorder import SESSION_KEPT, Recorder, Sink, event_of
-from geomq.routing.trace import STEPS, Step, TraceRecord
+from geomq.routing.sharing.own_topics import is_own
+from geomq.routing.trace.recorder import SESSION_KEPT, Recorder, Sink, event_of
+from geomq.routing.trace.records import STEPS, Step, TraceRecord
 
 OF_EVENTS: frozenset[Step] = frozenset({"published", "matched", "delivered", "dropped"})
 """Steps that every event takes; while one of them is listened to, no event may take a short cut."""

@@ -4,9 +4,9 @@ import asyncio
 from typing import Protocol
 
 from geomq.broker.peer_channel import PeerChannel
-from geomq.routing.link import Frame, Hello
-from geomq.routing.model import BrokerId
-from geomq.routing.wire import Aside, AskToJoin
+from geomq.routing.core.model import BrokerId
+from geomq.routing.wire.frames import Aside, AskToJoin
+from geomq.routing.wire.link import Frame, Hello
 
 VISITORS_MAX = 64
 VISIT_S_MAX = 10.0

@@ -57,7 +57,7 @@ def _check(config: "Config") -> None:
     from geomq.broker.federating import credentials_of, description_of, tls_of
     from geomq.broker.listeners import tls_context
     from geomq.broker.server import load_security
-    from geomq.routing.model import BrokerId
+    from geomq.routing.core.model import BrokerId
     from geomq.routing.node import Node
 
     load_security(config)

@@ -14,8 +14,8 @@ from geomq.cli.simulate_sweep import WRONG, Sweep, run_sweep, sweep_options
 from geomq.errors import UsageError
 from geomq.pipeline.pool import in_processes
 from geomq.pipeline.simulation import Scenario, explain, is_wrong, simulate_one
-from geomq.routing.choice import names_of, options_for
-from geomq.routing.registry import STRATEGIES, strategy_class
+from geomq.routing.strategies.choice import names_of, options_for
+from geomq.routing.strategies.registry import STRATEGIES, strategy_class
 from geomq.workload.generation.disgb import FIRST_UPDATE_MS
 
 KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "total")

@@ -13,7 +13,7 @@ import click
 from geomq.cli.dashboard import read_all_views
 from geomq.cli.own_strategies import look_here
 from geomq.errors import ConfigError, UsageError
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.strategies.registry import STRATEGIES
 
 if TYPE_CHECKING:
     from geomq.broker.local_federation import Site

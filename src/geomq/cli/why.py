@@ -9,8 +9,8 @@ import click
 
 from geomq.broker.logs import printable
 from geomq.errors import UsageError
-from geomq.routing.model import EventId
-from geomq.routing.trace import record_fields
+from geomq.routing.core.model import EventId
+from geomq.routing.trace.records import record_fields
 
 if TYPE_CHECKING:
     from geomq.workload.traffic.verdict import Answer, Case

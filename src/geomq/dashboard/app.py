@@ -23,7 +23,7 @@ from geomq.dashboard.hub import Listener
 from geomq.dashboard.live import Live
 from geomq.dashboard.recorded import View
 from geomq.errors import GeomqError, UsageError
-from geomq.routing.model import EventId
+from geomq.routing.core.model import EventId
 
 PAGE = Path(__file__).parent / "page"
 BODY_S = 10.0

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from geomq.geo import Circle, Location, destination
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.engine import Observer, Origin, Simulation
 from geomq.sim.network import CLOUD, CLOUD_LOCATION
 from geomq.sim.overlay import geographic_links

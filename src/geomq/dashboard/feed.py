@@ -6,9 +6,9 @@ import msgspec
 
 from geomq.errors import GeomqError
 from geomq.geo import Fence, Location
-from geomq.routing.federation import Federation
-from geomq.routing.model import EventId
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.model import EventId
+from geomq.routing.core.topology import Federation
+from geomq.routing.trace.records import TraceRecord
 
 CLIENTS_MAX = 20_000
 """Clients of one broker that the page shows; the rest are only counted."""

@@ -12,14 +12,14 @@ import msgspec
 
 from geomq.geo import Circle
 from geomq.mqtt.topics import first_level
-from geomq.routing.events import ClientSubscribed, PeerUp
-from geomq.routing.federation import Federation
-from geomq.routing.grid_quorum import grid_side
-from geomq.routing.groups_greedy import computed_groups
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.events import ClientSubscribed, PeerUp
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.topology import Federation
 from geomq.routing.node import Node
-from geomq.routing.rendezvous import RendezvousStrategy
-from geomq.routing.ring import HashRing
+from geomq.routing.strategies.grid_quorum import grid_side
+from geomq.routing.strategies.groups.greedy import computed_groups
+from geomq.routing.strategies.rendezvous import RendezvousStrategy
+from geomq.routing.strategies.ring import HashRing
 from geomq.sim.engine import Origin, Simulation
 from geomq.sim.mesh_watch import groups_of
 from geomq.sim.overlay import geographic_links

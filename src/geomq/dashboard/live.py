@@ -14,8 +14,8 @@ from geomq.dashboard.shapes import Json, areas_kind, brokers_json
 from geomq.dashboard.state import State
 from geomq.dashboard.why import case_json
 from geomq.errors import GeomqError
-from geomq.routing.model import EventId
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.core.model import EventId
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.workload.traffic.verdict import Case
 
 log = logging.getLogger("geomq.dashboard")

@@ -7,9 +7,9 @@ from geomq.broker.server import Broker
 from geomq.broker.tracer import RING_RECORDS
 from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, FeedError, Look, Place, Subscribed, is_about
 from geomq.geo import Location, parse_fence
-from geomq.routing.changes import SetStrategy
-from geomq.routing.model import EventId
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.model import EventId
+from geomq.routing.federation.changes import SetStrategy
+from geomq.routing.trace.records import TraceRecord
 
 
 class LocalFeed:

@@ -8,7 +8,7 @@ from geomq.dashboard.feed import ClientNow
 from geomq.dashboard.layers import Layer, Setup, layers_of
 from geomq.dashboard.shapes import Json, areas_kind, brokers_json
 from geomq.dashboard.state import State
-from geomq.routing.federation import Federation
+from geomq.routing.core.topology import Federation
 
 
 class View(msgspec.Struct, frozen=True):

@@ -15,8 +15,8 @@ from geomq.dashboard.replay import replay_view
 from geomq.dashboard.shapes import Json
 from geomq.errors import DataError
 from geomq.geo import Circle, Location, NearestAreas
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Broker, Federation
 from geomq.workload.dataset import MANIFEST, DatasetSpec, read_manifest
 from geomq.workload.evaluation.report import KINDS, run_title
 from geomq.workload.evaluation.results import CLOUD_NAME, read_results, statistics_of

@@ -10,10 +10,10 @@ from geomq.dashboard.admin_client import AdminClient
 from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, FeedError, Look, Place, Subscribed, is_about
 from geomq.errors import GeomqError
 from geomq.geo import make_location, parse_fence
-from geomq.routing.federation import Federation
-from geomq.routing.model import EventId
-from geomq.routing.outline import Outline, OutlinedBroker, federation_of
-from geomq.routing.trace import Step, TraceRecord
+from geomq.routing.core.model import EventId
+from geomq.routing.core.topology import Federation
+from geomq.routing.federation.outline import Outline, OutlinedBroker, federation_of
+from geomq.routing.trace.records import Step, TraceRecord
 
 PAGE = 1_000
 PAGES_MAX = 20

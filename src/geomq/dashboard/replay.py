@@ -14,9 +14,9 @@ from geomq.dashboard.recorded import View, make_view
 from geomq.dashboard.shapes import Json
 from geomq.dashboard.state import State
 from geomq.errors import ConfigError, DataError
-from geomq.routing.federation import Federation
-from geomq.routing.outline import Outline, OutlinedBroker, federation_of
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.topology import Federation
+from geomq.routing.federation.outline import Outline, OutlinedBroker, federation_of
+from geomq.routing.trace.records import TraceRecord
 from geomq.workload.traffic.trace_reading import everything, read_trace, read_trace_outline, trace_rows
 
 FRAME_MS = 250.0

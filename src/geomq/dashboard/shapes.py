@@ -21,7 +21,7 @@ from geomq.geo import (
     make_location,
     parse_fence,
 )
-from geomq.routing.federation import Federation
+from geomq.routing.core.topology import Federation
 
 Json = dict[str, Any]
 

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 from geomq.dashboard.feed import ClientNow, Look
 from geomq.dashboard.shapes import Json, fence_json, fence_text_json, read_fence
 from geomq.geo import fence_text
-from geomq.routing.model import BrokerId, ClientId
-from geomq.routing.trace import Step, TraceRecord
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.trace.records import Step, TraceRecord
 
 CHANGES_MAX = 5_000
 EVENTS_MAX = 200

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.mqtt.topics import first_level
-from geomq.routing.actions import Action
-from geomq.routing.events import ClientSubscribed, RoutingEvent
-from geomq.routing.federation import Federation
-from geomq.routing.mesh_topics import MAP_MAX
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.core.actions import Action
+from geomq.routing.core.events import ClientSubscribed, RoutingEvent
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.core.topology import Federation
+from geomq.routing.strategies.mesh.topics import MAP_MAX
 from geomq.sim.engine import Observer, Origin, Simulation
 from geomq.sim.mesh_watch import mesh_of
 from geomq.sim.overlay import geographic_links

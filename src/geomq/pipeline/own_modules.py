@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from geomq.routing.registry import strategy_class
+from geomq.routing.strategies.registry import strategy_class
 
 INSTALLED = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib", "platstdlib")}
 

@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 from geomq.broker.admin_address import check_address
 from geomq.errors import DataError, GeomqError, UsageError
 from geomq.geo import parse_location
-from geomq.routing.outline import Outline, OutlinedBroker
+from geomq.routing.federation.outline import Outline, OutlinedBroker
 from geomq.workload.traffic.recorded_traffic import STEPS, Traffic, traffic_of
 
 P = ParamSpec("P")

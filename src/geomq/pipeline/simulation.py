@@ -14,13 +14,13 @@ from typing import Any
 from geomq.broker.trace_files import TraceFiles
 from geomq.errors import ConfigError, UsageError
 from geomq.geo import Circle, Location
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
-from geomq.routing.federation import Federation
-from geomq.routing.groups import BroadcastGroups, GroupOptions
-from geomq.routing.mesh import Mesh, MeshOptions
-from geomq.routing.model import ClientId
-from geomq.routing.outline import outline_of
-from geomq.routing.registry import STRATEGIES, strategy_class
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
+from geomq.routing.core.model import ClientId
+from geomq.routing.core.topology import Federation
+from geomq.routing.federation.outline import outline_of
+from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups, GroupOptions
+from geomq.routing.strategies.mesh.mesh import Mesh, MeshOptions
+from geomq.routing.strategies.registry import STRATEGIES, strategy_class
 from geomq.sim.checkers import NoDuplicates, SameAsOracle
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.overlay import geographic_links

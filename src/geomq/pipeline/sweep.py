@@ -20,9 +20,9 @@ from typing import Any
 from geomq.errors import GeomqError, UsageError
 from geomq.pipeline.pool import in_processes
 from geomq.pipeline.simulation import Scenario, simulate_one
-from geomq.routing.choice import options_for, typed
-from geomq.routing.messages import KINDS
-from geomq.routing.registry import STRATEGIES, strategy_class
+from geomq.routing.core.messages import KINDS
+from geomq.routing.strategies.choice import options_for, typed
+from geomq.routing.strategies.registry import STRATEGIES, strategy_class
 
 RUNS_MAX = 10_000
 NUMBERS = ("seed", "brokers", "clients", "seconds", "topics")

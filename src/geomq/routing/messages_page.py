@@ -3,9 +3,9 @@
 `python -m geomq.routing.messages_page > docs/reference/messages.md` writes it anew.
 """
 
-from geomq.routing.message_registry import declared, part_of
-from geomq.routing.messages import Message
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.core.message_registry import declared, part_of
+from geomq.routing.core.messages import Message
+from geomq.routing.strategies.registry import STRATEGIES
 
 HEAD = """# Messages between brokers
 

@@ -20,10 +20,8 @@ from typing import Any, Self
 
 from geomq.errors import UsageError
 from geomq.geo import Fence, Location
-from geomq.routing.actions import Action, DeliverToClients, SendToPeer
-from geomq.routing.description import Description, describe
-from geomq.routing.editions import ChangeAsked, DescriptionLearned, Kept, start_of
-from geomq.routing.events import (
+from geomq.routing.core.actions import Action, DeliverToClients, SendToPeer
+from geomq.routing.core.events import (
     ClientArrived,
     ClientDeparted,
     ClientGone,
@@ -39,17 +37,19 @@ from geomq.routing.events import (
     PeerUp,
     RoutingEvent,
 )
-from geomq.routing.federation import Federation
-from geomq.routing.live_editions import LiveEditions
-from geomq.routing.messages import OF_EVENTS
-from geomq.routing.model import CONFIGURED, BrokerId, ClientId, Edition, Event, EventId, Match
-from geomq.routing.own_topics import OwnTopics, is_own
-from geomq.routing.plan import Plan
-from geomq.routing.retained_sync import OF_RETAINED, RetainedSync
-from geomq.routing.routings import Routings
-from geomq.routing.shared import Group, ServeShared, SharedGroups
-from geomq.routing.strategy import ClientState, Dice, Strategy
-from geomq.routing.travellers import HAD_MAX, DeliverMoved, Travellers
+from geomq.routing.core.messages import OF_EVENTS
+from geomq.routing.core.model import CONFIGURED, BrokerId, ClientId, Edition, Event, EventId, Match
+from geomq.routing.core.plan import Plan
+from geomq.routing.core.strategy import ClientState, Dice, Strategy
+from geomq.routing.core.topology import Federation
+from geomq.routing.federation.description import Description, describe
+from geomq.routing.federation.editions import ChangeAsked, DescriptionLearned, Kept, start_of
+from geomq.routing.federation.live_editions import LiveEditions
+from geomq.routing.federation.routings import Routings
+from geomq.routing.retained.sync import OF_RETAINED, RetainedSync
+from geomq.routing.sessions.moves import HAD_MAX, DeliverMoved, Travellers
+from geomq.routing.sharing.groups import Group, ServeShared, SharedGroups
+from geomq.routing.sharing.own_topics import OwnTopics, is_own
 
 WATCHER = ClientId("\0share")
 """Who subscribes, for share groups, to what publishers outside the federation publish."""

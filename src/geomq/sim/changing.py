@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from geomq.errors import ConfigError
-from geomq.routing.actions import Action
-from geomq.routing.changes import AddBroker, Change
-from geomq.routing.cloud import CloudNode
-from geomq.routing.description import BrokerEntry, Description, federation_of
-from geomq.routing.editions import ChangeAsked, DescriptionLearned, KeepEditions, Kept
-from geomq.routing.events import RoutingEvent
-from geomq.routing.link import Link
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
+from geomq.routing.core.actions import Action
+from geomq.routing.core.events import RoutingEvent
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId
+from geomq.routing.federation.changes import AddBroker, Change
+from geomq.routing.federation.description import BrokerEntry, Description, federation_of
+from geomq.routing.federation.editions import ChangeAsked, DescriptionLearned, KeepEditions, Kept
 from geomq.routing.node import Node
+from geomq.routing.strategies.groups.cloud import CloudNode
+from geomq.routing.wire.link import Link
 from geomq.sim.engine import FIFO_PHASE, Origin
 from geomq.sim.faults import FaultySimulation
 from geomq.sim.network import CLOUD, Latencies

@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from geomq.routing.actions import Action, DeliverToOne, KeepNote
-from geomq.routing.events import ClientPublished, ClientSubscribed, RetainedChanged, RoutingEvent
-from geomq.routing.messages import ForwardEvent, Message
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.actions import Action, DeliverToOne, KeepNote
+from geomq.routing.core.events import ClientPublished, ClientSubscribed, RetainedChanged, RoutingEvent
+from geomq.routing.core.messages import ForwardEvent, Message
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Version
 from geomq.routing.node import Node
-from geomq.routing.retained import Version
-from geomq.routing.retained_sync import NOTE
-from geomq.routing.shared import Group
+from geomq.routing.retained.sync import NOTE
+from geomq.routing.sharing.groups import Group
 from geomq.sim.engine import Observer, Origin, Simulation
 from geomq.sim.oracle import Oracle
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Any, Literal, Protocol
 
-from geomq.routing.actions import (
+from geomq.routing.core.actions import (
     Action,
     DeliverToClients,
     DeliverToOne,
@@ -23,10 +23,7 @@ from geomq.routing.actions import (
     SendToPeer,
     StoreRetained,
 )
-from geomq.routing.cloud import CloudNode
-from geomq.routing.description import Description, describe
-from geomq.routing.edition_messages import unwrapped, wrapped
-from geomq.routing.events import (
+from geomq.routing.core.events import (
     ClientGone,
     ClientMoved,
     ClientPublished,
@@ -37,18 +34,7 @@ from geomq.routing.events import (
     PeerUp,
     RoutingEvent,
 )
-from geomq.routing.federation import Federation
-from geomq.routing.groups import BroadcastGroups
-from geomq.routing.groups_messages import (
-    CloudPublish,
-    CloudPublished,
-    CloudSubscribe,
-    CloudUnsubscribe,
-    DropInterest,
-    PutInterest,
-    RelayEvent,
-)
-from geomq.routing.messages import (
+from geomq.routing.core.messages import (
     DeliverEvent,
     DropClient,
     DropSubscription,
@@ -57,10 +43,24 @@ from geomq.routing.messages import (
     PutLocation,
     PutSubscription,
 )
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.plan import EventBatch
+from geomq.routing.core.topology import Federation
+from geomq.routing.federation.description import Description, describe
+from geomq.routing.federation.edition_messages import unwrapped, wrapped
 from geomq.routing.node import Node
-from geomq.routing.plan import EventBatch
-from geomq.routing.registry import strategy_class
+from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
+from geomq.routing.strategies.groups.cloud import CloudNode
+from geomq.routing.strategies.groups.messages import (
+    CloudPublish,
+    CloudPublished,
+    CloudSubscribe,
+    CloudUnsubscribe,
+    DropInterest,
+    PutInterest,
+    RelayEvent,
+)
+from geomq.routing.strategies.registry import strategy_class
 from geomq.sim.fast_paths import FastPaths
 from geomq.sim.network import CLIENT_LATENCY_MS, CLOUD, Latencies
 from geomq.sim.retained import RetainedDisks

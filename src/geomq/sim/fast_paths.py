@@ -11,11 +11,11 @@ from typing import NamedTuple
 from geomq.mqtt.encode import encode
 from geomq.mqtt.packets import Publish
 from geomq.mqtt.types import V5, V311
-from geomq.routing.actions import DeliverToClients, SendToPeer
-from geomq.routing.events import ClientPublished, PeerSaid
-from geomq.routing.model import BrokerId, ClientId, Edition, Event, EventId, Match
+from geomq.routing.core.actions import DeliverToClients, SendToPeer
+from geomq.routing.core.events import ClientPublished, PeerSaid
+from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId, Match
+from geomq.routing.core.plan import Batched, EventBatch, Plan, singly, spread
 from geomq.routing.node import Node
-from geomq.routing.plan import Batched, EventBatch, Plan, singly, spread
 
 Arrival = tuple[str, BrokerId, tuple[Match, ...] | None, Edition | None]
 

@@ -9,12 +9,12 @@ import random
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from geomq.routing.edition_messages import unwrapped
-from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
-from geomq.routing.link import Data, Frame, Link, LinkOutput
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
+from geomq.routing.core.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId
+from geomq.routing.federation.edition_messages import unwrapped
 from geomq.routing.node import Node
+from geomq.routing.wire.link import Data, Frame, Link, LinkOutput
 from geomq.sim.engine import FIFO_PHASE, Origin, Simulation
 
 

@@ -6,14 +6,14 @@ Owns the observers of a mesh study. They count and remember; what follows from i
 from collections import Counter
 from typing import NamedTuple
 
-from geomq.routing.actions import Action
-from geomq.routing.events import PeerSaid, RoutingEvent
-from geomq.routing.mesh import Mesh
-from geomq.routing.mesh_group import MeshGroup
-from geomq.routing.mesh_messages import CoreAnnouncements
-from geomq.routing.messages import ForwardEvent, Message
-from geomq.routing.model import BrokerId, ClientId, Event
+from geomq.routing.core.actions import Action
+from geomq.routing.core.events import PeerSaid, RoutingEvent
+from geomq.routing.core.messages import ForwardEvent, Message
+from geomq.routing.core.model import BrokerId, ClientId, Event
 from geomq.routing.node import Node
+from geomq.routing.strategies.mesh.group import MeshGroup
+from geomq.routing.strategies.mesh.mesh import Mesh
+from geomq.routing.strategies.mesh.messages import CoreAnnouncements
 from geomq.sim.engine import Observer, Origin, Simulation
 from geomq.sim.network import CLIENT_LATENCY_MS
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 
 from geomq.geo import Location, distance_m
-from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Federation
 
 MS_PER_KM = 0.021048134571484346
 CLIENT_LATENCY_MS = 5

@@ -5,7 +5,7 @@ It knows nothing of brokers. In a quiet network every strategy has to deliver ex
 
 from geomq.geo import Fence, Location
 from geomq.mqtt.topics import topic_matches
-from geomq.routing.events import (
+from geomq.routing.core.events import (
     ClientGone,
     ClientMoved,
     ClientPublished,
@@ -13,8 +13,8 @@ from geomq.routing.events import (
     ClientUnsubscribed,
     RoutingEvent,
 )
-from geomq.routing.model import ClientId
-from geomq.routing.shared import Group
+from geomq.routing.core.model import ClientId
+from geomq.routing.sharing.groups import Group
 
 
 class Oracle:

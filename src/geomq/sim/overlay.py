@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable, Iterable
 
 from geomq.errors import UsageError
-from geomq.routing.federation import Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Federation
 
 Links = list[tuple[BrokerId, BrokerId]]
 

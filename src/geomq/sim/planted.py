@@ -5,7 +5,7 @@
 
 from geomq.sim.planting import Fault
 
-_LINK = "geomq.routing.link"
+_LINK = "geomq.routing.wire.link"
 _PEERING = "geomq.broker.peering"
 _PEER_STORE = "geomq.broker.peer_store"
 _STORE = "geomq.broker.store"
@@ -15,11 +15,11 @@ _OUTBOUND = "geomq.mqtt.outbound"
 _INBOUND = "geomq.mqtt.inbound"
 _SESSION = "geomq.mqtt.session"
 _REGISTRY = "geomq.broker.registry"
-_RENDEZVOUS = "geomq.routing.rendezvous"
-_SHARED = "geomq.routing.shared"
+_RENDEZVOUS = "geomq.routing.strategies.rendezvous"
+_SHARED = "geomq.routing.sharing.groups"
 _NODE = "geomq.routing.node"
-_EDITIONS = "geomq.routing.live_editions"
-_ROUTINGS = "geomq.routing.routings"
+_EDITIONS = "geomq.routing.federation.live_editions"
+_ROUTINGS = "geomq.routing.federation.routings"
 _FASTPATH = "geomq.broker.fastpath"
 _ARRIVALS = "geomq.broker.fast_arrivals"
 
@@ -174,7 +174,7 @@ PLANTED: tuple[Fault, ...] = (
     # Routing.
     Fault(
         "events that come twice are delivered twice",
-        "geomq.routing.seen",
+        "geomq.routing.core.seen",
         "matches = tuple([match for match in matches if match.client not in clients])",
         "matches = tuple(matches)",
     ),
@@ -192,7 +192,7 @@ PLANTED: tuple[Fault, ...] = (
     ),
     Fault(
         "a repeat at a broadcast group hides an event from others",
-        "geomq.routing.groups",
+        "geomq.routing.strategies.groups.broadcast_groups",
         "fresh = self.seen.unseen(event.id, matches) if matches else ()",
         "fresh = self.seen.unseen(event.id, matches) if matches and not repeated else ()",
     ),

@@ -100,7 +100,7 @@ class _Finder(MetaPathFinder):
 def violations_of(where: Where, seed: int) -> Iterator[str]:
     """What one seed finds wrong."""
     if where == "routing":
-        from geomq.routing.registry import STRATEGIES
+        from geomq.routing.strategies.registry import STRATEGIES
         from geomq.sim.soak import run_all
 
         yield from run_all(seed, {name: {} for name in STRATEGIES if name != "single"})

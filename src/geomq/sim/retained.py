@@ -7,12 +7,12 @@ import random
 
 import msgspec
 
-from geomq.routing.actions import ForgetNote, KeepNote, SendRetained, StoreRetained
-from geomq.routing.events import RetainedChanged, RetainedStored
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.core.actions import ForgetNote, KeepNote, SendRetained, StoreRetained
+from geomq.routing.core.events import RetainedChanged, RetainedStored
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.node import Node
-from geomq.routing.retained import PutRetained
-from geomq.routing.retained_sync import NOTE
+from geomq.routing.retained.sync import NOTE
+from geomq.routing.retained.versions import PutRetained
 
 SKEW_MS = 30_000
 SLICE = 2

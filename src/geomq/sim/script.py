@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from geomq.routing.events import RoutingEvent
-from geomq.routing.model import BrokerId
+from geomq.routing.core.events import RoutingEvent
+from geomq.routing.core.model import BrokerId
 
 
 class Step(NamedTuple):

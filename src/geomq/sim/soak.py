@@ -23,9 +23,9 @@ from itertools import repeat
 from typing import Any
 
 from geomq.errors import ConfigError
-from geomq.routing.changes import SetStrategy
-from geomq.routing.choice import names_of, options_for, typed
-from geomq.routing.registry import STRATEGIES, strategy_class
+from geomq.routing.federation.changes import SetStrategy
+from geomq.routing.strategies.choice import names_of, options_for, typed
+from geomq.routing.strategies.registry import STRATEGIES, strategy_class
 from geomq.sim.changing import ChangingSimulation
 from geomq.sim.checkers import (
     BoundedState,

@@ -6,11 +6,11 @@ from itertools import combinations
 from typing import Any
 
 from geomq.geo import Circle, Fence, Location
-from geomq.routing.changes import Change, RemoveBroker, SetAreas, SetStrategy
-from geomq.routing.description import BrokerEntry, Description, federation_of
-from geomq.routing.events import ClientMoved, ClientPublished, ClientSubscribed, ClientUnsubscribed, RoutingEvent
-from geomq.routing.model import BrokerId, ClientId
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed, ClientUnsubscribed, RoutingEvent
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.federation.changes import Change, RemoveBroker, SetAreas, SetStrategy
+from geomq.routing.federation.description import BrokerEntry, Description, federation_of
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.changing import Ask, Join
 from geomq.sim.faults import Crash, Cut
 from geomq.sim.script import Step

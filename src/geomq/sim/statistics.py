@@ -4,10 +4,10 @@ import math
 from collections import Counter
 from typing import Any
 
-from geomq.routing.actions import Action
-from geomq.routing.events import PeerSaid, RoutingEvent
-from geomq.routing.messages import KINDS, ForwardEvent, Message
-from geomq.routing.model import BrokerId, ClientId, Event
+from geomq.routing.core.actions import Action
+from geomq.routing.core.events import PeerSaid, RoutingEvent
+from geomq.routing.core.messages import KINDS, ForwardEvent, Message
+from geomq.routing.core.model import BrokerId, ClientId, Event
 from geomq.sim.engine import Observer, Origin
 from geomq.sim.network import CLIENT_LATENCY_MS
 

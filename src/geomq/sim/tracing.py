@@ -3,13 +3,13 @@
 import hashlib
 from collections.abc import Callable
 
-from geomq.routing.actions import Action
-from geomq.routing.events import PeerSaid, RoutingEvent
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId, ClientId, Event
-from geomq.routing.recorder import Recorder, Sink
-from geomq.routing.trace import TraceRecord
-from geomq.routing.transcript import explain
+from geomq.routing.core.actions import Action
+from geomq.routing.core.events import PeerSaid, RoutingEvent
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, ClientId, Event
+from geomq.routing.trace.recorder import Recorder, Sink
+from geomq.routing.trace.records import TraceRecord
+from geomq.routing.trace.transcript import explain
 from geomq.sim.engine import Observer, Origin
 
 

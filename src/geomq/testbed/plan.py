@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 
 from geomq.broker.config import Name, Path, Section, about
-from geomq.routing.trace import STEPS, Step
+from geomq.routing.trace.records import STEPS, Step
 from geomq.testbed.emulated_link import Conditions
 
 Milliseconds = Annotated[float, Meta(ge=0, le=60_000)]

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from geomq.broker.toml_tables import TableReader, read_text
 from geomq.errors import ConfigError, GeomqError
-from geomq.routing.registry import strategy_class
+from geomq.routing.strategies.registry import strategy_class
 from geomq.testbed.plan import CLOUD, Plan
 from geomq.workload.generation.presets import PRESETS
 

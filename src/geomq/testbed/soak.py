@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import get_args
 
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.testbed.faults import FaultRun, Plan
 from geomq.testbed.hops import HopPlan, HopRun, Missing, passes
 from geomq.testbed.processes import stoppable

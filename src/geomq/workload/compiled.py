@@ -24,9 +24,9 @@ PACKAGES = ("geomq.reproduction", "geomq.workload")
 """Where kernels are."""
 OTHER_SOURCES = (
     "geomq.geo.sphere",
-    "geomq.routing.adaptive",
-    "geomq.routing.georendezvous",
-    "geomq.routing.groups_greedy",
+    "geomq.routing.strategies.adaptive",
+    "geomq.routing.strategies.georendezvous",
+    "geomq.routing.strategies.groups.greedy",
 )
 """Modules elsewhere whose constants kernels take in."""
 PREFIX = "kernels-"

@@ -6,7 +6,7 @@ demand, so that nothing here needs pyarrow until a file is touched.
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from geomq.routing.trace import COLUMNS
+from geomq.routing.trace.records import COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa

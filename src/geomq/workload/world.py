@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from geomq.errors import GeometryError, GeomqError, UsageError
 from geomq.geo import Areas, Circle, GridAreas, Location, PolygonAreas, degrees_to_m, distances_m
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Broker, Federation
 from geomq.workload.cities import PUBLISHED, Place, choose_cities
 
 MS_PER_KM = 0.021048134571484346

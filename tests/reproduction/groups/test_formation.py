@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from geomq.errors import UsageError
 from geomq.reproduction.groups.formation import REQUEST_PROBABILITY, Formation
 from geomq.reproduction.groups.latency import Numbers, latency_ms, measured_ms, space_of
-from geomq.routing.groups_formation import Candidate, follows, nearest_leader, negotiate, settled
-from geomq.routing.groups_greedy import greedy_groups
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.strategies.groups.formation import Candidate, follows, nearest_leader, negotiate, settled
+from geomq.routing.strategies.groups.greedy import greedy_groups
 
 World = tuple[list[float], list[float], list[int]]
 

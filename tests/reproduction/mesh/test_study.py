@@ -11,8 +11,8 @@ from geomq.errors import UsageError
 from geomq.geo import Location, NearestAreas
 from geomq.reproduction.mesh.broken_overlay import NOTICE_MS, BrokenOverlay
 from geomq.reproduction.mesh.study import MeshRow, MeshRun, federation_at, run_mesh
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Broker, Federation
 from geomq.sim.mesh_watch import MeshWatch, groups_of, mesh_of
 from geomq.sim.overlay import TOPOLOGIES, grid_links, hops_from, neighbours_in, overlay_links, ring_links
 

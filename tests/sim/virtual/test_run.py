@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim import soak
 from geomq.sim.virtual.run import run
 from geomq.sim.virtual.scenario import HABITS, TROUBLES, Options, Scenario

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from geomq.geo import Circle, Location
 from geomq.geo.areas import mask_brokers
-from geomq.routing.grid_quorum import grid_side
-from geomq.routing.ring import HashRing
+from geomq.routing.strategies.grid_quorum import grid_side
+from geomq.routing.strategies.ring import HashRing
 from geomq.workload.evaluation.groups import form_groups
 from geomq.workload.model import DEGREE, NO_FENCE, Actions, Kind
 from geomq.workload.world import World

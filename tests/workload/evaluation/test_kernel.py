@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.workload.evaluation.reference import Reference, Result
 
 from geomq.geo import Location, distance_m
-from geomq.routing.ring import HashRing
+from geomq.routing.strategies.ring import HashRing
 from geomq.workload.cities import PUBLISHED
 from geomq.workload.evaluation.evaluate import Evaluator, evaluate
 from geomq.workload.evaluation.summary import NAMES, StrategyResult, summarise

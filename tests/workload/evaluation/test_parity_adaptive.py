@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.workload.evaluation.learning import assert_equal, busy_script, crowd_script, learned, simulated
 from tests.workload.evaluation.test_kernel import CHOICES, world_of
 
-from geomq.routing.adaptive import PreferMatchedHere, UseMode
-from geomq.routing.messages import Message, PutLocation
-from geomq.routing.model import BrokerId
+from geomq.routing.core.messages import Message, PutLocation
+from geomq.routing.core.model import BrokerId
+from geomq.routing.strategies.adaptive import PreferMatchedHere, UseMode
 from geomq.sim.engine import Observer, Origin
 from geomq.workload.generation.disgb import preset
 from geomq.workload.model import generate

@@ -10,9 +10,9 @@ from tests.workload.evaluation.learning import assert_equal, busy_script, learne
 from tests.workload.evaluation.test_kernel import CHOICES, Row, actions_from, world_of
 from tests.workload.evaluation.test_parity import spots_of
 
-from geomq.routing.georendezvous import GraftRendezvous, PrunePath, PruneRendezvous, Refresh
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId
+from geomq.routing.strategies.georendezvous import GraftRendezvous, PrunePath, PruneRendezvous, Refresh
 from geomq.sim.engine import Observer, Origin
 from geomq.workload.evaluation.evaluate import evaluate
 from geomq.workload.evaluation.summary import summarise

@@ -11,8 +11,8 @@ from tests.workload.evaluation.test_kernel import CHOICES, world_of
 
 from geomq.pipeline.mesh_timeline import mesh_options, mesh_timeline
 from geomq.pipeline.simulation import steps_of
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId
 from geomq.sim.engine import Origin, Simulation
 from geomq.sim.overlay import TOPOLOGIES, overlay_links
 from geomq.sim.statistics import Statistics

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.workload.evaluation.test_kernel import CHOICES, world_of
 
-from geomq.routing.georendezvous import GeoRendezvous
+from geomq.routing.strategies.georendezvous import GeoRendezvous
 from geomq.sim.engine import Simulation
 from geomq.workload.evaluation.evaluate import empty_tally
 from geomq.workload.evaluation.georendezvous_kernel import FIRST_PATTERN, SELF, matching, way_of

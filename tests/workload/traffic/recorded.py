@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from geomq.geo import Circle, Location, degrees_to_m, fence_text
-from geomq.routing.outline import OUTLINE_KEY, Outline, OutlinedBroker, outline_bytes
+from geomq.routing.federation.outline import OUTLINE_KEY, Outline, OutlinedBroker, outline_bytes
 from geomq.workload.generation.scenarios import ScenarioSpec, scenario_world
 from geomq.workload.model import Kind, Spec, Workload
 from geomq.workload.schema import arrow_schema

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from geomq.cli import main
 from geomq.errors import DataError
-from geomq.routing.outline import Outline, OutlinedBroker
+from geomq.routing.federation.outline import Outline, OutlinedBroker
 from geomq.workload.model import NO_FENCE, Kind
 from geomq.workload.traffic.archived_traffic import MARK, Snapshot, event_files, read_archived_traffic, write_snapshot
 

@@ -8,7 +8,7 @@ import pytest
 from tests.workload.traffic.recorded import scenario_trace, write_trace
 
 from geomq.errors import DataError, UsageError
-from geomq.routing.outline import Outline, OutlinedBroker
+from geomq.routing.federation.outline import Outline, OutlinedBroker
 from geomq.workload.evaluation.evaluate import evaluate
 from geomq.workload.generation.scenarios import ScenarioSpec, scenario_world
 from geomq.workload.model import NO_FENCE, Kind

@@ -9,8 +9,8 @@ import pytest
 
 from geomq.broker.trace_files import TraceFiles
 from geomq.errors import DataError
-from geomq.routing.model import BrokerId, ClientId, EventId
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.model import BrokerId, ClientId, EventId
+from geomq.routing.trace.records import TraceRecord
 from geomq.workload.schema import arrow_schema
 from geomq.workload.traffic.trace_reading import Picked, of_event, of_events, of_topic, read_trace
 

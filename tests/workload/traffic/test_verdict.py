@@ -7,10 +7,10 @@ import pytest
 from tests.routing.stage import moved, published, row_of_squares, subscribed
 
 from geomq.geo import Circle, Location
-from geomq.routing.events import ClientPublished, ClientSubscribed, ClientUnsubscribed
-from geomq.routing.model import BrokerId, ClientId, EventId
-from geomq.routing.registry import STRATEGIES
-from geomq.routing.trace import STEPS, TraceRecord
+from geomq.routing.core.events import ClientPublished, ClientSubscribed, ClientUnsubscribed
+from geomq.routing.core.model import BrokerId, ClientId, EventId
+from geomq.routing.strategies.registry import STRATEGIES
+from geomq.routing.trace.records import STEPS, TraceRecord
 from geomq.sim.engine import Simulation
 from geomq.sim.network import Latencies
 from geomq.sim.oracle import Oracle

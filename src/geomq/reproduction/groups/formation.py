@@ -1,7 +1,8 @@
 """How broadcast groups form among thousands of brokers, tick by tick, without a message being sent.
 
-Owns the rounds of the published simulation. The rules are those of `geomq.routing.groups_formation`, written for all
-brokers at once; a test holds both to the same groups. Every broker starts as the leader of its own group. In a tick
+Owns the rounds of the published simulation. The rules are those of `routing/strategies/groups/formation.py`, written
+for all brokers at once; a test holds both to the same groups. Every broker starts as the leader of its own
+group. In a tick
 
 1. a member that measures its leader above the leave threshold starts its own group,
 2. a leader asks, with probability 0.6, the nearest leader below the join threshold to merge,

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geomq.errors import UsageError
 from geomq.geo.sphere import EARTH_RADIUS_M, unit_vectors
-from geomq.routing.groups_greedy import MS_PER_KM
+from geomq.routing.strategies.groups.greedy import MS_PER_KM
 from geomq.workload.compiled import compiled
 
 Indexes = NDArray[np.int64]

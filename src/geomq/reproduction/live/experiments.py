@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from geomq.reproduction.live.iov import CLOUD_BROKER, EDGES
-from geomq.routing.trace import Step
+from geomq.routing.trace.records import Step
 from geomq.testbed.plan import CLOUD, Broker, Cloud, Common, Link, Plan, Workload
 from geomq.workload.world import MS_PER_KM
 

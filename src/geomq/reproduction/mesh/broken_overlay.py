@@ -7,9 +7,9 @@ some time later. For losses that heal, with the real link protocol between broke
 from collections.abc import Iterable
 from typing import Any
 
-from geomq.routing.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
-from geomq.routing.messages import Message
-from geomq.routing.model import BrokerId
+from geomq.routing.core.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId
 from geomq.sim.engine import FIFO_PHASE, Origin, Simulation
 from geomq.sim.overlay import Links, neighbours_in
 

@@ -16,9 +16,9 @@ from statistics import fmean
 from geomq.errors import UsageError
 from geomq.geo import Location, NearestAreas
 from geomq.reproduction.mesh.broken_overlay import BrokenOverlay
-from geomq.routing.events import ClientPublished, ClientSubscribed
-from geomq.routing.federation import Broker, Federation
-from geomq.routing.model import BrokerId, ClientId
+from geomq.routing.core.events import ClientPublished, ClientSubscribed
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.core.topology import Broker, Federation
 from geomq.sim.mesh_watch import MeshWatch, groups_of
 from geomq.sim.network import Latencies
 from geomq.sim.overlay import Links, hops_from, neighbours_in, overlay_links

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from geomq.errors import ConfigError
-from geomq.routing.changes import SetStrategy
-from geomq.routing.registry import STRATEGIES
+from geomq.routing.federation.changes import SetStrategy
+from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.virtual import habits
 from geomq.sim.virtual.census import disagreement, leftovers
 from geomq.sim.virtual.device import Device, Profile

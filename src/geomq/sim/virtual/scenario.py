@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 from geomq.broker import config as settings
 from geomq.broker.config import Config, Listener, Metrics
-from geomq.routing.groups import BroadcastGroups
-from geomq.routing.registry import STRATEGIES, strategy_class
+from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
+from geomq.routing.strategies.registry import STRATEGIES, strategy_class
 from geomq.sim.virtual.records import Circle, Place, Wish
 
 BROKERS: Final = 5

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import repeat
 
-from geomq.routing.choice import typed
+from geomq.routing.strategies.choice import typed
 from geomq.sim.virtual.run import run
 from geomq.sim.virtual.scenario import Options
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.routing.adaptive import AdaptiveOptions
+from geomq.routing.strategies.adaptive import AdaptiveOptions
 from geomq.workload.compiled import compiled
 from geomq.workload.evaluation.kernel_messages import CLIENTS_MS, Tally
 from geomq.workload.evaluation.pair_traffic import ASSUMPTION, MOVE, SUBSCRIPTION, PairEvents, PairUpdates

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.mqtt.topics import first_level
-from geomq.routing.ring import HashRing
+from geomq.routing.strategies.ring import HashRing
 from geomq.workload.evaluation import sent, told_moves
 from geomq.workload.evaluation.adaptive_kernel import run_adaptive
 from geomq.workload.evaluation.kernel import Scratch, evaluate_events

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.routing.groups_greedy import greedy_groups
+from geomq.routing.strategies.groups.greedy import greedy_groups
 from geomq.workload.world import GROUP_MS, World
 
 

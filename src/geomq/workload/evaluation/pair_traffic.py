@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.routing.adaptive import RARE
+from geomq.routing.strategies.adaptive import RARE
 from geomq.workload.compiled import compiled
 from geomq.workload.evaluation.kernel_messages import PATTERNS
 from geomq.workload.evaluation.topic import TopicData, TopicPlaces

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from geomq.geo import Location, distance_m
 from geomq.mqtt.topics import first_level
-from geomq.routing.georendezvous import GeoRendezvousOptions, place_of
+from geomq.routing.strategies.georendezvous import GeoRendezvousOptions, place_of
 from geomq.workload.world import World
 
 OPTIONS = GeoRendezvousOptions()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.routing.grid_quorum import grid_side
+from geomq.routing.strategies.grid_quorum import grid_side
 from geomq.workload.evaluation.groups import form_groups
 from geomq.workload.world import CLIENT_MS, World
 

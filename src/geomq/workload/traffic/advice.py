@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from geomq.errors import DataError
 from geomq.geo import Circle, Location, distances_m, location_text, unit_vectors
-from geomq.routing.link import Data
-from geomq.routing.messages import DropClient, ForwardEvent, PutLocation, PutSubscription
-from geomq.routing.model import BrokerId, ClientId, Event, EventId
-from geomq.routing.outline import Outline, OutlinedBroker
-from geomq.routing.wire import encode_frame
+from geomq.routing.core.messages import DropClient, ForwardEvent, PutLocation, PutSubscription
+from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
+from geomq.routing.federation.outline import Outline, OutlinedBroker
+from geomq.routing.wire.frames import encode_frame
+from geomq.routing.wire.link import Data
 from geomq.workload.evaluation.results import Outcome, Run
 from geomq.workload.evaluation.summary import ORACLE, StrategyResult, statistics
 from geomq.workload.model import Kind, Spec

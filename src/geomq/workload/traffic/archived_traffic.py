@@ -18,7 +18,7 @@ import numpy as np
 
 from geomq.errors import DataError, UsageError
 from geomq.geo import unit_vectors
-from geomq.routing.outline import OUTLINE_KEY, Outline, OutlinedBroker, outline_bytes
+from geomq.routing.federation.outline import OUTLINE_KEY, Outline, OutlinedBroker, outline_bytes
 from geomq.workload.files import need_pyarrow, read_table, write_table
 from geomq.workload.schema import arrow_schema
 from geomq.workload.traffic.recorded_traffic import ROWS_MAX, Traffic, traffic_of

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from geomq.errors import DataError, GeomqError, UsageError
 from geomq.geo import Areas, Circle, Fence, Location, Polygon, SoleArea, distance_m, parse_fence
 from geomq.mqtt.topics import topic_matches
-from geomq.routing.outline import Outline, federation_of
+from geomq.routing.federation.outline import Outline, federation_of
 from geomq.vocabulary import FROM_PREFIX
 from geomq.workload.cities import Place
 from geomq.workload.model import DEGREE, NO_FENCE, SECONDS_MAX, Actions, Kind, Spec

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from geomq.errors import ConfigError, DataError, UsageError
 from geomq.mqtt.topics import topic_matches
-from geomq.routing.model import EventId
-from geomq.routing.outline import OUTLINE_KEY, Outline, read_outline
-from geomq.routing.trace import TraceRecord
+from geomq.routing.core.model import EventId
+from geomq.routing.federation.outline import OUTLINE_KEY, Outline, read_outline
+from geomq.routing.trace.records import TraceRecord
 from geomq.workload.files import need_pyarrow, read_table
 
 if TYPE_CHECKING:

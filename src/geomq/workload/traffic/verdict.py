@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple, get_args
 from geomq.errors import GeometryError
 from geomq.geo import Circle, Location, distance_m, parse_fence
 from geomq.mqtt.topics import topic_matches
-from geomq.routing.model import EventId
-from geomq.routing.recorder import SESSION_ENDED
-from geomq.routing.trace import STEPS, TraceRecord
+from geomq.routing.core.model import EventId
+from geomq.routing.trace.recorder import SESSION_ENDED
+from geomq.routing.trace.records import STEPS, TraceRecord
 
 Verdict = Literal[
     "delivered",

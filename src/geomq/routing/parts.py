@@ -1,0 +1,23 @@
+"""What brokers say to each other whatever the strategy: the messages of the parts that all share.
+
+Importing this declares all messages of GeoMQ, those of the strategies among them.
+"""
+
+from geomq.routing.core.message_registry import declare
+from geomq.routing.federation import edition_messages
+from geomq.routing.retained import versions
+from geomq.routing.sessions import moves
+from geomq.routing.sharing import groups
+from geomq.routing.strategies.registry import STRATEGIES
+
+PARTS = {
+    "members": groups.MESSAGES,
+    "sessions": moves.MESSAGES,
+    "retained": versions.MESSAGES,
+    "editions": edition_messages.MESSAGES,
+}
+"""What is kept of a part's messages belongs to no edition."""
+
+assert STRATEGIES
+for _name, _messages in PARTS.items():
+    declare(_messages, by=_name, part=_name, own=True)

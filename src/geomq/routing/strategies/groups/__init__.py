@@ -1,0 +1,1 @@
+"""Broadcast groups: how they form and merge, what members, leaders and the cloud tell each other."""

@@ -1,0 +1,1 @@
+"""The federation mesh: announcements, membership and redundant ways along it."""

@@ -1,0 +1,353 @@
+"""A reliable, ordered link between two brokers over anything that may lose, repeat or reorder frames.
+
+Bytes and sockets are the driver's affair: frames go in, frames and messages come out. Frames carry the sender's
+epoch (its start count) and a running number; the receiver takes them in order, ignores what it had and asks again for
+what is missing. What a peer has not acknowledged is sent again after a pause, and after every reconnection; but of
+batches of QoS 0 events only the number.
+
+While the link is down only events and deliveries of QoS 1 and 2 wait (they were promised to somebody, and their number
+is bounded). Subscriptions, locations and control messages are not kept: when the link comes up the strategy repeats
+what the peer must know. That may be far more at once than there may be events, and none of it may be left out.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from geomq.routing.core.messages import Message, is_promised
+from geomq.routing.core.model import Event
+from geomq.routing.core.plan import NOTHING, EventBatch
+from geomq.routing.federation.edition_messages import unwrapped
+
+WINDOW = 256
+"""How many unacknowledged messages may be on the wire at once, unless the driver says otherwise."""
+
+OUTBOX_BYTES_MAX = 1 << 29
+"""Payloads that wait for a peer, unless the driver says otherwise."""
+BACKLOG_MAX = 5_000_000
+"""A peer that lets this many messages wait while its link is up is left, and told everything anew when it is back."""
+
+
+RUN_BYTES_MAX = 1 << 18
+"""When a frame of several messages is full, by their payloads and so much for each:"""
+MESSAGE_BYTES = 64
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """Anything on the wire between two brokers."""
+
+
+class Hello(Frame, frozen=True):
+    """The sender's epoch, the number its next data frames start from, and how far it has heard the receiver."""
+
+    epoch: int
+    starts_at: int
+    heard_epoch: int | None
+    heard_next: int
+    reply: bool
+
+
+class Data(Frame, frozen=True):
+    epoch: int
+    number: int
+    message: Message
+
+
+class Run(Frame, frozen=True):
+    """Messages that follow each other; the first has the number."""
+
+    epoch: int
+    number: int
+    messages: tuple[Message, ...]
+
+
+class Ack(Frame, frozen=True):
+    """Everything of that epoch before `next_number` has been taken in."""
+
+    epoch: int
+    next_number: int
+
+
+def _is_event(message: Message) -> bool:
+    return unwrapped(message)[0].kind in ("event", "delivery")
+
+
+def _size(message: Message) -> int:
+    """The bytes of the payloads of events."""
+    inner, _ = unwrapped(message)
+    if isinstance(inner, EventBatch):
+        return sum(map(len, inner.packets))
+    event = getattr(inner, "event", None)
+    return len(event.payload) if isinstance(event, Event) else 0
+
+
+class LinkOutput(NamedTuple):
+    """What to put on the wire, what to hand to the node, whether the peer has just come up, what is given up (and
+    the numbers of what had one), and whether so much waits that the wire is to be cut."""
+
+    frames: Sequence[Frame]
+    messages: Sequence[Message]
+    came_up: bool = False
+    lost: tuple[Message, ...] = ()
+    lost_numbers: tuple[int, ...] = ()
+    overrun: bool = False
+
+
+TAKEN = LinkOutput((), ())
+
+
+class Link:
+    """One broker's end of the link to one peer."""
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        retry_ms: float = 500.0,
+        outbox_max: int = 10_000,
+        outbox_bytes_max: int = OUTBOX_BYTES_MAX,
+        window: int = WINDOW,
+        backlog_max: int = BACKLOG_MAX,
+        unsent: Iterable[Message] = (),
+    ) -> None:
+        self.state: Literal["down", "greeting", "up"] = "down"
+        self.dropped = 0
+        self.epoch = epoch
+        self._retry_ms = retry_ms
+        self._outbox_max = outbox_max
+        self._outbox_bytes_max = outbox_bytes_max
+        self._window = window
+        self._backlog_max = backlog_max
+        self._outbox: deque[Message] = deque(unsent)
+        self._events = deque(number for number, message in enumerate(self._outbox) if _is_event(message))
+        """The numbers of the events and deliveries in the outbox."""
+        self._bytes = sum(_size(self._outbox[number]) for number in self._events)
+        self._first = 0
+        """The number of the first message of the outbox."""
+        self._next = 0
+        """The number of the next message to go on the wire."""
+        self._heard_epoch: int | None = None
+        self._heard_next = 0
+        self._retry_at: float | None = None
+        while len(self._events) > outbox_max:
+            self._drop_oldest()
+
+    def connected(self, *, now: float) -> LinkOutput:
+        """The wire is there: greet."""
+        self.state = "greeting"
+        self._retry_at = now + self._retry_ms
+        return LinkOutput([self._hello(reply=False)], [])
+
+    def disconnected(self) -> None:
+        """The wire is gone."""
+        self.state = "down"
+        self._retry_at = None
+
+    def durable(self) -> list[Message]:
+        """What a restarted broker has to send again: promised messages not yet acknowledged."""
+        return [message for message in self._outbox if is_promised(message)]
+
+    @property
+    def acknowledged(self) -> int:
+        """Every message with a smaller number has been taken in by the peer, or was dropped."""
+        return self._first
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the peer is there, and everything it was sent is on the wire."""
+        return self.state == "up" and self._next == self._first + len(self._outbox)
+
+    @property
+    def latest(self) -> int:
+        """The number of the message sent last."""
+        return self._first + len(self._outbox) - 1
+
+    def send(self, message: Message, *, now: float) -> LinkOutput:
+        """Take a message for the peer; what goes on the wire at once comes back."""
+        output = self.take(message)
+        return output._replace(frames=[*output.frames, *self.pump(now=now)])
+
+    def take(self, message: Message) -> LinkOutput:
+        """Take a message for the peer, to be pumped soon."""
+        if self.state != "up" and not is_promised(message):
+            return LinkOutput([], [], lost=(message,))
+        if len(self._outbox) >= self._backlog_max and self.state == "up":
+            self._cut_short()
+            return self.take(message)._replace(overrun=True)
+        if not _is_event(message):
+            room = self._backlog_max if message.durable else self._outbox_max
+            if self.state != "up" and len(self._outbox) >= room:
+                return LinkOutput([], [], lost=(message,))
+            self._outbox.append(message)
+            return TAKEN
+        numbers, lost = [], []
+        while self._events and self._is_full():
+            numbers.append(self._events[0])
+            lost += self._drop_oldest()
+        self._events.append(self._first + len(self._outbox))
+        self._outbox.append(message)
+        self._bytes += _size(message)
+        if not numbers:
+            return TAKEN
+        frames: list[Frame] = [self._hello(reply=True)] if self.state == "up" else []
+        return LinkOutput(frames, [], lost=tuple(lost), lost_numbers=tuple(numbers))
+
+    def pump(self, *, now: float) -> list[Data]:
+        """What may go on the wire now of what was taken."""
+        if self.state != "up":
+            return []
+        if self._retry_at is None and self._outbox:
+            self._retry_at = now + self._retry_ms
+        return self._pump()
+
+    def _is_full(self) -> bool:
+        return len(self._events) >= self._outbox_max or self._bytes >= self._outbox_bytes_max
+
+    def _cut_short(self) -> None:
+        """Keep what is promised; the strategy repeats the rest when the link is up again."""
+        self._outbox = deque(each if is_promised(each) else NOTHING for each in self._outbox)
+        self._bytes = sum(_size(self._outbox[number - self._first]) for number in self._events)
+        self.disconnected()
+
+    def receive(self, frame: Frame, *, now: float) -> LinkOutput:
+        """Take a frame off the wire. A frame that makes no sense here is ignored."""
+        if self.state == "down":
+            return LinkOutput([], [])
+        match frame:
+            case Hello():
+                return self._greeted(frame, now)
+            case Data(epoch=epoch, number=number, message=message):
+                return self._heard(epoch, number, (message,))
+            case Run(epoch=epoch, number=number, messages=messages):
+                return self._heard(epoch, number, messages)
+            case Ack(epoch=epoch, next_number=next_number):
+                if epoch == self.epoch:
+                    self._acknowledged(next_number, now)
+                    return LinkOutput(self._pump(), [])
+        return LinkOutput([], [])
+
+    def next_deadline(self) -> float | None:
+        return self._retry_at
+
+    def on_deadline(self, *, now: float) -> LinkOutput:
+        """Nothing was heard for too long: say it again."""
+        if self._retry_at is None or now < self._retry_at:
+            return LinkOutput([], [])
+        if self.state == "greeting":
+            return self.connected(now=now)
+        self._retry_at = now + self._retry_ms if self._outbox else None
+        self._next = self._first
+        return LinkOutput([self._hello(reply=True), *self._pump()], [])
+
+    def _greeted(self, hello: Hello, now: float) -> LinkOutput:
+        came_up = self.state == "greeting" or hello.epoch != self._heard_epoch
+        if self._heard_epoch is not None and hello.epoch < self._heard_epoch:
+            return LinkOutput([], [])  # a straggler from before the peer's restart
+        if hello.epoch != self._heard_epoch:
+            self._heard_epoch, self._heard_next = hello.epoch, hello.starts_at
+        elif hello.starts_at > self._heard_next:
+            self._heard_next = hello.starts_at  # the peer's bounded outbox dropped what lay between
+        if hello.heard_epoch == self.epoch:
+            self._acknowledged(hello.heard_next, now)
+        self.state = "up"
+        self._retry_at = now + self._retry_ms if self._outbox else None
+        frames: list[Frame] = [] if hello.reply else [self._hello(reply=True)]
+        if came_up:
+            self._next = self._first
+        return LinkOutput([*frames, *self._pump()], [], came_up)
+
+    def _heard(self, epoch: int, number: int, messages: tuple[Message, ...]) -> LinkOutput:
+        """Take in what was not heard yet of messages that follow each other, unless some before them are missing."""
+        if epoch != self._heard_epoch:
+            return LinkOutput([], [])  # not greeted yet, or from before the peer's restart
+        known = self._heard_next - number
+        new = messages[known:] if known >= 0 else ()
+        self._heard_next += len(new)
+        return LinkOutput([Ack(epoch, self._heard_next)], new)
+
+    def _acknowledged(self, next_number: int, now: float) -> None:
+        if next_number > self._first + len(self._outbox):
+            return  # it cannot have heard what was not sent
+        while self._first < next_number:
+            self._forget_first()
+            self._retry_at = now + self._retry_ms
+        if not self._outbox and self.state == "up":
+            self._retry_at = None
+
+    def _hello(self, *, reply: bool) -> Hello:
+        return Hello(self.epoch, self._first, self._heard_epoch, self._heard_next, reply)
+
+    def _drop_oldest(self) -> list[Message]:
+        """Give up the oldest event; if others stand before it, something else takes its number."""
+        place = self._events.popleft() - self._first
+        lost, self._outbox[place] = self._outbox[place], NOTHING
+        self._bytes -= _size(lost)
+        while self._outbox and self._is_idle(self._outbox[0]):
+            self._forget_first()
+        if lost is NOTHING:
+            return []  # it is on the wire already
+        self.dropped += 1
+        return [lost]
+
+    def _is_idle(self, message: Message) -> bool:
+        """Whether nobody waits for the first message. What will be repeated anyway does not stand in the way for long
+        while the link is down; nor, in the end, does anything else."""
+        if message is NOTHING or self.state == "up":
+            return message is NOTHING
+        return not is_promised(message) or len(self._outbox) >= 2 * self._outbox_max
+
+    def _forget_first(self) -> None:
+        first = self._outbox.popleft()
+        if self._events and self._events[0] == self._first:
+            self._events.popleft()
+            self._bytes -= _size(first)
+        self._first += 1
+        self._next = max(self._next, self._first)
+
+    def _pump(self) -> list[Data]:
+        """What the window lets go on the wire now."""
+        first, outbox = self._first, self._outbox
+        start, end = self._next - first, min(self._window, len(outbox))
+        if end <= start:
+            return []
+        self._next = first + end
+        frames = []
+        for place in range(start, end):
+            message = outbox[place]
+            frames.append(Data(self.epoch, first + place, message))
+            kept = message.once_sent()
+            if kept is not message:
+                self._bytes -= _size(message)
+                outbox[place] = kept
+        return frames
+
+
+def runs(frames: Sequence[Data]) -> Sequence[Data | Run]:
+    """The same in fewer frames: messages that follow each other share one. But events, the oldest of which are dropped
+    when too many wait, go without others, and batches of them alone."""
+    if len(frames) < 2:
+        return frames
+    found: list[Data | Run] = []
+    run: list[Data] = []
+    of_events, size = False, 0
+    for data in frames:
+        is_event = _is_event(data.message)
+        if run and (is_event != of_events or size >= RUN_BYTES_MAX or data.number != run[-1].number + 1):
+            found += _run(run)
+            run, size = [], 0
+        of_events = is_event
+        if is_event and isinstance(unwrapped(data.message)[0], EventBatch):
+            found += (*_run(run), data)
+            run, size = [], 0
+        else:
+            run.append(data)
+            size += MESSAGE_BYTES + _size(data.message)
+    return [*found, *_run(run)]
+
+
+def _run(run: list[Data]) -> Sequence[Data | Run]:
+    if len(run) < 2:
+        return run
+    return [Run(run[0].epoch, run[0].number, tuple([data.message for data in run]))]
