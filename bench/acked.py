@@ -10,7 +10,7 @@ from bench.acking import Acking
 from bench.results import Row, Target
 from bench.stage import Stage, cpu_us_each, interleaved
 from bench.swarm import V5, V311, Swarm, clock, connect, publish, subscribe
-from geomq.mqtt.properties import Properties
+from geomq.mqtt.codec.properties import Properties
 
 PAIRS = 100
 PAYLOAD = 20

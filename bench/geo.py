@@ -15,9 +15,9 @@ from bench.places import World, best_precision, cell_of, cells_over, fence_text,
 from bench.results import Row
 from bench.stage import Stage, cpu_us_each
 from bench.swarm import V5, V311, Swarm, clock, connect, publish, subscribe
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Publish, Unsubscribe
-from geomq.mqtt.properties import Properties
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Publish, Unsubscribe
+from geomq.mqtt.codec.properties import Properties
 
 TOPIC = "bench/geo"
 PAYLOAD = b"x" * 100

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 
 from bench.measure import BenchError
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connect, Publish, Subscribe, SubscribeRequest
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Connect, Publish, Subscribe, SubscribeRequest
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.types import V5, V311
 
 WAVE = 50
 """Connections opened at once; Mosquitto lets 100 wait."""

@@ -8,7 +8,7 @@
     ├── GeometryError           a location or fence that is not one
     ├── TopicError              a topic name or filter that is not one
     ├── ProtocolError           a peer or client sent bytes that break its protocol
-    │   └── MqttError           ... that of MQTT; geomq.mqtt.faults has the kinds
+    │   └── MqttError           ... that of MQTT; geomq.mqtt.codec.faults has the kinds
     ├── StoreError              the disk does not do what a store needs; geomq.broker.store_errors
     └── ClientError             a broker did not do what the client asked; geomq.client.errors
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from geomq.broker.probe import Probe as PlainProbe
 from geomq.broker.server import Broker
-from geomq.mqtt.packets import Connect
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.packets import Connect
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5
 
 OPEN: list[PlainProbe] = []
 

@@ -17,11 +17,11 @@ from geomq.broker.cloud_codec import (
     publish_of_event,
 )
 from geomq.geo import Circle, Location, Polygon, parse_fence
-from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.properties import NO_PROPERTIES, Properties, encode_properties
-from geomq.mqtt.types import V5, PacketType
+from geomq.mqtt.codec.decoder import Decoder, Side
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties, encode_properties
+from geomq.mqtt.codec.types import V5, PacketType
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.strategies.groups.messages import CloudAnnounce, CloudAnnounced, CloudPublished
 

@@ -10,10 +10,10 @@ from geomq.broker.cloud_kept import UNCERTAIN, NothingKept
 from geomq.broker.cloud_session import CloudSession
 from geomq.errors import ProtocolError
 from geomq.geo import parse_fence
-from geomq.mqtt.client_events import Connected
-from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import (
+from geomq.mqtt.client.events import Connected
+from geomq.mqtt.codec.decoder import Decoder, Side
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import (
     Connack,
     Connect,
     Packet,
@@ -29,9 +29,9 @@ from geomq.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.strategies.groups.messages import (
     CloudAnnounce,

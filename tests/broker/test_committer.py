@@ -20,8 +20,8 @@ from geomq.broker.store_errors import StoreError, StoreFull
 from geomq.broker.store_memory import MemoryStore, NoDisk
 from geomq.broker.store_records import SessionRecord
 from geomq.broker.store_writes import Writes
-from geomq.mqtt.changes import DeliveryAdded, DeliveryRemoved
-from geomq.mqtt.message import Message
+from geomq.mqtt.session.changes import DeliveryAdded, DeliveryRemoved
+from geomq.mqtt.session.message import Message
 
 
 class FakeDisk(NoDisk):
@@ -239,8 +239,8 @@ import asyncio, os, sys
 from geomq.broker.committer import LOOK_EVERY_S, Committer
 from geomq.broker.store import open_store
 from geomq.broker.store_records import SessionRecord
-from geomq.mqtt.changes import DeliveryAdded, DeliveryRemoved
-from geomq.mqtt.message import Message
+from geomq.mqtt.session.changes import DeliveryAdded, DeliveryRemoved
+from geomq.mqtt.session.message import Message
 
 async def main():
     store = open_store(sys.argv[1])

@@ -14,9 +14,9 @@ from geomq.broker.desk import Desk
 from geomq.broker.outbox import Outbox
 from geomq.broker.platform import Platform
 from geomq.broker.store_memory import MemoryStore
-from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import (
+from geomq.mqtt.codec.decoder import Decoder, Side
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import (
     Auth,
     Connect,
     Disconnect,
@@ -32,8 +32,8 @@ from geomq.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.model import BrokerId
 from geomq.routing.core.topology import Federation
 from geomq.routing.node import Node

@@ -14,11 +14,11 @@ from geomq.broker.details import told
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location, location_text
-from geomq.mqtt.message import Message
-from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V311
+from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V311
+from geomq.mqtt.session.message import Message
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 
 pytestmark = pytest.mark.anyio

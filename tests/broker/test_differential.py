@@ -16,7 +16,7 @@ import pytest
 from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
-from geomq.mqtt.packets import (
+from geomq.mqtt.codec.packets import (
     Connect,
     Packet,
     Pingreq,
@@ -33,9 +33,9 @@ from geomq.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.topics import topic_matches
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.topics import topic_matches
+from geomq.mqtt.codec.types import V5, V311
 
 pytestmark = [
     pytest.mark.anyio,

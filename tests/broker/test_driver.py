@@ -10,7 +10,7 @@ from tests.broker.test_roaming import acked, lasting
 from geomq.broker.config import Config
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
-from geomq.mqtt.packets import Connect, Publish, SubscribeRequest
+from geomq.mqtt.codec.packets import Connect, Publish, SubscribeRequest
 from geomq.routing.core.actions import DeliverToClients
 from geomq.routing.core.events import ClientReady
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match

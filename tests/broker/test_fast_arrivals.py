@@ -11,9 +11,9 @@ from tests.broker.real_clients import RealClient, close_all, join
 
 from geomq.broker.server import Broker
 from geomq.errors import ProtocolError
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.events import PeerSaid
 from geomq.routing.core.messages import ForwardEvent
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match

@@ -16,9 +16,9 @@ from tests.broker.real_clients import RealClient, close_all, join
 from geomq.broker.fast_links import far_of
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.messages import DeliverEvent, ForwardEvent, Message
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Match
 from geomq.routing.core.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer

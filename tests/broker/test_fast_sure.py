@@ -14,11 +14,11 @@ from geomq.broker.acl import parse_acl
 from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.outbox import Outbox
 from geomq.broker.server import Broker
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Puback, Publish, Pubrec, Pubrel, SubscribeRequest, Unsubscribe
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Puback, Publish, Pubrec, Pubrel, SubscribeRequest, Unsubscribe
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.events import ClientPublished, RoutingEvent
 
 pytestmark = pytest.mark.anyio

@@ -18,11 +18,11 @@ from geomq.broker.desk import Desk
 from geomq.broker.fastpath import PROMPT_MAX
 from geomq.broker.outbox import Outbox
 from geomq.broker.store_memory import MemoryStore
-from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connect, Disconnect, Publish, Subscribe, SubscribeRequest
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.decoder import Decoder, Side
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Connect, Disconnect, Publish, Subscribe, SubscribeRequest
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.model import BrokerId, ClientId, Match
 from geomq.routing.core.topology import Federation
 from geomq.routing.node import Node

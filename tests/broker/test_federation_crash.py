@@ -15,9 +15,9 @@ from tests.broker.federated import configs, free_ports, until
 from geomq.broker.config_text import config_text
 from geomq.broker.probe import Probe
 from geomq.errors import ProtocolError
-from geomq.mqtt.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, SubscribeRequest
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5
 
 pytestmark = pytest.mark.anyio
 

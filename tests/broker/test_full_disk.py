@@ -13,10 +13,10 @@ from geomq.broker.config import Broker as BrokerSection
 from geomq.broker.config import Config, Listener, Metrics, Persistence
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
-from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import NEVER_EXPIRES
+from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import NEVER_EXPIRES
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,10 @@ import time
 from tests.broker.test_fastpath import Client, Stage
 
 from geomq.broker.geocontext import filters_of
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Subscribe, SubscribeRequest
-from geomq.mqtt.topics import topic_matches
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Subscribe, SubscribeRequest
+from geomq.mqtt.codec.topics import topic_matches
+from geomq.mqtt.codec.types import V5
 
 
 def test_the_filters_of_a_topic_are_those_that_match_it() -> None:

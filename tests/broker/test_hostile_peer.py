@@ -9,9 +9,9 @@ from tests.broker.federated import configs, federation
 from geomq.broker.luggage import Luggage, PackedDelivery
 from geomq.broker.probe import Probe
 from geomq.broker.store_records import SessionRecord
-from geomq.mqtt.message import Message
-from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
+from geomq.mqtt.codec.types import V5
+from geomq.mqtt.session.message import Message
 from geomq.routing.core.messages import ForwardEvent
 from geomq.routing.core.messages import Message as PeerMessage
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId

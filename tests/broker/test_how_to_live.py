@@ -12,9 +12,9 @@ from tests.broker.federated import configs, free_ports
 
 from geomq.broker.config import Config, Persistence
 from geomq.broker.probe import Probe
-from geomq.mqtt.packets import Connack, Connect, Puback, Publish, SubscribeRequest
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.packets import Connack, Connect, Puback, Publish, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5
 from geomq.testbed.processes import BrokerProcess, wait_until
 
 pytestmark = pytest.mark.anyio

@@ -13,13 +13,13 @@ from geomq.broker.luggage import PART_BYTES, Luggage, PackedDelivery, pack, unpa
 from geomq.broker.store_records import SessionRecord, SubscriptionRecord
 from geomq.errors import ProtocolError
 from geomq.geo import Circle, Location
-from geomq.mqtt.handshake import Policy
-from geomq.mqtt.message import Fanout, Message
-from geomq.mqtt.outbound import Phase
-from geomq.mqtt.packets import Publish, Will
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.session import Session
-from geomq.mqtt.subscriptions import Subscription, Terms
+from geomq.mqtt.codec.packets import Publish, Will
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.session.handshake import Policy
+from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.outbound import Phase
+from geomq.mqtt.session.session import Session
+from geomq.mqtt.session.subscriptions import Subscription, Terms
 from geomq.routing.core.model import BrokerId, EventId
 
 FENCE = Circle(Location(48.9, 2.4), 5_000.0)

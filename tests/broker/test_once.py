@@ -11,9 +11,9 @@ from geomq.broker.once import Writers
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
 from geomq.broker.store_memory import MemoryStore
-from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from tests.routing.own_strategies import Clumsy, Letter, Note, Noting, Parcel, U
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location
-from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
+from geomq.mqtt.codec.types import V5
 from geomq.routing.core import message_registry
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geomq.broker.packet_runs import AT_ONCE, end_of_run
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.types import V311
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.types import V311
 
 TOPIC = "t/a"
 HEAD_BYTES = 4 + len(TOPIC)

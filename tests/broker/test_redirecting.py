@@ -9,9 +9,9 @@ from geomq.broker.probe import Probe
 from geomq.broker.redirecting import ADDRESS_CHARS_MAX
 from geomq.broker.server import Broker
 from geomq.geo import parse_location
-from geomq.mqtt.packets import Disconnect
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V311
+from geomq.mqtt.codec.packets import Disconnect
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V311
 from geomq.routing.core.model import BrokerId
 from geomq.routing.federation.changes import SetAreas
 

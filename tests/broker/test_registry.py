@@ -4,10 +4,10 @@ import tracemalloc
 
 from tests.broker.test_fastpath import Stage, Wire
 
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connect, Disconnect
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Connect, Disconnect
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5
 
 
 def test_a_client_that_comes_and_goes_all_day_takes_no_more_memory_each_time() -> None:

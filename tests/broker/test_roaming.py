@@ -14,7 +14,7 @@ from tests.broker.test_peering import CASES
 from geomq.broker.config import Auth, Config
 from geomq.broker.probe import Closed, Probe
 from geomq.broker.server import Broker
-from geomq.mqtt.packets import (
+from geomq.mqtt.codec.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -26,9 +26,9 @@ from geomq.mqtt.packets import (
     SubscribeRequest,
     Will,
 )
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.events import ClientGone, PeerSaid
 from geomq.routing.core.model import ClientId
 from geomq.routing.federation.changes import RemoveBroker

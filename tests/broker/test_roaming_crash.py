@@ -11,9 +11,9 @@ from tests.broker.test_federation_crash import Process, Receiver, processes, pub
 
 from geomq.broker.probe import Probe
 from geomq.errors import ProtocolError
-from geomq.mqtt.packets import Connect, SubscribeRequest
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.packets import Connect, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from geomq.broker.peer_channel import PeerChannel
 from geomq.broker.peering import Peering
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
-from geomq.mqtt.packets import Connect, SubscribeRequest
+from geomq.mqtt.codec.packets import Connect, SubscribeRequest
 
 pytestmark = pytest.mark.anyio
 

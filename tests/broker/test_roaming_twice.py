@@ -11,9 +11,9 @@ from tests.broker.test_roaming import lasting, quick, replace
 from geomq.broker.config import Config
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
-from geomq.mqtt.packets import Connack, Connect, Disconnect
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.packets import Connack, Connect, Disconnect
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId
 from geomq.routing.sessions.moves import ClientAddress

@@ -13,8 +13,8 @@ from geomq.broker import connection
 from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
 from geomq.broker.server import Broker
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import (
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -25,9 +25,9 @@ from geomq.mqtt.packets import (
     Subscribe,
     SubscribeRequest,
 )
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5, V311
 
 pytestmark = pytest.mark.anyio
 

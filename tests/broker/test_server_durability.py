@@ -17,9 +17,9 @@ from geomq.broker.config import Broker as BrokerSection
 from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
 from geomq.broker.server import Broker
-from geomq.mqtt.aliases import InboundAliases
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import (
+from geomq.mqtt.codec.aliases import InboundAliases
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import (
     Connack,
     Connect,
     Packet,
@@ -31,8 +31,8 @@ from geomq.mqtt.packets import (
     SubscribeRequest,
     Will,
 )
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import NEVER_EXPIRES, V5, V311
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import NEVER_EXPIRES, V5, V311
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,10 @@ from tests.broker.probes import Probe, drop_all
 from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location, fence_text, location_text
-from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest, Unsubscribe
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest, Unsubscribe
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5, V311
 
 pytestmark = pytest.mark.anyio
 

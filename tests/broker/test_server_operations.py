@@ -16,10 +16,10 @@ from geomq.broker.probe import Closed, Probe
 from geomq.broker.server import Broker
 from geomq.broker.store_errors import StoreError, StoreFull
 from geomq.errors import ConfigError
-from geomq.mqtt.packets import Connect, Disconnect, Puback, Publish, Pubrec, SubscribeRequest
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V311
+from geomq.mqtt.codec.packets import Connect, Disconnect, Puback, Publish, Pubrec, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V311
 
 pytestmark = pytest.mark.anyio
 

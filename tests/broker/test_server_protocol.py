@@ -11,8 +11,8 @@ from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.probe import Closed
 from geomq.broker.retention import SLICE
 from geomq.broker.server import Broker
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import (
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import (
     Connect,
     Disconnect,
     Puback,
@@ -26,9 +26,9 @@ from geomq.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5, V311
 
 pytestmark = pytest.mark.anyio
 

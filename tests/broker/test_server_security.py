@@ -16,10 +16,20 @@ from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.passwords import hash_password
 from geomq.broker.probe import Closed
 from geomq.broker.server import Broker
-from geomq.mqtt.packets import Auth, Connack, Connect, Disconnect, Puback, Publish, SubscribeRequest, Unsubscribe, Will
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V311
+from geomq.mqtt.codec.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Puback,
+    Publish,
+    SubscribeRequest,
+    Unsubscribe,
+    Will,
+)
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V311
 
 pytestmark = pytest.mark.anyio
 

@@ -19,10 +19,10 @@ from geomq.broker.config import Auth
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
 from geomq.geo import Circle
-from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
-from geomq.mqtt.packets import Will as WillPacket
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
+from geomq.mqtt.codec.packets import Will as WillPacket
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5
 from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed
 from geomq.routing.core.model import ClientId
 from geomq.sim.oracle import Oracle

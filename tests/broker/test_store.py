@@ -20,7 +20,9 @@ from geomq.broker.store_records import (
     split_named,
 )
 from geomq.broker.store_writes import Writes
-from geomq.mqtt.changes import (
+from geomq.mqtt.codec.packets import Will
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.session.changes import (
     Change,
     DeliveryAdded,
     DeliveryReleased,
@@ -29,11 +31,9 @@ from geomq.mqtt.changes import (
     ReceiptAdded,
     ReceiptRemoved,
 )
-from geomq.mqtt.message import Message
-from geomq.mqtt.outbound import Phase
-from geomq.mqtt.packets import Will
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.subscriptions import Subscription
+from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.outbound import Phase
+from geomq.mqtt.session.subscriptions import Subscription
 
 
 class DictDisk:

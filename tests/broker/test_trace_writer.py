@@ -19,8 +19,8 @@ from geomq.broker.local_federation import free_ports
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
 from geomq.broker.trace_writer import RECORD_BYTES, TraceWriter
-from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
-from geomq.mqtt.properties import Properties
+from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
 from geomq.routing.core.model import BrokerId
 from geomq.routing.trace.records import TraceRecord
 

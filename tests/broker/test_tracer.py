@@ -13,8 +13,8 @@ from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
 from geomq.broker.tracer import Ring
 from geomq.client import Client
-from geomq.mqtt.packets import Connect, Puback, Publish, SubscribeRequest
-from geomq.mqtt.properties import Properties
+from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
 from geomq.routing.core.model import BrokerId
 from geomq.routing.trace.records import TraceRecord
 from geomq.workload.traffic.verdict import Case

@@ -12,7 +12,7 @@ from tests.workload.traffic.recorded import scenario_trace
 
 from geomq.cli import main
 from geomq.errors import DataError, UsageError
-from geomq.mqtt.properties import Properties
+from geomq.mqtt.codec.properties import Properties
 from geomq.pipeline.recent import Admin, listen
 
 

@@ -15,9 +15,9 @@ from geomq.broker.server import Broker
 from geomq.cli import main
 from geomq.client import Client
 from geomq.geo import Location
-from geomq.mqtt.packets import Connect
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.codec.packets import Connect
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,10 @@ import pytest
 from geomq.client.calls import Calls
 from geomq.client.errors import ClientError, RefusedError
 from geomq.errors import UsageError
-from geomq.mqtt.client_events import Acknowledged, Dropped, Request
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.client.events import Acknowledged, Dropped, Request
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
 
 pytestmark = pytest.mark.anyio
 DENIED = (ReasonCode.NOT_AUTHORIZED,)

@@ -12,7 +12,7 @@ from geomq.broker.server import Broker
 from geomq.client import Client, ClientError, Message, RefusedError, Will
 from geomq.errors import UsageError
 from geomq.geo import Circle, Location
-from geomq.mqtt.packets import SubscribeRequest
+from geomq.mqtt.codec.packets import SubscribeRequest
 
 BERLIN, POTSDAM, PARIS = (52.52, 13.405), (52.40, 13.06), (48.86, 2.35)
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from geomq.client.message import Message, message_of
 from geomq.geo import Circle, Location
-from geomq.mqtt.packets import Publish
+from geomq.mqtt.codec.packets import Publish
 
 
 def test_places_are_read_from_the_first_property_of_their_name() -> None:

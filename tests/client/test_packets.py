@@ -16,9 +16,9 @@ from geomq.client.packets import (
     refusal,
 )
 from geomq.errors import GeometryError, UsageError
-from geomq.mqtt import packets
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.codec import packets
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.reasons import ReasonCode
 
 
 def test_a_will_becomes_its_packet() -> None:

@@ -14,10 +14,10 @@ from geomq.broker.local_federation import free_ports
 from geomq.broker.probe import Probe
 from geomq.broker.server import Broker
 from geomq.client import Client, ClientError
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connack, Connect, Disconnect
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Connack, Connect, Disconnect
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5
 
 pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,9 @@ with atheris.instrument_imports(include=["geomq"]):
     from geomq.broker.websocket import BadFrame, FrameReader
     from geomq.errors import GeomqError, ProtocolError
     from geomq.geo import parse_fence, parse_location
-    from geomq.mqtt.decoder import Decoder, Side
-    from geomq.mqtt.topics import check_filter, check_topic
-    from geomq.mqtt.types import V5, V311
+    from geomq.mqtt.codec.decoder import Decoder, Side
+    from geomq.mqtt.codec.topics import check_filter, check_topic
+    from geomq.mqtt.codec.types import V5, V311
     from geomq.routing.wire.frames import decode_frame
 
 

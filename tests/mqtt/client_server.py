@@ -2,14 +2,11 @@
 
 from collections import deque
 
-from geomq.mqtt.changes import Journal
-from geomq.mqtt.client_events import Event
-from geomq.mqtt.client_session import ClientSession
-from geomq.mqtt.decoder import Decoder, Side, body_bounds
-from geomq.mqtt.encode import encode
-from geomq.mqtt.handshake import Policy, agree, welcome
-from geomq.mqtt.message import Fanout, Message
-from geomq.mqtt.packets import (
+from geomq.mqtt.client.events import Event
+from geomq.mqtt.client.session import ClientSession
+from geomq.mqtt.codec.decoder import Decoder, Side, body_bounds
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import (
     Connect,
     Disconnect,
     Packet,
@@ -25,10 +22,13 @@ from geomq.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.session import Session
-from geomq.mqtt.subscriptions import Terms
-from geomq.mqtt.types import NEVER_EXPIRES, PACKET_SIZE_MAX
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX
+from geomq.mqtt.session.changes import Journal
+from geomq.mqtt.session.handshake import Policy, agree, welcome
+from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.session import Session
+from geomq.mqtt.session.subscriptions import Terms
 
 
 class Server:

@@ -10,15 +10,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.mqtt.client_server import LASTING, Pipe, Server
 from tests.mqtt.test_session_model import _replayed
 
-from geomq.mqtt.client_events import Accepted, Acknowledged, Connected, Event, Repeated, Request
-from geomq.mqtt.client_session import ClientSession
-from geomq.mqtt.client_state import restore, save
-from geomq.mqtt.client_terms import ClientPolicy
-from geomq.mqtt.handshake import Policy
-from geomq.mqtt.packets import Connect, Publish, Subscribe, SubscribeRequest
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.session import Session
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.client.events import Accepted, Acknowledged, Connected, Event, Repeated, Request
+from geomq.mqtt.client.session import ClientSession
+from geomq.mqtt.client.state import restore, save
+from geomq.mqtt.client.terms import ClientPolicy
+from geomq.mqtt.codec.packets import Connect, Publish, Subscribe, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5, V311
+from geomq.mqtt.session.handshake import Policy
+from geomq.mqtt.session.session import Session
 
 POLICY = Policy(receive_max=3, in_flight_max=4, alias_max=2)
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.encode import encode, encode_within
-from geomq.mqtt.faults import MqttError
-from geomq.mqtt.packets import (
+from geomq.mqtt.codec.decoder import Decoder, Side
+from geomq.mqtt.codec.encode import encode, encode_within
+from geomq.mqtt.codec.faults import MqttError
+from geomq.mqtt.codec.packets import (
     Auth,
     Connack,
     Connect,
@@ -32,9 +32,9 @@ from geomq.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from geomq.mqtt.properties import RULES, WILL, Kind, Properties
-from geomq.mqtt.reasons import ALLOWED, FROM_CONNACK_V311, ReasonCode
-from geomq.mqtt.types import V5, V311, PacketType
+from geomq.mqtt.codec.properties import RULES, WILL, Kind, Properties
+from geomq.mqtt.codec.reasons import ALLOWED, FROM_CONNACK_V311, ReasonCode
+from geomq.mqtt.codec.types import V5, V311, PacketType
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 levels = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0/+#"), min_size=0, max_size=5)

@@ -9,7 +9,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from geomq.mqtt.changes import (
+from geomq.mqtt.codec.decoder import Decoder, Side
+from geomq.mqtt.codec.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import NEVER_EXPIRES, V5
+from geomq.mqtt.session.changes import (
     DeliveryAdded,
     DeliveryReleased,
     DeliveryRemoved,
@@ -17,15 +21,11 @@ from geomq.mqtt.changes import (
     Journal,
     ReceiptAdded,
 )
-from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.handshake import Policy, agree
-from geomq.mqtt.message import Fanout, Message
-from geomq.mqtt.outbound import Delivery, Phase
-from geomq.mqtt.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.session import Session
-from geomq.mqtt.subscriptions import Terms
-from geomq.mqtt.types import NEVER_EXPIRES, V5
+from geomq.mqtt.session.handshake import Policy, agree
+from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.outbound import Delivery, Phase
+from geomq.mqtt.session.session import Session
+from geomq.mqtt.session.subscriptions import Terms
 
 POLICY = Policy(receive_max=3, in_flight_max=10)
 

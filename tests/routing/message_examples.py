@@ -1,8 +1,8 @@
 """An example of every message between brokers, all fields filled, by the number it has on the wire."""
 
 from geomq.geo import Circle, Location, Polygon
-from geomq.mqtt.properties import Properties, encode_properties
-from geomq.mqtt.types import PacketType
+from geomq.mqtt.codec.properties import Properties, encode_properties
+from geomq.mqtt.codec.types import PacketType
 from geomq.routing.core import messages, plan
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId, Match

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from geomq.geo import Circle, Location, parse_fence, parse_location
-from geomq.mqtt.decoder import Decoder
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connect, Publish, Subscribe
+from geomq.mqtt.codec.decoder import Decoder
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Connect, Publish, Subscribe
 from geomq.testbed.replay_script import STAMP, Step, place_text, read_stamp, script_of, stamped
 from geomq.workload.generation.presets import Request, build
 from geomq.workload.model import Kind, Workload, generate

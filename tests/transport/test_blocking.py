@@ -9,14 +9,14 @@ import pytest
 from tests.client.test_client_page import broker_port
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.client_events import Acknowledged, Ended
-from geomq.mqtt.client_session import ClientSession
-from geomq.mqtt.client_terms import ClientPolicy
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connack, Connect, Disconnect, Packet, Publish, Suback, SubscribeRequest
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5
+from geomq.mqtt.client.events import Acknowledged, Ended
+from geomq.mqtt.client.session import ClientSession
+from geomq.mqtt.client.terms import ClientPolicy
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Connack, Connect, Disconnect, Packet, Publish, Suback, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5
 from geomq.transport.address import Address
 from geomq.transport.blocking import BlockingLink, RefusedByBroker
 

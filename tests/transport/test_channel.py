@@ -12,9 +12,9 @@ import pytest
 from geomq.broker.config import Config, Listener, Persistence
 from geomq.broker.server import Broker
 from geomq.client import Client, ClientError
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connack, Publish
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Connack, Publish
+from geomq.mqtt.codec.types import V5
 from geomq.transport import channel as channels
 from geomq.transport.channel import Channel
 

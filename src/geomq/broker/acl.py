@@ -13,7 +13,7 @@ from pathlib import Path
 from geomq.broker.fence_rules import Direction, FenceRule, FenceRules
 from geomq.errors import ConfigError, GeomqError
 from geomq.geo import Fence, Location, parse_fence
-from geomq.mqtt.topics import REMEMBERED_CHARS_MAX, TopicTrie, check_filter, topic_matches
+from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX, TopicTrie, check_filter, topic_matches
 
 READ, WRITE, DENY = 1, 2, 4
 ACCESS = {"read": READ, "write": WRITE, "readwrite": READ | WRITE, "deny": DENY}

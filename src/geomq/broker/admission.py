@@ -18,11 +18,11 @@ from geomq.broker.roaming import Roaming
 from geomq.broker.searches import Trouble
 from geomq.errors import GeometryError
 from geomq.geo import Location, parse_location
-from geomq.mqtt.faults import ProtocolViolation
-from geomq.mqtt.handshake import Agreement, agree, refusal, welcome
-from geomq.mqtt.packets import Auth, Connect
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.codec.faults import ProtocolViolation
+from geomq.mqtt.codec.packets import Auth, Connect
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.session.handshake import Agreement, agree, refusal, welcome
 from geomq.vocabulary import DETAILS_PROPERTY, LOCATION_PROPERTY, WAITING_PROPERTY
 
 log = logging.getLogger("geomq.broker")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from geomq.broker.acl import Rights
 from geomq.broker.limits import TokenBucket
 from geomq.geo import Fence, Location
-from geomq.mqtt.session import Session
-from geomq.mqtt.wills import DueWill
+from geomq.mqtt.session.session import Session
+from geomq.mqtt.session.wills import DueWill
 from geomq.routing.core.model import ClientId
 
 if TYPE_CHECKING:

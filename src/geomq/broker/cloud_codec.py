@@ -26,9 +26,9 @@ import msgspec
 
 from geomq.errors import GeometryError
 from geomq.geo import Fence, fence_text, location_text, parse_location
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.properties import NO_PROPERTIES, Properties, decode_properties, encode_properties
-from geomq.mqtt.types import PacketType
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties, decode_properties, encode_properties
+from geomq.mqtt.codec.types import PacketType
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.strategies.groups.messages import CloudAnnounce, CloudAnnounced, CloudPublished
 from geomq.vocabulary import (

@@ -20,11 +20,11 @@ from geomq.broker.driver import Links
 from geomq.broker.peer_store import Notes, PeerStore
 from geomq.broker.platform import SYSTEM
 from geomq.errors import ConfigError
-from geomq.mqtt.backoff import Backoff
-from geomq.mqtt.client_events import Connected, Event, Refused, Repeated
-from geomq.mqtt.packets import Connect, Publish
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.client.backoff import Backoff
+from geomq.mqtt.client.events import Connected, Event, Refused, Repeated
+from geomq.mqtt.codec.packets import Connect, Publish
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.routing.core.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, Edition

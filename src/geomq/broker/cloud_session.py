@@ -21,11 +21,11 @@ from geomq.broker.cloud_codec import (
 )
 from geomq.broker.cloud_kept import UNCERTAIN, NothingKept, OpenEvents
 from geomq.errors import ProtocolError
-from geomq.mqtt.client_events import QUEUE_FULL, Acknowledged, Answered, Connected, Dropped, Event, Request
-from geomq.mqtt.client_session import ClientSession
-from geomq.mqtt.client_terms import ClientPolicy
-from geomq.mqtt.packets import Connect, Publish, Subscribe, SubscribeRequest, Unsubscribe
-from geomq.mqtt.properties import Properties
+from geomq.mqtt.client.events import QUEUE_FULL, Acknowledged, Answered, Connected, Dropped, Event, Request
+from geomq.mqtt.client.session import ClientSession
+from geomq.mqtt.client.terms import ClientPolicy
+from geomq.mqtt.codec.packets import Connect, Publish, Subscribe, SubscribeRequest, Unsubscribe
+from geomq.mqtt.codec.properties import Properties
 from geomq.routing.core import model
 from geomq.routing.core.messages import Message
 from geomq.routing.strategies.groups.messages import (

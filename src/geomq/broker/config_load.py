@@ -13,7 +13,7 @@ import msgspec
 from geomq.broker.config import Cloud, Config, Federation, Listener, Peer, is_loopback
 from geomq.broker.toml_tables import TableReader, read_text
 from geomq.errors import ConfigError, GeomqError
-from geomq.mqtt.topics import check_filter
+from geomq.mqtt.codec.topics import check_filter
 
 OPTIONS_DEPTH_MAX = 8
 

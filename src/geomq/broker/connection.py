@@ -13,13 +13,12 @@ from geomq.broker.clients import Client
 from geomq.broker.config import Listener
 from geomq.broker.core import Core
 from geomq.broker.ports import Handlers, Transport
-from geomq.mqtt.decode import BODIES, decode_publish, pubacks_at
-from geomq.mqtt.decode_connect import UnsupportedVersion, decode_connect
-from geomq.mqtt.decoder import Reassembly, body_bounds, check_first_byte
-from geomq.mqtt.encode import encode
-from geomq.mqtt.faults import MqttError, ProtocolViolation
-from geomq.mqtt.handshake import Agreement, expiry_after
-from geomq.mqtt.packets import (
+from geomq.mqtt.codec.decode import BODIES, decode_publish, pubacks_at
+from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
+from geomq.mqtt.codec.decoder import Reassembly, body_bounds, check_first_byte
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.faults import MqttError, ProtocolViolation
+from geomq.mqtt.codec.packets import (
     Auth,
     Connack,
     Connect,
@@ -32,9 +31,10 @@ from geomq.mqtt.packets import (
     Subscribe,
     Unsubscribe,
 )
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.reasons import ReasonCode, to_connack
-from geomq.mqtt.types import V5, V311, PacketType
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.reasons import ReasonCode, to_connack
+from geomq.mqtt.codec.types import V5, V311, PacketType
+from geomq.mqtt.session.handshake import Agreement, expiry_after
 
 if TYPE_CHECKING:
     from geomq.broker.admission import Exchange

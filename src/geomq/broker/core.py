@@ -16,8 +16,8 @@ from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.store import Store
 from geomq.broker.tracer import Listener, Tracer
 from geomq.geo import FenceLimits
-from geomq.mqtt.handshake import Policy
-from geomq.mqtt.topics import TopicNames
+from geomq.mqtt.codec.topics import TopicNames
+from geomq.mqtt.session.handshake import Policy
 from geomq.routing.core.model import ClientId
 from geomq.routing.node import Node
 from geomq.routing.trace.recorder import Sink

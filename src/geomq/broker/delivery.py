@@ -8,9 +8,9 @@ from geomq.broker.clients import Client, split_voice
 from geomq.broker.core import Core
 from geomq.broker.details import told
 from geomq.broker.tracer import named
-from geomq.mqtt.message import Fanout, Message
-from geomq.mqtt.properties import NO_PROPERTIES
-from geomq.mqtt.subscriptions import Subscription, Terms, merge
+from geomq.mqtt.codec.properties import NO_PROPERTIES
+from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.subscriptions import Subscription, Terms, merge
 from geomq.routing.core.model import ClientId, Event, Match
 from geomq.routing.core.wire_checks import properties_of
 

@@ -19,8 +19,8 @@ from geomq.broker.publishing import Publishing
 from geomq.broker.registry import Registry
 from geomq.broker.retention import Retention
 from geomq.broker.subscribing import Subscribing
-from geomq.mqtt.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
-from geomq.mqtt.properties import NO_PROPERTIES
+from geomq.mqtt.codec.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
+from geomq.mqtt.codec.properties import NO_PROPERTIES
 
 
 class Desk:

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from geomq.geo import fence_text, location_text
-from geomq.mqtt.message import Message
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.session.message import Message
 from geomq.routing.core.model import Event
 from geomq.vocabulary import (
     BROKER_PROPERTY,

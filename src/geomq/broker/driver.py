@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from geomq.broker.peer_store import PeerStore
-from geomq.mqtt.message import Message
+from geomq.mqtt.session.message import Message
 from geomq.routing.core.actions import (
     Action,
     DeliverToClients,

@@ -11,7 +11,7 @@ from geomq.broker.fastpath import ROUTES_MAX, FastPath, Receivers, Route
 from geomq.broker.packet_runs import as_old, as_v5, end_of_run, heads
 from geomq.broker.peer_frames import LONG_BYTES_MIN
 from geomq.errors import TopicError
-from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
+from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.routing.core.events import PeerSaid
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Match
 from geomq.routing.core.plan import Batched, EventBatch, singly, spread

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from geomq.broker.connection import Connection
 from geomq.broker.core import Core
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.types import V5
 from geomq.routing.core.model import BrokerId, ClientId, Edition
 from geomq.routing.core.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer
 

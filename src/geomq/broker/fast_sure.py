@@ -9,11 +9,11 @@ from geomq.broker.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.delivery import PLAIN_TERMS, Delivery
 from geomq.broker.fastpath import ROUTES_MAX, FastPath
-from geomq.mqtt.message import Fanout, Message
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
-from geomq.mqtt.types import V5
-from geomq.mqtt.wire import text
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
+from geomq.mqtt.codec.types import V5
+from geomq.mqtt.codec.wire import text
+from geomq.mqtt.session.message import Fanout, Message
 
 Receivers = tuple[tuple[Client, int], ...]
 """Clients and the QoS of their subscriptions."""

@@ -15,9 +15,9 @@ from geomq.broker.fast_links import Far, FastLinks, far_of
 from geomq.broker.fenced import FencedFilters
 from geomq.broker.packet_runs import as_old, as_v5, end_of_run
 from geomq.broker.publishing import Publishing
-from geomq.mqtt.topics import REMEMBERED_CHARS_MAX
-from geomq.mqtt.types import PACKET_SIZE_MAX, V5
-from geomq.mqtt.wire import text
+from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
+from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5
+from geomq.mqtt.codec.wire import text
 from geomq.routing.core.model import ClientId, Match
 
 ROUTES_MAX = 65_536

@@ -13,7 +13,7 @@ import numpy as np
 import shapely
 
 from geomq.geo import Box, Circle, Fence, Location, destinations, distance_m
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 
 Direction = Literal["into", "from"]
 

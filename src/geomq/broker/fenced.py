@@ -1,6 +1,6 @@
 """Which topics have subscriptions with a fence; an answer about those depends on the publisher's place."""
 
-from geomq.mqtt.topics import TopicTrie
+from geomq.mqtt.codec.topics import TopicTrie
 
 
 class FencedFilters:

@@ -12,8 +12,8 @@ from geomq.broker.geotopics import Reading, from_prefix, read_filter
 from geomq.broker.retention import Retention
 from geomq.errors import GeometryError
 from geomq.geo import Location, fence_text, location_text
-from geomq.mqtt.message import Fanout, Message
-from geomq.mqtt.subscriptions import Terms, merge
+from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.subscriptions import Terms, merge
 from geomq.routing.core.events import ClientMoved, ClientSubscribed
 from geomq.vocabulary import ENTER_PREFIX, ERROR_TOPIC, LEAVE_PREFIX
 

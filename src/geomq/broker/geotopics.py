@@ -9,7 +9,7 @@ import msgspec
 
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import WRITTEN_LIMITS, Fence, FenceLimits, Location, make_location, parse_fence, parse_location
-from geomq.mqtt.topics import check_filter, check_topic, split_shared
+from geomq.mqtt.codec.topics import check_filter, check_topic, split_shared
 from geomq.vocabulary import FENCE_PREFIX, FROM_PREFIX, GEO_PREFIX, LOCATION_TOPIC, TO_PREFIX
 
 _NAME_MAX: Final = 128

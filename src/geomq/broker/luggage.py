@@ -15,12 +15,12 @@ from geomq.broker.geotopics import read_filter
 from geomq.broker.store_records import SessionRecord, StoredSession, SubscriptionRecord
 from geomq.errors import GeomqError, ProtocolError
 from geomq.geo import Fence, fence_text, make_location
-from geomq.mqtt.message import Message
-from geomq.mqtt.outbound import PACKET_ID_MAX, Delivery, Phase
-from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
-from geomq.mqtt.subscriptions import Subscription
-from geomq.mqtt.topics import check_filter, check_topic
-from geomq.mqtt.types import NEVER_EXPIRES, V5, V311, VARINT_MAX, PacketType
+from geomq.mqtt.codec.properties import NO_PROPERTIES, encode_properties
+from geomq.mqtt.codec.topics import check_filter, check_topic
+from geomq.mqtt.codec.types import NEVER_EXPIRES, V5, V311, VARINT_MAX, PacketType
+from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.outbound import PACKET_ID_MAX, Delivery, Phase
+from geomq.mqtt.session.subscriptions import Subscription
 from geomq.routing.core.model import ClientId, EventId
 from geomq.routing.core.wire_checks import check_properties
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from geomq.broker.committer import Committer
 from geomq.broker.store import Store
-from geomq.mqtt.changes import Journal
+from geomq.mqtt.session.changes import Journal
 
 if TYPE_CHECKING:
     from geomq.broker.connection import Connection

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from geomq.mqtt.wire import varint
+from geomq.mqtt.codec.wire import varint
 
 ONE_BY_ONE_MAX = 8
 """More packets of one length than this are compared at once:"""

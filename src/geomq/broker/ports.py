@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Protocol
 
 from geomq.broker.clients import Client
-from geomq.mqtt.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
+from geomq.mqtt.codec.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
 
 if TYPE_CHECKING:
     from geomq.broker.connection import Connection

@@ -9,9 +9,9 @@ from collections import deque
 from typing import Self, TypeVar
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import (
+from geomq.mqtt.codec.decoder import Decoder, Side
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -21,8 +21,8 @@ from geomq.mqtt.packets import (
     Subscribe,
     SubscribeRequest,
 )
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.types import V5
 
 P = TypeVar("P")
 

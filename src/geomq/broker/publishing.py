@@ -25,13 +25,13 @@ from geomq.broker.once import Writers
 from geomq.broker.retention import About, Retention
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Fence, parse_location
-from geomq.mqtt.faults import ProtocolViolation
-from geomq.mqtt.message import Message
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.topics import REMEMBERED_CHARS_MAX, topic_matches
-from geomq.mqtt.types import V5, PacketType
+from geomq.mqtt.codec.faults import ProtocolViolation
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.properties import NO_PROPERTIES, encode_properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX, topic_matches
+from geomq.mqtt.codec.types import V5, PacketType
+from geomq.mqtt.session.message import Message
 from geomq.routing.core.events import ClientPublished, RetainedChanged
 from geomq.routing.core.model import ClientId
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, ONCE_PROPERTY

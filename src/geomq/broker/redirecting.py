@@ -10,8 +10,8 @@ from geomq.broker.clients import Client
 from geomq.broker.core import Core
 from geomq.broker.registry import Registry, roams
 from geomq.geo import Location
-from geomq.mqtt.packets import Connect
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.packets import Connect
+from geomq.mqtt.codec.types import V5
 from geomq.routing.core.model import BrokerId
 from geomq.routing.core.topology import Federation
 

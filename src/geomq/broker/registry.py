@@ -19,14 +19,14 @@ from geomq.broker.store_records import SessionRecord, StoredSession
 from geomq.broker.subscribing import Subscribing
 from geomq.errors import GeomqError
 from geomq.geo import Location
-from geomq.mqtt.changes import Change, DeliveryAdded, DeliveryReleased, ReceiptAdded
-from geomq.mqtt.handshake import Agreement, expiry_after
-from geomq.mqtt.outbound import Phase
-from geomq.mqtt.packets import Connect, Disconnect
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.session import Session
-from geomq.mqtt.types import NEVER_EXPIRES
-from geomq.mqtt.wills import DueWill, due_will
+from geomq.mqtt.codec.packets import Connect, Disconnect
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import NEVER_EXPIRES
+from geomq.mqtt.session.changes import Change, DeliveryAdded, DeliveryReleased, ReceiptAdded
+from geomq.mqtt.session.handshake import Agreement, expiry_after
+from geomq.mqtt.session.outbound import Phase
+from geomq.mqtt.session.session import Session
+from geomq.mqtt.session.wills import DueWill, due_will
 from geomq.routing.core.events import ClientMoved, ClientReady
 from geomq.vocabulary import DETAILS_PROPERTY, ROAM_PROPERTY, STAY_PROPERTY
 

@@ -10,8 +10,8 @@ import msgspec
 from geomq.broker.core import Core
 from geomq.broker.delivery import message_of_event
 from geomq.broker.retention import About, Retention
-from geomq.mqtt.properties import NO_PROPERTIES, encode_properties
-from geomq.mqtt.types import PacketType
+from geomq.mqtt.codec.properties import NO_PROPERTIES, encode_properties
+from geomq.mqtt.codec.types import PacketType
 from geomq.routing.core.actions import RefuseRetained, SendRetained, StoreRetained
 from geomq.routing.core.events import RetainedStored
 from geomq.routing.core.model import ClientId, Event, EventId, Version

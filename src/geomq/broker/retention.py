@@ -14,10 +14,10 @@ from geomq.broker.delivery import Delivery
 from geomq.broker.geotopics import Reading, read_filter
 from geomq.broker.store_records import RetainedRecord
 from geomq.geo import Fence, FenceIndex, Location, fence_text
-from geomq.mqtt.message import Fanout, Message
-from geomq.mqtt.retained import RetainedStore
-from geomq.mqtt.subscriptions import Subscription, Terms, merge
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
+from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.retained import RetainedStore
+from geomq.mqtt.session.subscriptions import Subscription, Terms, merge
 from geomq.routing.core.events import RetainedExpired
 
 SLICE, SLICE_BYTES = 256, 1_048_576

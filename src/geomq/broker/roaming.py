@@ -21,10 +21,10 @@ from geomq.broker.registry import Registry
 from geomq.broker.searches import Search, Then, Trouble, Unasked, Visit
 from geomq.broker.store_records import StoredSession
 from geomq.geo import Fence, Location
-from geomq.mqtt.handshake import Agreement
-from geomq.mqtt.outbound import Phase
-from geomq.mqtt.packets import Connect
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.codec.packets import Connect
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.session.handshake import Agreement
+from geomq.mqtt.session.outbound import Phase
 from geomq.routing.core.events import ClientArrived, ClientDeparted, ClientMoved, ClientSubscribed
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, EventId

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from geomq.broker.connection import Connection
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.routing.core.model import BrokerId
 from geomq.routing.sessions.moves import SessionWanted
 

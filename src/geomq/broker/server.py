@@ -38,7 +38,7 @@ from geomq.broker.store_errors import StoreError
 from geomq.broker.sys_topics import SysTopics
 from geomq.broker.view import View
 from geomq.errors import GeomqError
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId
 from geomq.routing.federation.outline import outline_of

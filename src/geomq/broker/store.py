@@ -36,7 +36,7 @@ from geomq.broker.store_records import (
     packet_id_bytes,
 )
 from geomq.broker.store_writes import Writes
-from geomq.mqtt.changes import (
+from geomq.mqtt.session.changes import (
     Change,
     DeliveryAdded,
     DeliveryReleased,
@@ -44,7 +44,7 @@ from geomq.mqtt.changes import (
     DeliverySent,
     ReceiptAdded,
 )
-from geomq.mqtt.message import Message
+from geomq.mqtt.session.message import Message
 
 EPOCH_SHIFT = 40
 

@@ -36,8 +36,8 @@ from geomq.broker.store_records import (
     split_named,
 )
 from geomq.broker.store_writes import Writes
-from geomq.mqtt.message import Message
-from geomq.mqtt.outbound import Delivery, Phase
+from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.outbound import Delivery, Phase
 
 _session = msgspec.msgpack.Decoder(SessionRecord).decode
 _subscription = msgspec.msgpack.Decoder(SubscriptionRecord).decode

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from geomq.broker.store import Store
 from geomq.broker.store_records import RetainedRecord, SessionRecord, StoredState, SubscriptionRecord
 from geomq.broker.store_writes import Writes
-from geomq.mqtt.changes import Change
-from geomq.mqtt.message import Message
+from geomq.mqtt.session.changes import Change
+from geomq.mqtt.session.message import Message
 
 
 class NoDisk:

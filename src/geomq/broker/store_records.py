@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from geomq.mqtt.message import Message
-from geomq.mqtt.outbound import Delivery
-from geomq.mqtt.packets import Will
-from geomq.mqtt.subscriptions import Subscription
+from geomq.mqtt.codec.packets import Will
+from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.outbound import Delivery
+from geomq.mqtt.session.subscriptions import Subscription
 
 FORMAT = 1
 FORMAT_KEY = b"\x00format"

@@ -8,10 +8,10 @@ from geomq.broker.retention import Retention
 from geomq.broker.store_records import SubscriptionRecord
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Fence, fence_text
-from geomq.mqtt.packets import Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.subscriptions import Subscription, subscription_of
+from geomq.mqtt.codec.packets import Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.session.subscriptions import Subscription, subscription_of
 from geomq.routing.core.events import ClientGone, ClientMoved, ClientSubscribed, ClientUnsubscribed
 from geomq.vocabulary import FENCE_PROPERTY
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from geomq.broker.clients import Client
 from geomq.geo import Location
-from geomq.mqtt.message import Message
+from geomq.mqtt.session.message import Message
 from geomq.routing.core.actions import Action
 from geomq.routing.core.events import ClientPublished, PeerSaid, RoutingEvent
 from geomq.routing.core.messages import Message as PeerMessage

@@ -11,7 +11,7 @@ from geomq.broker.geotopics import read_filter
 from geomq.broker.membership import Membership
 from geomq.broker.tracer import OnDemand, RingPage
 from geomq.geo import fence_text
-from geomq.mqtt.reasons import ReasonCode
+from geomq.mqtt.codec.reasons import ReasonCode
 
 
 class View:

@@ -85,7 +85,7 @@ def _list(
     *,
     as_json: bool,
 ) -> None:
-    from geomq.mqtt.topics import check_filter
+    from geomq.mqtt.codec.topics import check_filter
     from geomq.workload.traffic.trace_reading import of_events, of_topic, read_trace
     from geomq.workload.traffic.verdict import NO_DELIVERIES, Case
 

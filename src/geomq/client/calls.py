@@ -6,7 +6,7 @@ from collections.abc import Callable
 from geomq.client.errors import ClientError
 from geomq.client.packets import refusal
 from geomq.errors import UsageError
-from geomq.mqtt.client_events import Acknowledged, Dropped
+from geomq.mqtt.client.events import Acknowledged, Dropped
 
 Call = asyncio.Future[Acknowledged]
 

@@ -2,7 +2,7 @@
 
 Every place goes along as an MQTT 5 user property, or to a `$geo/` topic, exactly as any other MQTT client could
 do it; this is convenience and checking, no protocol of its own. What MQTT asks of a client is the session's
-(`geomq.mqtt.client_session`), what the network needs the link's (`geomq.transport.link`).
+(`geomq.mqtt.client.session`), what the network needs the link's (`geomq.transport.link`).
 """
 
 import asyncio
@@ -33,16 +33,16 @@ from geomq.client.packets import (
     refusal,
 )
 from geomq.client.places import FenceLike, LocationLike, location_of, location_text_of
-from geomq.mqtt import client_state
-from geomq.mqtt.client_events import Acknowledged, Connected, Dropped, Ended, Event, Refused, Repeated, words
-from geomq.mqtt.client_requests import QueueFull
-from geomq.mqtt.client_session import ClientSession
-from geomq.mqtt.client_terms import PACKET_ID_MAX, ClientPolicy
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connect, Publish, SubscribeRequest
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.topics import check_topic
-from geomq.mqtt.types import V5
+from geomq.mqtt.client import state as client_state
+from geomq.mqtt.client.events import Acknowledged, Connected, Dropped, Ended, Event, Refused, Repeated, words
+from geomq.mqtt.client.requests import QueueFull
+from geomq.mqtt.client.session import ClientSession
+from geomq.mqtt.client.terms import PACKET_ID_MAX, ClientPolicy
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Connect, Publish, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.topics import check_topic
+from geomq.mqtt.codec.types import V5
 from geomq.transport.address import PORTS, Address
 from geomq.transport.link import End, Link
 from geomq.vocabulary import DETAILS_PROPERTY, LOCATION_TOPIC, ROAM_PROPERTY

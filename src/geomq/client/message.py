@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from geomq.errors import GeometryError
-from geomq.mqtt.packets import Publish
+from geomq.mqtt.codec.packets import Publish
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import Final
 from geomq.client.errors import ClientError, RefusedError
 from geomq.client.places import FenceLike, LocationLike, fence_text_of, location_text_of
 from geomq.errors import ProtocolError, TopicError, UsageError
-from geomq.mqtt import packets
-from geomq.mqtt.client_events import words
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.topics import check_filter, check_topic, split_shared
+from geomq.mqtt.client.events import words
+from geomq.mqtt.codec import packets
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.topics import check_filter, check_topic, split_shared
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY
 
 UserProperties = tuple[tuple[str, str], ...]

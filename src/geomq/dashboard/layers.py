@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from geomq.geo import Circle
-from geomq.mqtt.topics import first_level
+from geomq.mqtt.codec.topics import first_level
 from geomq.routing.core.events import ClientSubscribed, PeerUp
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.core.topology import Federation

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from geomq.errors import DataError
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 from geomq.workload.dataset import MANIFEST, DatasetSpec, read_manifest
 from geomq.workload.model import Kind
 from geomq.workload.traffic.expected import Said, Verdict, expected, judge

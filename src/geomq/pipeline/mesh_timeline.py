@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.mqtt.topics import first_level
+from geomq.mqtt.codec.topics import first_level
 from geomq.routing.core.actions import Action
 from geomq.routing.core.events import ClientSubscribed, RoutingEvent
 from geomq.routing.core.messages import Message

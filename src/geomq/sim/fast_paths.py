@@ -8,9 +8,9 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.actions import DeliverToClients, SendToPeer
 from geomq.routing.core.events import ClientPublished, PeerSaid
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId, Match

@@ -4,7 +4,7 @@ It knows nothing of brokers. In a quiet network every strategy has to deliver ex
 """
 
 from geomq.geo import Fence, Location
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 from geomq.routing.core.events import (
     ClientGone,
     ClientMoved,

@@ -11,9 +11,9 @@ _PEER_STORE = "geomq.broker.peer_store"
 _STORE = "geomq.broker.store"
 _COMMITTER = "geomq.broker.committer"
 _OUTBOX = "geomq.broker.outbox"
-_OUTBOUND = "geomq.mqtt.outbound"
-_INBOUND = "geomq.mqtt.inbound"
-_SESSION = "geomq.mqtt.session"
+_OUTBOUND = "geomq.mqtt.session.outbound"
+_INBOUND = "geomq.mqtt.session.inbound"
+_SESSION = "geomq.mqtt.session.session"
 _REGISTRY = "geomq.broker.registry"
 _RENDEZVOUS = "geomq.routing.strategies.rendezvous"
 _SHARED = "geomq.routing.sharing.groups"
@@ -155,7 +155,7 @@ PLANTED: tuple[Fault, ...] = (
     ),
     Fault(
         "a client that says goodbye leaves its will",
-        "geomq.mqtt.wills",
+        "geomq.mqtt.session.wills",
         "if farewell is not None and farewell.reason == ReasonCode.NORMAL_DISCONNECTION:",
         "if farewell is not None and farewell.reason != ReasonCode.NORMAL_DISCONNECTION:",
     ),

@@ -22,7 +22,7 @@ from geomq.broker.local_federation import CLOUD, Site, free_ports, local_configs
 from geomq.broker.probe import Probe
 from geomq.errors import ProtocolError
 from geomq.geo import Location, location_text
-from geomq.mqtt.packets import Connect, Will
+from geomq.mqtt.codec.packets import Connect, Will
 from geomq.testbed.chaos_link import ChaosLink, Mischief
 from geomq.testbed.ledger import (
     IDLE_BYTES_PER_S_MAX,

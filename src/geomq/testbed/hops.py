@@ -16,7 +16,7 @@ import msgspec
 
 from geomq.broker.config import Config
 from geomq.geo import location_text
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.types import V5, V311
 from geomq.testbed.faults import FaultRun, Plan
 from geomq.testbed.ledger import Subscribed, Verdict
 from geomq.testbed.processes import BrokerProcess

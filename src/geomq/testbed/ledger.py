@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from geomq.errors import DataError
 from geomq.geo import parse_fence, parse_location
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 
 EXAMPLES_MAX = 5
 IDLE_BYTES_PER_S_MAX = 20_000.0

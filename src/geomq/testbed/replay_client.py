@@ -9,12 +9,12 @@ import time
 from typing import Protocol, cast
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish, Suback
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.topics import TopicNames
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.decoder import Decoder, Side
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish, Suback
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.topics import TopicNames
+from geomq.mqtt.codec.types import V5, V311
 
 NAMES = TopicNames()
 

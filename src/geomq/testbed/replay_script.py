@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.mqtt.encode import encode, publish_parts
-from geomq.mqtt.packets import Publish, Subscribe, SubscribeRequest
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.encode import encode, publish_parts
+from geomq.mqtt.codec.packets import Publish, Subscribe, SubscribeRequest
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.types import V5, V311
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, LOCATION_TOPIC
 from geomq.workload.model import DEGREE, NO_FENCE, Kind, Workload
 

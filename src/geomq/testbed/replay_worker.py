@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.errors import GeomqError, UsageError
-from geomq.mqtt.packets import Publish
+from geomq.mqtt.codec.packets import Publish
 from geomq.testbed.alarm import Alarm
 from geomq.testbed.replay_client import ReplayClient
 from geomq.testbed.replay_script import read_stamp, script_of, stamped

@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from geomq.mqtt.backoff import Backoff
-from geomq.mqtt.client_events import Accepted, Event, Request
-from geomq.mqtt.client_events import Acknowledged as Answer
-from geomq.mqtt.client_events import Connected as Welcome
-from geomq.mqtt.client_session import ClientSession
-from geomq.mqtt.client_terms import ClientPolicy
-from geomq.mqtt.packets import Connect, Publish, Subscribe, SubscribeRequest
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5
+from geomq.mqtt.client.backoff import Backoff
+from geomq.mqtt.client.events import Accepted, Event, Request
+from geomq.mqtt.client.events import Acknowledged as Answer
+from geomq.mqtt.client.events import Connected as Welcome
+from geomq.mqtt.client.session import ClientSession
+from geomq.mqtt.client.terms import ClientPolicy
+from geomq.mqtt.codec.packets import Connect, Publish, Subscribe, SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5
 from geomq.testbed.ledger import Acknowledged, Connected, Entry, Received
 from geomq.transport.address import Address
 from geomq.transport.link import End, Link

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 from geomq.errors import GeomqError, ProtocolError
-from geomq.mqtt.client_events import Acknowledged, Connected, Ended, Event, Refused, Request, words
-from geomq.mqtt.client_session import ClientSession
-from geomq.mqtt.decoder import body_bounds
+from geomq.mqtt.client.events import Acknowledged, Connected, Ended, Event, Refused, Request, words
+from geomq.mqtt.client.session import ClientSession
+from geomq.mqtt.codec.decoder import body_bounds
 from geomq.transport.address import Address
 
 READ_BYTES: Final = 1 << 20

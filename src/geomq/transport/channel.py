@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.client_events import Connected, Ended, Event, Refused, words
-from geomq.mqtt.client_session import ClientSession
+from geomq.mqtt.client.events import Connected, Ended, Event, Refused, words
+from geomq.mqtt.client.session import ClientSession
 from geomq.transport.address import Address
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from geomq.mqtt.backoff import Backoff
-from geomq.mqtt.client_events import Connected, Ended, Event, Refused, server_references
-from geomq.mqtt.client_session import ClientSession
+from geomq.mqtt.client.backoff import Backoff
+from geomq.mqtt.client.events import Connected, Ended, Event, Refused, server_references
+from geomq.mqtt.client.session import ClientSession
 from geomq.transport.address import Address
 from geomq.transport.channel import Channel
 

@@ -17,8 +17,8 @@ from pyspark.errors import StreamingQueryException
 
 from geomq.broker.local_federation import free_ports
 from geomq.errors import DataError
-from geomq.mqtt.packets import SubscribeRequest
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.packets import SubscribeRequest
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.pipeline.recent import Admin
 from geomq.pipeline.streaming.connection import Connection
 from geomq.pipeline.streaming.options import Login, parse_addresses

@@ -23,7 +23,7 @@ from tests.pipeline.streaming.test_inlet import inlet
 
 from geomq.cli import main
 from geomq.errors import DataError, UsageError
-from geomq.mqtt.properties import Properties
+from geomq.mqtt.codec.properties import Properties
 from geomq.pipeline.recent import Admin
 from geomq.pipeline.session import spark_errors
 from geomq.pipeline.snapshots import take_snapshot

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connack, Suback
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Connack, Suback
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5
 from geomq.pipeline.streaming.connection import Connection, Refused
 from geomq.pipeline.streaming.options import Address, Login
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5, V311
 from geomq.pipeline.streaming.decode import DDL, SCHEMA, Columns, Origin, packets_of, topic_end
 from geomq.pipeline.streaming.format import GeomqFormat
 

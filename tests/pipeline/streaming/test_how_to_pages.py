@@ -11,7 +11,7 @@ from tests.pipeline.streaming.live import geomq_broker, patiently, publish
 
 from geomq.client import Client
 from geomq.geo import Location
-from geomq.mqtt.properties import Properties
+from geomq.mqtt.codec.properties import Properties
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
 

@@ -9,11 +9,11 @@ import pytest
 from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, publish, wait_until
 
 from geomq.errors import UsageError
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Connack, Suback
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Connack, Suback
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5
 from geomq.pipeline.streaming.connection import Connection
 from geomq.pipeline.streaming.decode import Columns, Origin, packets_of
 from geomq.pipeline.streaming.inlet import Inlet

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from geomq.errors import UsageError
-from geomq.mqtt.types import V311
+from geomq.mqtt.codec.types import V311
 from geomq.pipeline.streaming.options import archive_options, parse_addresses, sink_options, source_options
 
 GOOD = {"brokers": "a", "topic": "t"}

@@ -12,7 +12,7 @@ from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, outlet
 from tests.pipeline.streaming.test_inlet import count, inlet, rows
 
 from geomq.errors import DataError, UsageError
-from geomq.mqtt.properties import Properties
+from geomq.mqtt.codec.properties import Properties
 from geomq.pipeline.session import spark_errors
 from geomq.pipeline.streaming import sink
 from geomq.pipeline.streaming.options import SinkOptions, sink_options

@@ -6,10 +6,10 @@ import pytest
 from tests.pipeline.streaming.test_inlet import rows
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5, V311
 from geomq.pipeline.streaming.sorter import Sorter, content_of
 from geomq.pipeline.streaming.spool import Spool
 

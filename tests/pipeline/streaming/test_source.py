@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, outlet, patiently, publish, wait_until
 
 from geomq.errors import UsageError
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5
 from geomq.pipeline.session import spark_errors
 from geomq.pipeline.streaming.options import source_options
 from geomq.pipeline.streaming.source import EventStreamReader, _limited, _shares

@@ -9,9 +9,9 @@ from tests.routing.stage import grid_of, moved, published, subscribed, unsubscri
 
 from geomq.errors import ProtocolError
 from geomq.geo import Circle, Location
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.actions import Action, DeliverToClients, SendToPeer
 from geomq.routing.core.events import ClientGone, ClientMoved, ClientPublished, ClientSubscribed, PeerSaid
 from geomq.routing.core.messages import DeliverEvent, ForwardEvent

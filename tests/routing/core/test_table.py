@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.routing.worlds import fences, filters, locations, topics
 
 from geomq.geo import Circle, Fence, Location
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match, Subscriber
 from geomq.routing.core.table import INDEX_FROM, SubscriptionTable
 from geomq.sim.oracle import inside

@@ -3,9 +3,9 @@
 import pytest
 
 from geomq.errors import GeomqError, ProtocolError
-from geomq.mqtt.properties import Properties, encode_properties
-from geomq.mqtt.topics import REMEMBERED_CHARS_MAX, check_topic
-from geomq.mqtt.types import PacketType
+from geomq.mqtt.codec.properties import Properties, encode_properties
+from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX, check_topic
+from geomq.mqtt.codec.types import PacketType
 from geomq.routing.core.wire_checks import Known, check_of, check_properties, properties_of
 
 

@@ -11,7 +11,7 @@ from tests.routing.stage import Stage, circle, nearest_of, published, subscribed
 
 from geomq.errors import ConfigError
 from geomq.geo import Location, PolygonAreas, destination, distance_m
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 from geomq.routing.core.actions import DeliverToClients
 from geomq.routing.core.events import ClientGone, FederationChanged, PeerSaid, PeerUp
 from geomq.routing.core.messages import DeliverEvent, ForwardEvent, PutSubscription, SyncBegin, SyncEnd

@@ -3,7 +3,7 @@
 import random
 
 from geomq.geo import parse_fence, parse_location
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 from geomq.sim.virtual.records import Circle, Client, Connection, Place, Wish, matches
 
 

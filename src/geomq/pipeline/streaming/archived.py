@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from geomq.errors import DataError, UsageError
 from geomq.geo import Location
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 from geomq.pipeline.streaming.decode import SCHEMA
 from geomq.pipeline.streaming.options import ArchiveOptions
 from geomq.pipeline.streaming.plainly import plainly, yielded_plainly

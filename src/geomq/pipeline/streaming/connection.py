@@ -4,11 +4,11 @@ import ssl
 from typing import Final
 
 from geomq.errors import GeomqError
-from geomq.mqtt.client_session import ClientSession
-from geomq.mqtt.client_terms import ClientPolicy
-from geomq.mqtt.packets import Connack, Connect
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.types import V5
+from geomq.mqtt.client.session import ClientSession
+from geomq.mqtt.client.terms import ClientPolicy
+from geomq.mqtt.codec.packets import Connack, Connect
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.types import V5
 from geomq.pipeline.streaming.options import Address, Login
 from geomq.transport import address as transport
 from geomq.transport.blocking import BlockingLink, RefusedByBroker

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from geomq.errors import GeomqError, ProtocolError
 from geomq.geo import parse_location
-from geomq.mqtt.decoder import body_bounds
-from geomq.mqtt.properties import Properties, decode_properties
-from geomq.mqtt.types import V5, PacketType
-from geomq.mqtt.wire import read_varint
+from geomq.mqtt.codec.decoder import body_bounds
+from geomq.mqtt.codec.properties import Properties, decode_properties
+from geomq.mqtt.codec.types import V5, PacketType
+from geomq.mqtt.codec.wire import read_varint
 from geomq.pipeline.streaming.connection import PACKET_SIZE_MAX
 from geomq.vocabulary import (
     BROKER_PROPERTY,

@@ -18,12 +18,12 @@ from typing import Any
 
 from geomq.errors import DataError, GeomqError, ProtocolError, UsageError
 from geomq.geo import fence_text, location_text
-from geomq.mqtt.backoff import Backoff
-from geomq.mqtt.client_events import Acknowledged, Ended, Request, words
-from geomq.mqtt.packets import SubscribeRequest
-from geomq.mqtt.properties import Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5
+from geomq.mqtt.client.backoff import Backoff
+from geomq.mqtt.client.events import Acknowledged, Ended, Request, words
+from geomq.mqtt.codec.packets import SubscribeRequest
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5
 from geomq.pipeline.streaming.connection import Connection, Refused
 from geomq.pipeline.streaming.options import Address, SourceOptions
 from geomq.pipeline.streaming.sorter import Sorter

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from geomq.errors import GeomqError, UsageError
 from geomq.geo import Fence, Location, fence_text, parse_fence, parse_location
-from geomq.mqtt.topics import check_filter
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.topics import check_filter
+from geomq.mqtt.codec.types import V5, V311
 
 BROKERS_MAX = 64
 SESSIONS_MAX = 64

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 
 from geomq.errors import DataError
-from geomq.mqtt.backoff import Backoff
-from geomq.mqtt.client_events import Acknowledged, Dropped, Ended, Event, words
-from geomq.mqtt.packets import Publish
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.types import V5
+from geomq.mqtt.client.backoff import Backoff
+from geomq.mqtt.client.events import Acknowledged, Dropped, Ended, Event, words
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.types import V5
 from geomq.pipeline.streaming.connection import Connection
 from geomq.pipeline.streaming.options import Address, Login
 

@@ -29,9 +29,9 @@ from pyspark.sql.types import (
 
 from geomq.errors import DataError, TopicError, UsageError
 from geomq.geo import location_text, make_location
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.topics import check_topic
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.topics import check_topic
+from geomq.mqtt.codec.types import V5
 from geomq.pipeline.streaming.options import SinkOptions
 from geomq.pipeline.streaming.outlet import Outlet
 from geomq.pipeline.streaming.plainly import plainly

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.decoder import body_bounds
-from geomq.mqtt.types import V5
-from geomq.mqtt.wire import read_varint
+from geomq.mqtt.codec.decoder import body_bounds
+from geomq.mqtt.codec.types import V5
+from geomq.mqtt.codec.wire import read_varint
 from geomq.pipeline.streaming.connection import PACKET_SIZE_MAX
 from geomq.pipeline.streaming.decode import packets_of, topic_end
 from geomq.pipeline.streaming.spool import Spool

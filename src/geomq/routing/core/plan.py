@@ -13,12 +13,12 @@ from msgspec import Meta
 
 from geomq.errors import GeometryError, ProtocolError
 from geomq.geo import Location, make_location
-from geomq.mqtt.decode import decode_publish
-from geomq.mqtt.decoder import body_bounds
-from geomq.mqtt.faults import MqttError
-from geomq.mqtt.properties import NO_PROPERTIES
-from geomq.mqtt.topics import TopicNames
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.decode import decode_publish
+from geomq.mqtt.codec.decoder import body_bounds
+from geomq.mqtt.codec.faults import MqttError
+from geomq.mqtt.codec.properties import NO_PROPERTIES
+from geomq.mqtt.codec.topics import TopicNames
+from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.messages import DeliverEvent, ForwardEvent, Kind, Message
 from geomq.routing.core.model import BrokerId, ClientId, Count, Event, EventId, Match
 

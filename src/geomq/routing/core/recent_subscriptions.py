@@ -7,7 +7,7 @@ to all, and the client gets it all the same, as it would have if all were one br
 from collections import deque
 from collections.abc import Mapping
 
-from geomq.mqtt.topics import TopicTrie
+from geomq.mqtt.codec.topics import TopicTrie
 from geomq.routing.core.model import BrokerId, ClientId, Event, Match, Subscriber
 from geomq.routing.core.strategy import ClientState
 from geomq.routing.core.table import SubscriptionTable

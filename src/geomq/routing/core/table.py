@@ -7,7 +7,7 @@ none), and the subscriber is inside the event's fence (or it has none). Without 
 from collections.abc import Iterator, Mapping
 
 from geomq.geo import Fence, FenceIndex, Location, PointIndex
-from geomq.mqtt.topics import REMEMBERED_CHARS_MAX, TopicTrie, first_level
+from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX, TopicTrie, first_level
 from geomq.routing.core.model import BrokerId, Event, Match, Subscriber
 
 INDEX_FROM = 64

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.decode import check_response_topic
-from geomq.mqtt.properties import Properties, decode_properties
-from geomq.mqtt.topics import REMEMBERED_CHARS_MAX, check_filter, check_topic
-from geomq.mqtt.types import PacketType
+from geomq.mqtt.codec.decode import check_response_topic
+from geomq.mqtt.codec.properties import Properties, decode_properties
+from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX, check_filter, check_topic
+from geomq.mqtt.codec.types import PacketType
 
 TOPICS_MAX = 10_000
 PROPERTIES_MAX = 1_024

@@ -5,7 +5,7 @@ held by every broker. Nothing is matched at home, as in the systems this stands 
 """
 
 from geomq.geo import Fence
-from geomq.mqtt.topics import first_level
+from geomq.mqtt.codec.topics import first_level
 from geomq.routing.core.model import BrokerId, ClientId, Event
 from geomq.routing.core.topology import Federation
 from geomq.routing.strategies.rendezvous import RendezvousStrategy

@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from geomq.geo import Fence, Location, distance_m
-from geomq.mqtt.topics import first_level
+from geomq.mqtt.codec.topics import first_level
 from geomq.routing.core.messages import (
     DeliverEvent,
     DropClient,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.decoder import Decoder, Side
-from geomq.mqtt.encode import encode
-from geomq.mqtt.packets import (
+from geomq.mqtt.codec.decoder import Decoder, Side
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -32,9 +32,9 @@ from geomq.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from geomq.mqtt.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.reasons import ReasonCode
-from geomq.mqtt.types import V5
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5
 from geomq.sim.virtual.ledger import Ledger
 from geomq.sim.virtual.loop import VirtualLoop
 from geomq.sim.virtual.records import Circle, Place, Wish

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from geomq.mqtt.types import V5, V311
+from geomq.mqtt.codec.types import V5, V311
 from geomq.sim.virtual.device import Device, Profile
 from geomq.sim.virtual.records import Wish
 from geomq.sim.virtual.scenario import ALONE, CLOSING_S, HEALED_S, PLAIN, QUIET_S, SHARED, TOPICS, TROUBLE_S, Stream

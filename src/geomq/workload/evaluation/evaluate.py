@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.mqtt.topics import first_level
+from geomq.mqtt.codec.topics import first_level
 from geomq.routing.strategies.ring import HashRing
 from geomq.workload.evaluation import sent, told_moves
 from geomq.workload.evaluation.adaptive_kernel import run_adaptive

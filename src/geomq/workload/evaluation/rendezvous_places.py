@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.geo import Location, distance_m
-from geomq.mqtt.topics import first_level
+from geomq.mqtt.codec.topics import first_level
 from geomq.routing.strategies.georendezvous import GeoRendezvousOptions, place_of
 from geomq.workload.world import World
 

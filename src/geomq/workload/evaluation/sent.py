@@ -5,7 +5,7 @@ Owns their numbers, the kinds of messages in a tally, and which workloads they c
 
 from collections.abc import Sequence
 
-from geomq.mqtt.topics import first_level
+from geomq.mqtt.codec.topics import first_level
 from geomq.routing.strategies.adaptive import PAIRS_MAX
 from geomq.routing.strategies.georendezvous import KEYS_MAX
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from geomq.errors import DataError, GeomqError, UsageError
 from geomq.geo import Areas, Circle, Fence, Location, Polygon, SoleArea, distance_m, parse_fence
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 from geomq.routing.federation.outline import Outline, federation_of
 from geomq.vocabulary import FROM_PREFIX
 from geomq.workload.cities import Place

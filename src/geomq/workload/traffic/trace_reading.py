@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from geomq.errors import ConfigError, DataError, UsageError
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 from geomq.routing.core.model import EventId
 from geomq.routing.federation.outline import OUTLINE_KEY, Outline, read_outline
 from geomq.routing.trace.records import TraceRecord

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 
 from geomq.errors import GeometryError
 from geomq.geo import Circle, Location, distance_m, parse_fence
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 from geomq.routing.core.model import EventId
 from geomq.routing.trace.recorder import SESSION_ENDED
 from geomq.routing.trace.records import STEPS, TraceRecord

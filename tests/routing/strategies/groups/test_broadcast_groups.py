@@ -11,7 +11,7 @@ from tests.routing.groups_world import CLOUD, GroupWorld, OneBroker, federation_
 
 from geomq.errors import ConfigError
 from geomq.geo import Circle, Location
-from geomq.mqtt.topics import topic_matches
+from geomq.mqtt.codec.topics import topic_matches
 from geomq.routing.core.actions import DropEvent, SendToPeer
 from geomq.routing.core.events import (
     ClientMoved,

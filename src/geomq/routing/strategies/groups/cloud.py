@@ -5,7 +5,7 @@ devices that know nothing of groups take part. It knows no places: fences are ca
 """
 
 from geomq.errors import TopicError
-from geomq.mqtt.topics import TopicTrie, check_filter
+from geomq.mqtt.codec.topics import TopicTrie, check_filter
 from geomq.routing.core.actions import Action, DeliverToClients, SendToPeer
 from geomq.routing.core.events import (
     ClientGone,

@@ -17,7 +17,7 @@ import msgspec
 
 from geomq.errors import TopicError
 from geomq.geo import Fence
-from geomq.mqtt.topics import check_filter
+from geomq.mqtt.codec.topics import check_filter
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Event
 from geomq.routing.core.strategy import ClientState, Strategy

@@ -6,7 +6,7 @@ Knows nothing of meshes. A level the map does not name is a group of its own.
 from collections.abc import Callable, Mapping
 
 from geomq.errors import ConfigError
-from geomq.mqtt.topics import first_level
+from geomq.mqtt.codec.topics import first_level
 from geomq.routing.core.model import BrokerId
 from geomq.routing.strategies.mesh.messages import NAME_MAX, SEQUENCE_MAX, Stamp, TopicMap
 

@@ -1,0 +1,349 @@
+"""QoS 1 and 2 towards one receiver: packet identifiers, flow control, the bounded queue, and redelivery.
+
+Decides what is sent next and in which order; encodes nothing. In-flight messages survive a lost connection
+and are sent again, in their first order, before anything new. Every step that must survive a crash goes to
+the journal.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
+
+from geomq.mqtt.codec.faults import ProtocolViolation
+from geomq.mqtt.session.changes import DeliveryAdded, DeliveryReleased, DeliveryRemoved, DeliverySent, Journal
+from geomq.mqtt.session.message import Message
+
+PACKET_ID_MAX: Final = 65_535
+
+
+class Phase(IntEnum):
+    QUEUED = 0
+    SENT = 1
+    RELEASED = 2
+    DONE = 3
+
+
+class Delivery:
+    """One message on its way to one receiver."""
+
+    __slots__ = ("counted", "identifiers", "message", "number", "packet_id", "phase", "qos", "retain", "size")
+
+    def __init__(
+        self,
+        number: int,
+        message: Message,
+        qos: int,
+        *,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        size: int | None = None,
+    ) -> None:
+        self.number = number
+        self.message = message
+        self.qos = qos
+        self.retain = retain
+        self.identifiers = identifiers
+        self.size = message.size if size is None else size
+        self.packet_id = 0
+        self.phase = Phase.QUEUED
+        self.counted = False
+
+
+class Step:
+    """Something to send now: a PUBLISH (`again` with DUP set), or a PUBREL once the phase is RELEASED."""
+
+    __slots__ = ("again", "delivery")
+
+    def __init__(self, delivery: Delivery, *, again: bool) -> None:
+        self.delivery = delivery
+        self.again = again
+
+
+class Outbound:
+    """The sending half of a session. While `stalled`, nothing is sent although the window may be open.
+
+    `lapsed` is told of messages that expired in the queue.
+    """
+
+    __slots__ = (
+        "_client_id",
+        "_flight_bytes",
+        "_flights",
+        "_journal",
+        "_next_id",
+        "_next_number",
+        "_queue",
+        "_queued_bytes",
+        "_quota",
+        "_repeat",
+        "bytes_max",
+        "connected",
+        "dropped",
+        "expired",
+        "lapsed",
+        "queue_max",
+        "stalled",
+    )
+
+    def __init__(self, client_id: str, *, queue_max: int, bytes_max: int, journal: Journal | None = None) -> None:
+        self._client_id = client_id
+        self._journal = journal
+        self._flights: dict[int, Delivery] = {}
+        self._queue: deque[Delivery] = deque()
+        self._repeat: deque[Delivery] | None = None
+        self._flight_bytes = 0
+        self._queued_bytes = 0
+        self._quota = 0
+        self._next_id = 1
+        self._next_number = 1
+        self.queue_max = queue_max
+        self.bytes_max = bytes_max
+        self.connected = False
+        self.stalled = False
+        self.dropped = 0
+        self.expired = 0
+        self.lapsed: Callable[[Delivery], None] | None = None
+
+    def __len__(self) -> int:
+        """Messages not yet finished, queued and in flight."""
+        return len(self._flights) + len(self._queue)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._flights)
+
+    @property
+    def queued(self) -> int:
+        return len(self._queue)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `pump` may have something to send."""
+        return bool(self._queue or self._repeat)
+
+    @property
+    def pending_bytes(self) -> int:
+        """What those not yet finished roughly occupy."""
+        return self._flight_bytes + self._queued_bytes
+
+    @property
+    def full(self) -> bool:
+        return not self._has_room(0)
+
+    def unfinished(self) -> list[Delivery]:
+        """Everything queued or in flight, in the order of `number`."""
+        return sorted((*self._flights.values(), *self._queue), key=lambda delivery: delivery.number)
+
+    def forget_journal(self) -> None:
+        """The session will not outlive its connection, so nothing more needs to be remembered."""
+        self._journal = None
+
+    def restore(self, delivery: Delivery) -> None:
+        """Put back what a store remembered; call in the order of `number`."""
+        self._next_number = max(self._next_number, delivery.number + 1)
+        if delivery.packet_id:
+            self._flights[delivery.packet_id] = delivery
+            self._flight_bytes += delivery.size
+            self._next_id = delivery.packet_id % PACKET_ID_MAX + 1
+        else:
+            self._queue.append(delivery)
+            self._queued_bytes += delivery.size
+
+    def connect(self, window: int) -> None:
+        """A new network connection: the quota starts afresh and everything in flight is due again."""
+        self.connected = True
+        self.stalled = False
+        self._quota = window
+        for flight in self._flights.values():
+            flight.counted = False
+        self._repeat = deque(self._flights.values()) if self._flights else None
+
+    def disconnect(self) -> None:
+        self.connected = False
+        self._repeat = None
+        self._quota = 0
+
+    def push(
+        self,
+        message: Message,
+        qos: int,
+        *,
+        retain: bool = False,
+        identifiers: tuple[int, ...] = (),
+        size: int | None = None,
+    ) -> Delivery | None:
+        """Take a message; return its delivery if it is to be sent at once, None if queued or dropped."""
+        size = message.size if size is None else size
+        immediate = not self.stalled and not self._queue and not self._repeat and self._is_open()
+        if not immediate and not self._has_room(size):
+            self.dropped += 1
+            return None
+        delivery = Delivery(self._next_number, message, qos, retain=retain, identifiers=identifiers, size=size)
+        self._next_number += 1
+        if immediate:
+            self._launch(delivery)
+        else:
+            self._queue.append(delivery)
+            self._queued_bytes += size
+        if self._journal is not None:
+            self._note_added(delivery, self._journal)
+        return delivery if immediate else None
+
+    def adopt(self, sent: Delivery) -> bool:
+        """Take over a message that another session sent and that may have been received: it is due once more, and
+        `pump` says so. False if too many are in flight."""
+        if len(self._flights) >= PACKET_ID_MAX // 2:
+            return False
+        delivery = Delivery(self._next_number, sent.message, sent.qos, retain=sent.retain, identifiers=sent.identifiers)
+        self._next_number += 1
+        self._launch(delivery)
+        self._quota += 1
+        delivery.counted = False
+        if self.connected:
+            self._repeat = self._repeat or deque()
+            self._repeat.append(delivery)
+        if self._journal is not None:
+            self._note_added(delivery, self._journal)
+        return True
+
+    def _note_added(self, added: Delivery, journal: Journal) -> None:
+        journal.append(
+            DeliveryAdded(
+                self._client_id,
+                added.number,
+                added.message,
+                added.qos,
+                added.retain,
+                added.identifiers,
+                added.packet_id,
+            )
+        )
+
+    def _is_open(self) -> bool:
+        """Whether one more may be under way. What a receiver never finishes counts, too, after its connection ended:
+        there are only so many identifiers, and only so much memory, whatever window it asks for."""
+        return self._quota > 0 and self._flight_bytes < self.bytes_max and len(self._flights) < PACKET_ID_MAX
+
+    def _has_room(self, size: int) -> bool:
+        return len(self._queue) < self.queue_max and self._queued_bytes + size <= self.bytes_max
+
+    def pump(self, now: float) -> list[Step]:
+        """Everything that may be sent now: repeats first, then the queue, as far as the quota reaches."""
+        steps: list[Step] = []
+        if self.stalled:
+            return steps
+        self._pump_repeats(steps)
+        queue = self._queue
+        while queue and not self._repeat and self._is_open():
+            delivery = queue.popleft()
+            self._queued_bytes -= delivery.size
+            if delivery.message.expired(now):
+                self.expired += 1
+                self._finish(delivery)
+                if self.lapsed is not None:
+                    self.lapsed(delivery)
+                continue
+            self._launch(delivery)
+            if self._journal is not None:
+                self._journal.append(DeliverySent(self._client_id, delivery.number, delivery.packet_id))
+            steps.append(Step(delivery, again=False))
+        return steps
+
+    def _pump_repeats(self, steps: list[Step]) -> None:
+        repeat = self._repeat
+        while repeat:
+            delivery = repeat[0]
+            if delivery.phase is Phase.SENT:
+                if not self._quota:
+                    return
+                self._quota -= 1
+                delivery.counted = True
+            repeat.popleft()
+            if delivery.phase is not Phase.DONE:
+                steps.append(Step(delivery, again=True))
+        self._repeat = None
+
+    def acknowledge(self, packet_id: int) -> bool:
+        """PUBACK: whether it finished a message."""
+        delivery = self._flights.get(packet_id)
+        if delivery is None:
+            return False
+        if delivery.qos != 1:
+            raise ProtocolViolation("PUBACK answers a QoS 2 message")
+        self._land(delivery)
+        return True
+
+    def receive(self, packet_id: int, *, failed: bool) -> bool:
+        """PUBREC: whether the identifier is known and PUBREL is due (it is not after a failure)."""
+        delivery = self._flights.get(packet_id)
+        if delivery is None:
+            return False
+        if delivery.qos != 2:
+            raise ProtocolViolation("PUBREC answers a QoS 1 message")
+        if failed:
+            self._land(delivery)
+            return False
+        if delivery.phase is Phase.SENT:
+            delivery.phase = Phase.RELEASED
+            # PUBRELs are repeated in the order of the PUBRECs, so the flight moves to the end.
+            del self._flights[packet_id]
+            self._flights[packet_id] = delivery
+            if self._journal is not None:
+                self._journal.append(DeliveryReleased(self._client_id, delivery.number, packet_id))
+        return True
+
+    def complete(self, packet_id: int) -> bool:
+        """PUBCOMP: whether it finished a message."""
+        delivery = self._flights.get(packet_id)
+        if delivery is None:
+            return False
+        if delivery.phase is not Phase.RELEASED:
+            raise ProtocolViolation("PUBCOMP without PUBREL")
+        self._land(delivery)
+        return True
+
+    def abandon(self, delivery: Delivery) -> None:
+        """The message cannot be sent to this receiver (too large): behave as if it had been."""
+        self.dropped += 1
+        self._land(delivery)
+
+    def withdraw(self, unwanted: Callable[[Message], bool]) -> list[Delivery]:
+        """Give up the messages that are not to be sent any more, and without a connection also those not to be sent
+        again; they are returned."""
+        gone = [delivery for delivery in self._queue if unwanted(delivery.message)]
+        if gone:
+            self._queue = deque(delivery for delivery in self._queue if not unwanted(delivery.message))
+        for delivery in gone:
+            self._queued_bytes -= delivery.size
+            self._finish(delivery)
+        for delivery in () if self.connected else tuple(self._flights.values()):
+            if delivery.phase is Phase.SENT and unwanted(delivery.message):
+                self._land(delivery)
+                gone.append(delivery)
+        return gone
+
+    def _launch(self, delivery: Delivery) -> None:
+        self._quota -= 1
+        self._flight_bytes += delivery.size
+        packet_id = self._next_id
+        flights = self._flights
+        while packet_id in flights:
+            packet_id = packet_id % PACKET_ID_MAX + 1
+        self._next_id = packet_id % PACKET_ID_MAX + 1
+        delivery.packet_id = packet_id
+        delivery.phase = Phase.SENT
+        delivery.counted = True
+        flights[packet_id] = delivery
+
+    def _land(self, delivery: Delivery) -> None:
+        del self._flights[delivery.packet_id]
+        self._flight_bytes -= delivery.size
+        if delivery.counted and self.connected:
+            self._quota += 1
+        self._finish(delivery)
+
+    def _finish(self, delivery: Delivery) -> None:
+        delivery.phase = Phase.DONE
+        if self._journal is not None:
+            self._journal.append(DeliveryRemoved(self._client_id, delivery.number))

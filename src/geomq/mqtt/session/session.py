@@ -1,0 +1,400 @@
+"""One client's session on a server: its subscriptions, what is on its way, what outlives its connection.
+
+Packets and messages in, bytes out; time is an argument. It routes nothing, authorises nothing and stores
+nothing: steps that must survive a crash are appended to the journal, and the caller sends the returned bytes
+only once those are safe.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from geomq.mqtt.codec.aliases import InboundAliases, OutboundAliases
+from geomq.mqtt.codec.encode import encode, encode_within, publish_parts
+from geomq.mqtt.codec.packets import (
+    Auth,
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Unsuback,
+    Will,
+)
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
+from geomq.mqtt.session.changes import Journal
+from geomq.mqtt.session.handshake import Agreement, Policy
+from geomq.mqtt.session.inbound import Inbound
+from geomq.mqtt.session.message import Fanout, Message, message_of
+from geomq.mqtt.session.outbound import Delivery, Outbound, Phase, Step
+from geomq.mqtt.session.subscriptions import Subscription, Terms
+
+_EXPLAINED = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Auth)
+"""Packets whose explanations a client can ask to be spared."""
+
+Watch = Callable[[Message, int, str | None], None]
+"""Told of a QoS 1 or 2 message and its QoS when it is first sent (None), or why it never will be."""
+
+
+class Session:
+    """Create it for a new client, `attach` it to each network connection, `detach` it when that ends."""
+
+    __slots__ = (
+        "_inbound",
+        "_inbound_aliases",
+        "_journal",
+        "_outbound",
+        "_outbound_aliases",
+        "_policy",
+        "_problem_information",
+        "_watch",
+        "client_id",
+        "connected",
+        "expires_at",
+        "expiry_s",
+        "oversized",
+        "packet_size_max",
+        "stalled",
+        "subscriptions",
+        "version",
+        "will",
+        "window",
+    )
+
+    def __init__(self, client_id: str, policy: Policy, journal: Journal | None = None) -> None:
+        self.client_id = client_id
+        self.version = V5
+        self.connected = False
+        self.stalled = False
+        self.expiry_s = 0
+        self.expires_at: float | None = None
+        self.subscriptions: dict[str, Subscription] = {}
+        self.will: Will | None = None
+        self.window = policy.in_flight_max
+        self.packet_size_max = PACKET_SIZE_MAX
+        self.oversized = 0
+        self._policy = policy
+        self._journal = journal
+        self._problem_information = True
+        self._watch: Watch | None = None
+        self._inbound: Inbound | None = None
+        self._outbound: Outbound | None = None
+        self._inbound_aliases: InboundAliases | None = None
+        self._outbound_aliases: OutboundAliases | None = None
+
+    @property
+    def receiving(self) -> bool:
+        """Whether the client has messages of QoS 2 on their way."""
+        return self._inbound is not None and self._inbound.busy
+
+    @property
+    def durable(self) -> bool:
+        """Whether the session keeps a journal because it may outlive its connection."""
+        return self._journal is not None
+
+    @property
+    def uses_aliases(self) -> bool:
+        """Whether the client accepts topic aliases, so that its packets are made for it alone."""
+        return self._outbound_aliases is not None
+
+    @property
+    def dropped(self) -> int:
+        """Messages given up because the queue was full or the packet too large."""
+        return self.oversized + (self._outbound.dropped if self._outbound is not None else 0)
+
+    @property
+    def pending(self) -> int:
+        """Messages queued or in flight towards the client."""
+        return len(self._outbound) if self._outbound is not None else 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """What those roughly occupy."""
+        return self._outbound.pending_bytes if self._outbound is not None else 0
+
+    @property
+    def full(self) -> bool:
+        """Whether so many messages of QoS 1 and 2 wait that another would be dropped."""
+        return self._outbound is not None and self._outbound.full
+
+    def renew(self, policy: Policy) -> None:
+        """Go on, with the next connection, under a policy that may have changed."""
+        self._policy = policy
+        if self._outbound is not None:
+            self._outbound.queue_max, self._outbound.bytes_max = policy.queue_max, policy.queue_bytes_max
+
+    def attach(self, agreement: Agreement, will: Will | None, now: float) -> list[bytes]:
+        """A network connection begins. The bytes, due after CONNACK, repeat what is in flight and go on."""
+        self.version = agreement.version
+        self.expiry_s = agreement.expiry_s
+        self.expires_at = None
+        self.will = will
+        self.window = agreement.window
+        self.packet_size_max = agreement.packet_size_max
+        self.connected = True
+        self.stalled = False
+        self._problem_information = agreement.problem_information
+        self._inbound_aliases = None
+        self._outbound_aliases = OutboundAliases(agreement.alias_max) if agreement.alias_max else None
+        if self._inbound is not None:
+            self._inbound.connect(self._receive_max)
+        if self._outbound is None:
+            return []
+        self._outbound.connect(self.window)
+        return self._pumped(now)
+
+    def detach(self, expiry_s: int, now: float) -> None:
+        """The network connection is gone; the session lives `expiry_s` longer."""
+        self.connected = False
+        self.expiry_s = expiry_s
+        self.expires_at = None if expiry_s == NEVER_EXPIRES else now + expiry_s
+        self.will = None
+        self._inbound_aliases = self._outbound_aliases = None
+        if self._outbound is not None:
+            self._outbound.disconnect()
+
+    @property
+    def _receive_max(self) -> int:
+        # MQTT 3.1.1 cannot be told a limit, so only the packet identifiers bound it.
+        return self._policy.receive_max if self.version == V5 else 65_535
+
+    # From the client.
+
+    def accept(self, publish: Publish, now: float) -> Message | None:
+        """The message of a PUBLISH; None for a repeated QoS 2 one, which only needs its PUBREC again."""
+        topic = publish.topic
+        if publish.properties.topic_alias is not None:
+            if self._inbound_aliases is None:
+                self._inbound_aliases = InboundAliases(self._policy.alias_max)
+            topic = self._inbound_aliases.resolve(publish)
+        if publish.qos:
+            if self._inbound is None:
+                self._inbound = Inbound(self.client_id, receive_max=self._receive_max, journal=self._journal)
+            if not self._inbound.accept(publish.packet_id, publish.qos):
+                return None
+        return message_of(publish, topic=topic, now=now)
+
+    def answer(
+        self, packet_id: int, qos: int, reason: ReasonCode = ReasonCode.SUCCESS, text: str | None = None
+    ) -> bytes:
+        """PUBACK or PUBREC for an accepted PUBLISH, to be sent when its message is safe."""
+        if self._inbound is not None:
+            self._inbound.answered(packet_id, qos, failed=reason >= ReasonCode.UNSPECIFIED_ERROR)
+        if reason == ReasonCode.SUCCESS or self.version != V5:
+            return bytes((0x40 if qos == 1 else 0x50, 2, packet_id >> 8, packet_id & 0xFF))
+        properties = NO_PROPERTIES if text is None else Properties(reason_string=text)
+        packet = (Puback if qos == 1 else Pubrec)(packet_id, reason, properties)
+        return self.reply(packet)
+
+    def on_pubrel(self, packet: Pubrel) -> bytes:
+        known = self._inbound is not None and self._inbound.release(packet.packet_id)
+        reason = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+        return encode(Pubcomp(packet.packet_id, reason), self.version)
+
+    # Towards the client.
+
+    def deliver(self, fanout: Fanout, terms: Terms) -> bytes:
+        """Take a message for the client; the bytes to send now are empty if it waits or is dropped."""
+        qos, retain, identifiers = terms
+        if qos == 0:
+            return self._qos0(fanout, retain, identifiers) if self.connected else b""
+        outbound = self._outbound
+        if outbound is None:
+            outbound = self._outbound = self._new_outbound()
+        dropped = outbound.dropped
+        delivery = outbound.push(fanout.message, qos, retain=retain, identifiers=identifiers, size=fanout.size)
+        if delivery is not None:
+            return self._publish_wire(delivery, fanout, again=False)
+        if self._watch is not None and outbound.dropped > dropped:
+            self._watch(fanout.message, qos, "queue full")
+        return b""
+
+    def _qos0(self, fanout: Fanout, retain: bool, identifiers: tuple[int, ...]) -> bytes:
+        if identifiers or self._outbound_aliases is not None:
+            data = self._special(fanout, 0, retain, identifiers, 0, again=False)
+        else:
+            data = fanout.qos0(self.version, retain=retain)
+        if len(data) > self.packet_size_max:
+            self.oversized += 1
+            return b""
+        return data
+
+    def on_puback(self, packet: Puback, now: float) -> list[bytes]:
+        if self._outbound is None or not self._outbound.acknowledge(packet.packet_id):
+            return []
+        return self._pumped(now)
+
+    def on_pubacks(self, packet_ids: list[int], now: float) -> list[bytes]:
+        """As `on_puback`, for several that came together."""
+        outbound = self._outbound
+        known = [] if outbound is None else [outbound.acknowledge(packet_id) for packet_id in packet_ids]
+        return self._pumped(now) if any(known) else []
+
+    def on_pubrec(self, packet: Pubrec, now: float) -> list[bytes]:
+        failed = packet.reason >= ReasonCode.UNSPECIFIED_ERROR
+        outbound = self._outbound
+        if outbound is not None and outbound.receive(packet.packet_id, failed=failed):
+            return [_pubrel(packet.packet_id)]
+        if failed:
+            return self._pumped(now)
+        return [encode(Pubrel(packet.packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND), self.version)]
+
+    def on_pubcomp(self, packet: Pubcomp, now: float) -> list[bytes]:
+        if self._outbound is None or not self._outbound.complete(packet.packet_id):
+            return []
+        return self._pumped(now)
+
+    def stall(self) -> None:
+        """The client does not read: queue what is for it, however open its window."""
+        self.stalled = True
+        if self._outbound is not None:
+            self._outbound.stalled = True
+
+    def go_on(self, now: float) -> list[bytes]:
+        """The client reads again."""
+        self.stalled = False
+        if self._outbound is None:
+            return []
+        self._outbound.stalled = False
+        return self._pumped(now)
+
+    def reply(self, packet: Packet) -> bytes:
+        """Encode any answer within what the client accepts and wants to read."""
+        if not self._problem_information and isinstance(packet, _EXPLAINED):
+            plain = msgspec.structs.replace(packet.properties, reason_string=None, user_properties=())
+            packet = msgspec.structs.replace(packet, properties=plain)
+        return encode_within(packet, self.version, self.packet_size_max)
+
+    def withdraw(self, unwanted: Callable[[Message], bool], why: str) -> int:
+        """Give up what waits for the client but is not for it any more; how many that were."""
+        gone = [] if self._outbound is None else self._outbound.withdraw(unwanted)
+        if self._watch is not None:
+            for delivery in gone:
+                self._watch(delivery.message, delivery.qos, why)
+        return len(gone)
+
+    def watch(self, watch: Watch | None) -> None:
+        """Tell what becomes of QoS 1 and 2 messages."""
+        self._watch = watch
+        if self._outbound is not None:
+            self._outbound.lapsed = None if watch is None else self._lapsed
+
+    def _lapsed(self, delivery: Delivery) -> None:
+        if self._watch is not None:
+            self._watch(delivery.message, delivery.qos, "expired")
+
+    # Persistence.
+
+    def forget_journal(self) -> None:
+        """The session became one that ends with its connection."""
+        self._journal = None
+        if self._outbound is not None:
+            self._outbound.forget_journal()
+        if self._inbound is not None:
+            self._inbound.forget_journal()
+
+    def restore(self, deliveries: list[Delivery], receipts: list[int]) -> None:
+        """Put back what a store remembered, deliveries in the order of their numbers."""
+        if deliveries:
+            self._outbound = self._new_outbound()
+            for delivery in deliveries:
+                self._outbound.restore(delivery)
+        if receipts:
+            self._inbound = Inbound(self.client_id, receive_max=self._receive_max, journal=self._journal)
+            for packet_id in receipts:
+                self._inbound.restore(packet_id)
+
+    def unfinished(self) -> tuple[list[Delivery], list[int]]:
+        """What `restore` would need: deliveries in the order of their numbers, and receipts."""
+        deliveries = [] if self._outbound is None else self._outbound.unfinished()
+        return deliveries, [] if self._inbound is None else list(self._inbound.receipts)
+
+    def requeue(self, delivery: Delivery, now: float) -> list[bytes]:
+        """Take over a message from another session of the client; the bytes are to be sent now.
+
+        If the client may have had it already, it is sent with the DUP flag.
+        """
+        if self._outbound is None:
+            self._outbound = self._new_outbound()
+        if delivery.phase is Phase.SENT and self._outbound.adopt(delivery):
+            return self._pumped(now)
+        data = self.deliver(Fanout(delivery.message, now), Terms(delivery.qos, delivery.retain, delivery.identifiers))
+        return [data] if data else []
+
+    def _new_outbound(self) -> Outbound:
+        outbound = Outbound(
+            self.client_id,
+            queue_max=self._policy.queue_max,
+            bytes_max=self._policy.queue_bytes_max,
+            journal=self._journal,
+        )
+        if self.connected:
+            outbound.connect(self.window)
+            outbound.stalled = self.stalled
+        if self._watch is not None:
+            outbound.lapsed = self._lapsed
+        return outbound
+
+    def _pumped(self, now: float) -> list[bytes]:
+        out: list[bytes] = []
+        while self._outbound is not None and self._outbound.waiting:
+            steps = self._outbound.pump(now)
+            wires = [self._step_wire(step, now) for step in steps]
+            out += filter(None, wires)
+            if all(wires):
+                break
+        return out
+
+    def _step_wire(self, step: Step, now: float) -> bytes:
+        delivery = step.delivery
+        if delivery.phase is Phase.RELEASED:
+            return _pubrel(delivery.packet_id)
+        return self._publish_wire(delivery, Fanout(delivery.message, now), again=step.again)
+
+    def _publish_wire(self, delivery: Delivery, fanout: Fanout, *, again: bool) -> bytes:
+        packet_id = delivery.packet_id
+        if again or delivery.identifiers or self._outbound_aliases is not None:
+            data = self._special(fanout, delivery.qos, delivery.retain, delivery.identifiers, packet_id, again=again)
+        else:
+            head, tail = fanout.parts(self.version, delivery.qos, retain=delivery.retain)
+            data = b"%b%c%c%b" % (head, packet_id >> 8, packet_id & 0xFF, tail)
+        if len(data) > self.packet_size_max:
+            assert self._outbound is not None
+            self._outbound.abandon(delivery)
+            if self._watch is not None:
+                self._watch(delivery.message, delivery.qos, "too large for the client")
+            return b""
+        if self._watch is not None and not again:
+            self._watch(delivery.message, delivery.qos, None)
+        return data
+
+    def _special(
+        self,
+        fanout: Fanout,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        packet_id: int,
+        *,
+        again: bool,
+    ) -> bytes:
+        aliases, topic = self._outbound_aliases, fanout.message.topic
+        alias, known = (None, False) if aliases is None else aliases.alias(topic, waits=qos > 0)
+        if self.version != V5:
+            identifiers = ()
+        publish = fanout.publish(self.version, qos, retain=retain, identifiers=identifiers, alias=alias, bare=known)
+        head, tail = publish_parts(publish, self.version)
+        if again:
+            head = bytes((head[0] | 8,)) + head[1:]
+        data = head + packet_id.to_bytes(2, "big") + tail if qos else head + tail
+        if aliases is not None and alias is not None and not known and len(data) <= self.packet_size_max:
+            aliases.introduced(topic, waits=qos > 0)
+        return data
+
+
+def _pubrel(packet_id: int) -> bytes:
+    return bytes((0x62, 2, packet_id >> 8, packet_id & 0xFF))

@@ -1,0 +1,124 @@
+"""Topic rules, and the trie against the plain matcher."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geomq.errors import TopicError
+from geomq.mqtt.codec.topics import (
+    LEVELS_MAX,
+    TopicNames,
+    TopicTrie,
+    check_filter,
+    check_topic,
+    first_level,
+    split_shared,
+    topic_matches,
+)
+
+_levels = st.sampled_from(["", "a", "b", "$x", "$"])
+topics = st.lists(_levels, min_size=1, max_size=4).map("/".join).filter(bool)
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> str:
+    levels = draw(st.lists(_levels | st.just("+"), max_size=4))
+    if not levels or draw(st.booleans()):
+        levels.append(draw(st.sampled_from(["#", "a", "+"])))
+    return "/".join(levels) or "a"
+
+
+def _reference(wanted: list[str], levels: list[str], *, top: bool = True) -> bool:
+    """The specification's rules, written as a recursion."""
+    if not wanted:
+        return not levels
+    if top and levels[0].startswith("$") and wanted[0] in "+#" and wanted[0]:
+        return False
+    if wanted[0] == "#":
+        return True
+    return bool(levels) and wanted[0] in ("+", levels[0]) and _reference(wanted[1:], levels[1:], top=False)
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "topic", "expected"),
+    [
+        ("sport/tennis/player1/#", "sport/tennis/player1", True),
+        ("sport/tennis/player1/#", "sport/tennis/player1/ranking", True),
+        ("sport/#", "sport", True),
+        ("#", "anything/at/all", True),
+        ("#", "$SYS/x", False),
+        ("+/monitor", "$SYS/monitor", False),
+        ("$SYS/#", "$SYS/monitor", True),
+        ("$SYS/monitor/+", "$SYS/monitor/Clients", True),
+        ("sport/+", "sport", False),
+        ("sport/+", "sport/", True),
+        ("+/+", "/finance", True),
+        ("/+", "/finance", True),
+        ("+", "/finance", False),
+        ("a/$x", "a/$x", True),
+        ("a/+", "a/$x", True),
+    ],
+)
+def test_the_specification_s_examples_hold(topic_filter: str, topic: str, expected: bool) -> None:
+    assert topic_matches(topic_filter, topic) is expected
+
+
+@given(filters(), topics)
+def test_matching_agrees_with_the_recursive_rules(topic_filter: str, topic: str) -> None:
+    assert topic_matches(topic_filter, topic) == _reference(topic_filter.split("/"), topic.split("/"))
+
+
+@given(st.lists(st.tuples(st.booleans(), filters()), max_size=25), topics)
+def test_the_trie_finds_exactly_the_matching_filters(steps: list[tuple[bool, str]], topic: str) -> None:
+    trie: TopicTrie[str] = TopicTrie()
+    model: dict[str, str] = {}
+    for add, topic_filter in steps:
+        if add:
+            trie.put(topic_filter, topic_filter)
+            model[topic_filter] = topic_filter
+        else:
+            trie.remove(topic_filter)
+            model.pop(topic_filter, None)
+    assert sorted(trie.match(topic)) == sorted(each for each in model if topic_matches(each, topic))
+    assert dict(trie.items()) == model
+    assert len(trie) == len(model)
+    assert all(trie.get(each) == each for each in model)
+
+
+@pytest.mark.parametrize("bad", ["", "a/+", "#", "a\0b", "/" * LEVELS_MAX, "x" * 65_536, "é" * 40_000])
+def test_bad_topics_are_refused(bad: str) -> None:
+    with pytest.raises(TopicError):
+        check_topic(bad)
+
+
+@pytest.mark.parametrize("bad", ["", "a#", "#/a", "a+/b", "+a", "a/#/b", "a\0", "/" * LEVELS_MAX])
+def test_bad_filters_are_refused(bad: str) -> None:
+    with pytest.raises(TopicError):
+        check_filter(bad)
+
+
+def test_shared_filters_are_split() -> None:
+    assert split_shared("$share/g/a/+") == ("g", "a/+")
+    assert split_shared("$shared/g/a") == (None, "$shared/g/a")
+    for bad in ("$share/g", "$share/g/", "$share//a", "$share/+/a", "$share/#/a"):
+        with pytest.raises(TopicError):
+            split_shared(bad)
+
+
+def test_the_first_level_is_known_unless_it_is_a_wildcard() -> None:
+    assert first_level("a/b") == "a"
+    assert first_level("+/b") is None
+    assert first_level("#") is None
+
+
+def test_remembered_names_stay_bounded() -> None:
+    names = TopicNames()
+    for number in range(3 * TopicNames.COUNT_MAX):
+        assert names[b"t/%d" % number] == f"t/{number}"
+    assert len(names) <= TopicNames.COUNT_MAX
+    long = b"x" * 1_000
+    assert names[long] == "x" * 1_000
+    assert long not in names
+    for bad in (b"a/#", b"\xff", b""):
+        with pytest.raises(TopicError):
+            names[bad]
