@@ -52,8 +52,8 @@ bench: $(VENV)/.dev ## Measure against other brokers
 
 docs: $(VENV)/.dev ## Write the generated reference pages and build the documentation into site/; a broken link fails
 	$(BIN)/python -m geomq.cli.page > docs/reference/cli.md
-	$(BIN)/python -m geomq.broker.config_page > docs/reference/config.md
-	$(BIN)/python -m geomq.broker.metrics_page > docs/reference/metrics.md
+	$(BIN)/python -m geomq.broker.config.page > docs/reference/config.md
+	$(BIN)/python -m geomq.broker.operations.metrics_page > docs/reference/metrics.md
 	$(BIN)/python -m geomq.routing.messages_page > docs/reference/messages.md
 	$(BIN)/python -m geomq.dashboard.diagram docs/topics/strategies/images
 	$(BIN)/python -m pip install --quiet --group docs

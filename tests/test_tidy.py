@@ -29,20 +29,20 @@ ONLY_DATA = (
 )
 
 TESTED_AS_A_WHOLE: dict[str, str] = {
-    "geomq/broker/admin_federation.py": "broker/test_membership.py",
-    "geomq/broker/clients.py": "broker/test_server_connections.py",
-    "geomq/broker/counts.py": "broker/test_metrics.py",
-    "geomq/broker/delivery.py": "broker/test_server_protocol.py",
-    "geomq/broker/fenced.py": "broker/test_server_geo.py",
-    "geomq/broker/listeners.py": "broker/test_interop.py",
-    "geomq/broker/ports.py": "broker/test_server_connections.py",
-    "geomq/broker/publishing.py": "broker/test_server_protocol.py",
-    "geomq/broker/registry.py": "broker/test_server_durability.py",
-    "geomq/broker/retention.py": "broker/test_server_protocol.py",
-    "geomq/broker/subscribing.py": "broker/test_server_protocol.py",
-    "geomq/broker/sys_topics.py": "broker/test_server_operations.py",
-    "geomq/broker/toml_tables.py": "broker/test_config_load.py",
-    "geomq/broker/view.py": "broker/test_server_operations.py",
+    "geomq/broker/operations/admin_federation.py": "broker/peers/test_membership.py",
+    "geomq/broker/clients/client.py": "broker/test_server_connections.py",
+    "geomq/broker/operations/counts.py": "broker/operations/test_metrics.py",
+    "geomq/broker/clients/delivery.py": "broker/test_server_protocol.py",
+    "geomq/broker/clients/fenced.py": "broker/test_server_geo.py",
+    "geomq/broker/connections/listeners.py": "broker/test_interop.py",
+    "geomq/broker/connections/ports.py": "broker/test_server_connections.py",
+    "geomq/broker/clients/publishing.py": "broker/test_server_protocol.py",
+    "geomq/broker/clients/registry.py": "broker/test_server_durability.py",
+    "geomq/broker/clients/retention.py": "broker/test_server_protocol.py",
+    "geomq/broker/clients/subscribing.py": "broker/test_server_protocol.py",
+    "geomq/broker/operations/sys_topics.py": "broker/test_server_operations.py",
+    "geomq/broker/config/toml_tables.py": "broker/config/test_load.py",
+    "geomq/broker/operations/view.py": "broker/test_server_operations.py",
     "geomq/cli/analyse.py": "testbed/test_analyse.py",
     "geomq/cli/own_strategies.py": "cli/test_simulate.py",
     "geomq/cli/replay.py": "testbed/test_replay.py",
@@ -120,7 +120,9 @@ MAY_ASK_THE_MACHINE = ("platform.py", "trace_writer.py")
 """The one that hands it out, and a writer of files of which nothing comes back."""
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if path.parent.name == "broker"], ids=relative)
+@pytest.mark.parametrize(
+    "path", [path for path in SOURCES if "broker" in path.relative_to(ROOT / "src").parts], ids=relative
+)
 def test_a_broker_asks_its_platform_for_time_randomness_and_threads(path: Path) -> None:
     if path.name not in MAY_ASK_THE_MACHINE:
         assert re.search(OF_THE_MACHINE, path.read_text()) is None

@@ -9,7 +9,7 @@
     ├── TopicError              a topic name or filter that is not one
     ├── ProtocolError           a peer or client sent bytes that break its protocol
     │   └── MqttError           ... that of MQTT; geomq.mqtt.codec.faults has the kinds
-    ├── StoreError              the disk does not do what a store needs; geomq.broker.store_errors
+    ├── StoreError              the disk does not do what a store needs; geomq.broker.storage.errors
     └── ClientError             a broker did not do what the client asked; geomq.client.errors
 
 Every message is one line that says what was wrong and, where it helps, what to do. The command line prints

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from geomq.broker.config import Config
+from geomq.broker.config.settings import Config
 from geomq.broker.local_federation import CLOUD, LocalFederation, Site, free_ports, local_configs
 from geomq.broker.server import Broker
 from geomq.geo import Location

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from tests.broker.federated import configs, federation, free_ports
 
-from geomq.broker import config as settings
-from geomq.broker.config import Config
+from geomq.broker.config import settings
+from geomq.broker.config.settings import Config
 from geomq.broker.server import Broker
 from geomq.client import Client, Message
 

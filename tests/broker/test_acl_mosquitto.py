@@ -15,8 +15,8 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from geomq.broker.acl import load_acl
 from geomq.broker.local_federation import free_ports
+from geomq.broker.security.acl import load_acl
 
 USERS = [f"u{number}" for number in range(10)]
 TOPICS = ["/".join(levels) for size in (1, 2, 3) for levels in product("ab", repeat=size)] + ["u1/a", "a/c2"]

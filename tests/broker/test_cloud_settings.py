@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from geomq.broker.cloud_link import cloud_settings
-from geomq.broker.config import Cloud
-from geomq.broker.config_load import parse_config
+from geomq.broker.cloud.link import cloud_settings
+from geomq.broker.config.load import parse_config
+from geomq.broker.config.settings import Cloud
 from geomq.errors import ConfigError
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
 from geomq.routing.strategies.registry import strategy_class

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.probe import Probe
+from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import (
     Connect,

@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.broker.federated import configs, federation, until
-from tests.broker.test_roaming import acked, lasting
+from tests.broker.roaming.test_roaming import acked, lasting
 
-from geomq.broker.config import Config
-from geomq.broker.probe import Probe
+from geomq.broker.config.settings import Config
+from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import Connect, Publish, SubscribeRequest
 from geomq.routing.core.actions import DeliverToClients

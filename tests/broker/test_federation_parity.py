@@ -16,7 +16,7 @@ import pytest
 from tests.broker.federated import until
 from tests.broker.real_clients import RealClient, close_all, join
 
-from geomq.broker.config import Config
+from geomq.broker.config.settings import Config
 from geomq.broker.local_federation import LocalFederation, Site, local_configs
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location, PolygonAreas, degrees_to_m, fence_text, location_text

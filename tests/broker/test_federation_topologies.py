@@ -12,7 +12,7 @@ import pytest
 from tests.broker.federated import until
 from tests.broker.real_clients import RealClient, close_all, join
 
-from geomq.broker.config import Config
+from geomq.broker.config.settings import Config
 from geomq.broker.local_federation import LocalFederation, Site, local_configs
 from geomq.geo import Location
 from geomq.routing.core.seen import SeenEvents

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from geomq.broker.config import Broker as BrokerSection
-from geomq.broker.config import Config, Listener, Metrics, Persistence
-from geomq.broker.probe import Probe
+from geomq.broker.config.settings import Broker as BrokerSection
+from geomq.broker.config.settings import Config, Listener, Metrics, Persistence
+from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties

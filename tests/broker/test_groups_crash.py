@@ -11,8 +11,8 @@ from tests.broker.federated import free_ports, until
 from tests.broker.mosquitto_cloud import MosquittoCloud, cloud_configs, mosquitto, needs_mosquitto
 from tests.broker.test_federation_crash import Process, Receiver, publish, until_heard, until_more
 
-from geomq.broker import config as settings
-from geomq.broker.config_text import config_text
+from geomq.broker.config import settings
+from geomq.broker.config.text import config_text
 
 pytestmark = [pytest.mark.anyio, needs_mosquitto]
 

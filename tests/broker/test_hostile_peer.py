@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from tests.broker.federated import configs, federation
 
-from geomq.broker.luggage import Luggage, PackedDelivery
-from geomq.broker.probe import Probe
-from geomq.broker.store_records import SessionRecord
+from geomq.broker.operations.probe import Probe
+from geomq.broker.roaming.session_transfer import Luggage, PackedDelivery
+from geomq.broker.storage.records import SessionRecord
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.types import V5
 from geomq.mqtt.session.message import Message

@@ -19,7 +19,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from geomq.broker.config import Config, Listener, Metrics, Persistence
+from geomq.broker.config.settings import Config, Listener, Metrics, Persistence
 from geomq.broker.server import Broker
 
 pytestmark = pytest.mark.anyio

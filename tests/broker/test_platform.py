@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from geomq.broker.config import Broker as BrokerSection
-from geomq.broker.config import Config, Federation, Listener, Persistence
+from geomq.broker.config.settings import Broker as BrokerSection
+from geomq.broker.config.settings import Config, Federation, Listener, Persistence
 from geomq.broker.platform import SYSTEM, Platform, open_configured_store
 from geomq.broker.server import Broker
-from geomq.broker.store import Store
-from geomq.broker.store_memory import MemoryStore
+from geomq.broker.storage.memory import MemoryStore
+from geomq.broker.storage.store import Store
 from geomq.errors import ConfigError
 
 pytestmark = pytest.mark.anyio

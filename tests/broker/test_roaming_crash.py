@@ -9,7 +9,7 @@ import pytest
 from tests.broker.federated import until
 from tests.broker.test_federation_crash import Process, Receiver, processes, publish, until_heard, until_more
 
-from geomq.broker.probe import Probe
+from geomq.broker.operations.probe import Probe
 from geomq.errors import ProtocolError
 from geomq.mqtt.codec.packets import Connect, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties

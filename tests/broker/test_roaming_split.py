@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 from tests.broker.federated import federation, peers_up, until
-from tests.broker.test_roaming import acked, cut, deaf, drained, lasting, quick
+from tests.broker.roaming.test_roaming import acked, cut, deaf, drained, lasting, quick
 
-from geomq.broker.peer_channel import PeerChannel
-from geomq.broker.peering import Peering
-from geomq.broker.probe import Probe
+from geomq.broker.operations.probe import Probe
+from geomq.broker.peers.channel import PeerChannel
+from geomq.broker.peers.peering import Peering
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import Connect, SubscribeRequest
 

@@ -9,9 +9,9 @@ import pytest
 from msgspec import structs
 from tests.broker.probes import Probe, client, drop_all
 
-from geomq.broker import connection
-from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.probe import Closed
+from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.connections import connection
+from geomq.broker.operations.probe import Closed
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import (

@@ -13,9 +13,9 @@ import pytest
 from tests.broker.federated import free_ports, until
 from tests.broker.probes import OPEN, Probe, drop_all
 
-from geomq.broker.config import Broker as BrokerSection
-from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.probe import Closed
+from geomq.broker.config.settings import Broker as BrokerSection
+from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.operations.probe import Closed
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.aliases import InboundAliases
 from geomq.mqtt.codec.encode import encode
@@ -205,7 +205,7 @@ async def test_an_alias_is_explained_before_it_is_used_although_qos_1_waits_for_
 SERVER = textwrap.dedent(
     """
     import sys
-    from geomq.broker.config import Broker, Config, Limits, Listener, Log, Metrics, Persistence
+    from geomq.broker.config.settings import Broker, Config, Limits, Listener, Log, Metrics, Persistence
     from geomq.broker.server import run
     folder, port = sys.argv[1], int(sys.argv[2])
     sys.exit(run(Config(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.broker.probes import Probe, drop_all
 
-from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location, fence_text, location_text
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest, Unsubscribe

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from geomq.broker.config import Admin, Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.config import Broker as BrokerSection
-from geomq.broker.config import Log as LogSection
-from geomq.broker.probe import Closed, Probe
+from geomq.broker.config.settings import Admin, Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.config.settings import Broker as BrokerSection
+from geomq.broker.config.settings import Log as LogSection
+from geomq.broker.operations.probe import Closed, Probe
 from geomq.broker.server import Broker
-from geomq.broker.store_errors import StoreError, StoreFull
+from geomq.broker.storage.errors import StoreError, StoreFull
 from geomq.errors import ConfigError
 from geomq.mqtt.codec.packets import Connect, Disconnect, Puback, Publish, Pubrec, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties

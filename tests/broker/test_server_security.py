@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from tests.broker.probes import OPEN, Probe, drop_all
 
-from geomq.broker.admission import Exchange
-from geomq.broker.config import Auth as AuthConfig
-from geomq.broker.config import Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.passwords import hash_password
-from geomq.broker.probe import Closed
+from geomq.broker.config.settings import Auth as AuthConfig
+from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.connections.admission import Exchange
+from geomq.broker.operations.probe import Closed
+from geomq.broker.security.passwords import hash_password
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import (
     Auth,

@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from geomq.broker.config_load import load_config
-from geomq.broker.passwords import load_passwords
+from geomq.broker.config.load import load_config
+from geomq.broker.security.passwords import load_passwords
 from geomq.cli.broker import broker
 from geomq.cli.import_mosquitto import import_mosquitto
 from geomq.cli.passwd import passwd

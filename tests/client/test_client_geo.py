@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from tests import patience
 
-from geomq.broker.config import Config, Listener, Persistence
+from geomq.broker.config.settings import Config, Listener, Persistence
 from geomq.broker.server import Broker
 from geomq.client import Client, ClientError, Message, RefusedError, Will
 from geomq.errors import UsageError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests import patience
 
-from geomq.broker.config import Config, Listener, Persistence
+from geomq.broker.config.settings import Config, Listener, Persistence
 from geomq.broker.server import Broker
 from geomq.client import Client, Message
 

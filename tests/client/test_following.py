@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from tests.broker.federated import federation, until
-from tests.broker.test_roaming import quick
+from tests.broker.roaming.test_roaming import quick
 
 from geomq.broker.server import Broker
 from geomq.client import Client

@@ -7,12 +7,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.broker.test_peer_channel import certificates
+from tests.broker.peers.test_channel import certificates
 from tests.dashboard.pages import OURS, dashboard, message
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from geomq.broker.http_server import WEBSOCKET_MESSAGE_BYTES_MAX, Certificate
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
+from geomq.broker.operations.http_server import WEBSOCKET_MESSAGE_BYTES_MAX, Certificate
 from geomq.dashboard import access
 from geomq.dashboard.access import LOGIN_BURST
 from geomq.dashboard.guard import BODY_BYTES_MAX, HEADERS

@@ -11,7 +11,7 @@ from tests.dashboard.pages import dashboard, message
 from tests.dashboard.test_admin_client import answering, http
 from tests.dashboard.test_live import ticks_until
 
-from geomq.broker.config import Admin
+from geomq.broker.config.settings import Admin
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
 from geomq.client import Client
 from geomq.dashboard.feed import FeedError

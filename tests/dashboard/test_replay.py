@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from tests import patience
 
-from geomq.broker.config import Trace
+from geomq.broker.config.settings import Trace
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
-from geomq.broker.trace_files import TraceFiles
+from geomq.broker.operations.trace_files import TraceFiles
 from geomq.client import Client
 from geomq.dashboard import replay
 from geomq.dashboard.recorded_files import read_views

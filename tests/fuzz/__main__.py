@@ -10,7 +10,7 @@ from collections.abc import Callable
 import atheris
 
 with atheris.instrument_imports(include=["geomq"]):
-    from geomq.broker.websocket import BadFrame, FrameReader
+    from geomq.broker.connections.websocket import BadFrame, FrameReader
     from geomq.errors import GeomqError, ProtocolError
     from geomq.geo import parse_fence, parse_location
     from geomq.mqtt.codec.decoder import Decoder, Side

@@ -15,8 +15,8 @@ def bug(plant: Callable[[], None]) -> Callable[[], None]:
 
 @bug
 def acknowledge_before_writing() -> None:
-    from geomq.broker.committer import Committer
-    from geomq.broker.outbox import Outbox
+    from geomq.broker.storage.committer import Committer
+    from geomq.broker.storage.outbox import Outbox
 
     def hold(self: Outbox, connection: Any, data: bytes) -> None:
         connection.send(data)
@@ -47,7 +47,7 @@ def take_everything_twice() -> None:
 
 @bug
 def forget_what_waits_for_peers() -> None:
-    from geomq.broker.peer_store import PeerStore
+    from geomq.broker.peers.store import PeerStore
     from geomq.routing.wire.frames import encode_frame
 
     PeerStore.keep = lambda self, peer, frame: encode_frame(frame)  # type: ignore[method-assign]
@@ -94,8 +94,8 @@ def pass_on_without_end() -> None:
 
 @bug
 def publish_wills_without_asking() -> None:
-    from geomq.broker.acl import ALL_RIGHTS
-    from geomq.broker.registry import Registry
+    from geomq.broker.clients.registry import Registry
+    from geomq.broker.security.acl import ALL_RIGHTS
 
     publish_will = Registry._publish_will
 

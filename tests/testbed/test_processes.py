@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from geomq.broker.config import Config, Listener
+from geomq.broker.config.settings import Config, Listener
 from geomq.broker.local_federation import CLOUD, THREE_REGIONS, free_ports, local_configs
 from geomq.errors import UsageError
 from geomq.testbed.emulated_link import Conditions, EmulatedLink

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from geomq.broker.config import Config, Listener, Persistence
+from geomq.broker.config.settings import Config, Listener, Persistence
 from geomq.broker.local_federation import free_ports
 from geomq.cli import main
 from geomq.errors import UsageError

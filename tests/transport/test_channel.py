@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from geomq.broker.config import Config, Listener, Persistence
+from geomq.broker.config.settings import Config, Listener, Persistence
 from geomq.broker.server import Broker
 from geomq.client import Client, ClientError
 from geomq.mqtt.codec.encode import encode

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from geomq.broker.acl import ALL_RIGHTS, Acl, Rights
-from geomq.broker.clients import Client, split_voice
-from geomq.broker.config import Config
-from geomq.broker.counts import Counts
+from geomq.broker.clients.client import Client, split_voice
+from geomq.broker.clients.geotopics import FenceTexts
+from geomq.broker.config.settings import Config
 from geomq.broker.driver import Driver
-from geomq.broker.geotopics import FenceTexts
-from geomq.broker.outbox import Outbox
-from geomq.broker.passwords import Passwords
+from geomq.broker.operations.counts import Counts
+from geomq.broker.operations.tracer import Listener, Tracer
 from geomq.broker.platform import SYSTEM, Platform
-from geomq.broker.store import Store
-from geomq.broker.tracer import Listener, Tracer
+from geomq.broker.security.acl import ALL_RIGHTS, Acl, Rights
+from geomq.broker.security.passwords import Passwords
+from geomq.broker.storage.outbox import Outbox
+from geomq.broker.storage.store import Store
 from geomq.geo import FenceLimits
 from geomq.mqtt.codec.topics import TopicNames
 from geomq.mqtt.session.handshake import Policy

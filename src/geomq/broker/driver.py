@@ -9,7 +9,7 @@ from asyncio import TimerHandle
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from geomq.broker.peer_store import PeerStore
+from geomq.broker.peers.store import PeerStore
 from geomq.mqtt.session.message import Message
 from geomq.routing.core.actions import (
     Action,

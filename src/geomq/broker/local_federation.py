@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from geomq.broker import config as settings
-from geomq.broker.config import Config, Listener, Metrics, Persistence
+from geomq.broker.config import settings
+from geomq.broker.config.settings import Config, Listener, Metrics, Persistence
 from geomq.broker.platform import SYSTEM
 from geomq.broker.server import Broker
 from geomq.errors import ConfigError

@@ -14,10 +14,10 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from geomq.broker.config import Config, Listener
-from geomq.broker.free_address import check_free
-from geomq.broker.store import Store, open_store
-from geomq.broker.store_memory import MemoryStore
+from geomq.broker.config.settings import Config, Listener
+from geomq.broker.connections.free_address import check_free
+from geomq.broker.storage.memory import MemoryStore
+from geomq.broker.storage.store import Store, open_store
 from geomq.errors import ConfigError
 
 

@@ -12,31 +12,31 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
-from geomq.broker.acl import load_acl
-from geomq.broker.cloud_link import CloudLink
-from geomq.broker.committer import Committer
-from geomq.broker.config import Config
-from geomq.broker.config_diff import config_changes, reloaded
+from geomq.broker.clients.once import NOTE
+from geomq.broker.cloud.link import CloudLink
+from geomq.broker.config.diff import config_changes, reloaded
+from geomq.broker.config.settings import Config
+from geomq.broker.connections.desk import Desk
+from geomq.broker.connections.listeners import Listeners
 from geomq.broker.core import Core, Security
-from geomq.broker.desk import Desk
-from geomq.broker.federating import client_address, credentials_of, description_of, tls_of
-from geomq.broker.listeners import Listeners
-from geomq.broker.logs import setup_logging
-from geomq.broker.membership import Membership
-from geomq.broker.memory import keep_freed_memory
-from geomq.broker.once import NOTE
-from geomq.broker.outbox import Outbox
-from geomq.broker.passwords import load_passwords
-from geomq.broker.peer_refusals import PeerRefusals
-from geomq.broker.peer_store import Notes, PeerStore, kept_editions
-from geomq.broker.peering import Peering
+from geomq.broker.operations.logs import setup_logging
+from geomq.broker.operations.memory import keep_freed_memory
+from geomq.broker.operations.sys_topics import SysTopics
+from geomq.broker.operations.view import View
+from geomq.broker.peers.federating import client_address, credentials_of, description_of, tls_of
+from geomq.broker.peers.membership import Membership
+from geomq.broker.peers.peering import Peering
+from geomq.broker.peers.refusals import PeerRefusals
+from geomq.broker.peers.retained_copies import RetainedCopies
+from geomq.broker.peers.store import Notes, PeerStore, kept_editions
 from geomq.broker.platform import SYSTEM, Platform
-from geomq.broker.retained_copies import RetainedCopies
-from geomq.broker.roaming import Roaming
-from geomq.broker.store import Store
-from geomq.broker.store_errors import StoreError
-from geomq.broker.sys_topics import SysTopics
-from geomq.broker.view import View
+from geomq.broker.roaming.roaming import Roaming
+from geomq.broker.security.acl import load_acl
+from geomq.broker.security.passwords import load_passwords
+from geomq.broker.storage.committer import Committer
+from geomq.broker.storage.errors import StoreError
+from geomq.broker.storage.outbox import Outbox
+from geomq.broker.storage.store import Store
 from geomq.errors import GeomqError
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.routing.core.messages import Message
@@ -45,7 +45,7 @@ from geomq.routing.federation.outline import outline_of
 from geomq.routing.node import Node
 
 if TYPE_CHECKING:
-    from geomq.broker.trace_writer import TraceWriter
+    from geomq.broker.operations.trace_writer import TraceWriter
 
 log = logging.getLogger("geomq.broker")
 
@@ -145,7 +145,7 @@ class Broker:
         section, core = self._config.trace, self.core
         if section.directory is None:
             return
-        from geomq.broker.trace_writer import TraceWriter
+        from geomq.broker.operations.trace_writer import TraceWriter
 
         start_ms = int(core.wall_s() * 1000)
         outline = outline_of(core.node.strategy.federation, self._config.routing.strategy)
@@ -161,8 +161,8 @@ class Broker:
     async def _start_admin(self) -> None:
         if not self._config.admin.enabled:
             return
-        from geomq.broker.admin import make_app
-        from geomq.broker.admin_server import AdminServer, load_token
+        from geomq.broker.operations.admin import make_app
+        from geomq.broker.operations.admin_server import AdminServer, load_token
 
         token = load_token(self._config.admin)
         self._token = token
@@ -242,7 +242,7 @@ class Broker:
                 log.warning("change needs a restart", extra={"key": str(change)})
         setup_logging(taken.log)
         if self._admin is not None:
-            from geomq.broker.admin_server import load_token
+            from geomq.broker.operations.admin_server import load_token
 
             self._token = load_token(taken.admin)
         self.core.take_config(taken)

@@ -10,7 +10,7 @@ import click
 from geomq.cli.own_strategies import look_here
 
 if TYPE_CHECKING:
-    from geomq.broker.config import Config
+    from geomq.broker.config.settings import Config
 
 
 @click.command(short_help="Run one MQTT broker.")
@@ -32,7 +32,7 @@ def broker(file: Path | None, port: int | None, print_config: bool) -> None:
     geomq broker -c geomq.toml
     geomq broker --print-config > geomq.toml
     """
-    from geomq.broker.config_load import default_config, load_config, with_port
+    from geomq.broker.config.load import default_config, load_config, with_port
 
     def load() -> "Config":
         config = default_config() if file is None else load_config(file)
@@ -41,7 +41,7 @@ def broker(file: Path | None, port: int | None, print_config: bool) -> None:
 
     config = load()
     if print_config:
-        from geomq.broker.config_text import config_text
+        from geomq.broker.config.text import config_text
 
         click.echo(config_text(config), nl=False)
         _check(config)
@@ -54,8 +54,8 @@ def broker(file: Path | None, port: int | None, print_config: bool) -> None:
 def _check(config: "Config") -> None:
     """Refuse what starting would, as far as that shows without opening ports and data: files, certificates, areas and
     the strategy."""
-    from geomq.broker.federating import credentials_of, description_of, tls_of
-    from geomq.broker.listeners import tls_context
+    from geomq.broker.connections.listeners import tls_context
+    from geomq.broker.peers.federating import credentials_of, description_of, tls_of
     from geomq.broker.server import load_security
     from geomq.routing.core.model import BrokerId
     from geomq.routing.node import Node

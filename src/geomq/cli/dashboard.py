@@ -54,8 +54,8 @@ def dashboard(
     geomq dashboard results
     geomq dashboard --setup 256,2000
     """
-    from geomq.broker.admin_server import read_token
-    from geomq.broker.http_server import Certificate
+    from geomq.broker.operations.admin_server import read_token
+    from geomq.broker.operations.http_server import Certificate
     from geomq.dashboard.server import Doors
     from geomq.dashboard.visitor import Credentials
 
@@ -78,7 +78,7 @@ def dashboard(
 async def _serve(
     urls: tuple[str, ...], token: str | None, views: "list[View]", doors: "Doors", credentials: "Credentials"
 ) -> None:
-    from geomq.broker.config import is_loopback
+    from geomq.broker.config.settings import is_loopback
     from geomq.dashboard.remote_feed import RemoteFeed
     from geomq.dashboard.server import Dashboard
 

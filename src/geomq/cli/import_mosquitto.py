@@ -22,7 +22,7 @@ def import_mosquitto(file: Path, output: str, force: bool) -> None:
     geomq import-mosquitto /etc/mosquitto/mosquitto.conf
     geomq broker -c geomq.toml
     """
-    from geomq.broker.mosquitto_conf import import_mosquitto as translate
+    from geomq.broker.config.mosquitto_conf import import_mosquitto as translate
 
     imported = translate(file)
     if output == "-":

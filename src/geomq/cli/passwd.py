@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from geomq.broker.passwords import ITERATIONS_DEFAULT, ITERATIONS_MAX, delete_user, set_password
+from geomq.broker.security.passwords import ITERATIONS_DEFAULT, ITERATIONS_MAX, delete_user, set_password
 from geomq.errors import UsageError
 
 

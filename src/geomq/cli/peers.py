@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import click
 
-from geomq.broker.admin_address import check_address
+from geomq.broker.operations.admin_address import check_address
 from geomq.errors import UsageError
 
 ANSWER_S_MAX = 30.0

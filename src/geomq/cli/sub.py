@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
-from geomq.broker.logs import printable
+from geomq.broker.operations.logs import printable
 from geomq.cli.mqtt_options import FENCE_HELP, Reach, fence_argument, make_client, reach_options, run_client
 from geomq.cli.numbers import NumberRange
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from geomq.broker.logs import printable
+from geomq.broker.operations.logs import printable
 from geomq.errors import UsageError
 from geomq.routing.core.model import EventId
 from geomq.routing.trace.records import record_fields

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from geomq.broker.admin_address import check_address
+from geomq.broker.operations.admin_address import check_address
 from geomq.dashboard.feed import FeedError
 from geomq.errors import UsageError
 

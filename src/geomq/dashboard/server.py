@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from geomq.broker.config import is_loopback
-from geomq.broker.http_server import Certificate, HttpServer
+from geomq.broker.config.settings import is_loopback
+from geomq.broker.operations.http_server import Certificate, HttpServer
 from geomq.dashboard.access import Access
 from geomq.dashboard.app import Shown, make_app
 from geomq.dashboard.commands import Commands, Movers

@@ -14,7 +14,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from geomq.broker.admin_address import check_address
+from geomq.broker.operations.admin_address import check_address
 from geomq.errors import DataError, GeomqError, UsageError
 from geomq.geo import parse_location
 from geomq.routing.federation.outline import Outline, OutlinedBroker

@@ -11,7 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from geomq.broker.trace_files import TraceFiles
+from geomq.broker.operations.trace_files import TraceFiles
 from geomq.errors import ConfigError, UsageError
 from geomq.geo import Circle, Location
 from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent

@@ -6,22 +6,22 @@
 from geomq.sim.planting import Fault
 
 _LINK = "geomq.routing.wire.link"
-_PEERING = "geomq.broker.peering"
-_PEER_STORE = "geomq.broker.peer_store"
-_STORE = "geomq.broker.store"
-_COMMITTER = "geomq.broker.committer"
-_OUTBOX = "geomq.broker.outbox"
+_PEERING = "geomq.broker.peers.peering"
+_PEER_STORE = "geomq.broker.peers.store"
+_STORE = "geomq.broker.storage.store"
+_COMMITTER = "geomq.broker.storage.committer"
+_OUTBOX = "geomq.broker.storage.outbox"
 _OUTBOUND = "geomq.mqtt.session.outbound"
 _INBOUND = "geomq.mqtt.session.inbound"
 _SESSION = "geomq.mqtt.session.session"
-_REGISTRY = "geomq.broker.registry"
+_REGISTRY = "geomq.broker.clients.registry"
 _RENDEZVOUS = "geomq.routing.strategies.rendezvous"
 _SHARED = "geomq.routing.sharing.groups"
 _NODE = "geomq.routing.node"
 _EDITIONS = "geomq.routing.federation.live_editions"
 _ROUTINGS = "geomq.routing.federation.routings"
-_FASTPATH = "geomq.broker.fastpath"
-_ARRIVALS = "geomq.broker.fast_arrivals"
+_FASTPATH = "geomq.broker.fastpath.publishing"
+_ARRIVALS = "geomq.broker.fastpath.arrivals"
 
 PLANTED: tuple[Fault, ...] = (
     # Links.
@@ -76,7 +76,7 @@ PLANTED: tuple[Fault, ...] = (
     ),
     Fault(
         "a subscription is not written to disk",
-        "geomq.broker.subscribing",
+        "geomq.broker.clients.subscribing",
         "self._core.store.put_subscription(client.id, SubscriptionRecord(subscription, written))",
         "pass",
     ),
@@ -167,7 +167,7 @@ PLANTED: tuple[Fault, ...] = (
     ),
     Fault(
         "a QoS 2 event for which there is no room stays received",
-        "geomq.broker.publishing",
+        "geomq.broker.clients.publishing",
         "refusal = client.session.answer(packet.packet_id, packet.qos, reason, text)",
         "refusal = client.session.answer(packet.packet_id, packet.qos)",
     ),
@@ -247,7 +247,7 @@ PLANTED: tuple[Fault, ...] = (
     ),
     Fault(
         "only the first of a batch is sent to peers",
-        "geomq.broker.fast_links",
+        "geomq.broker.fastpath.links",
         "Batched(client.id, client.location, first, count, connection.version == V5, matches, size)",
         "Batched(client.id, client.location, first, 1, connection.version == V5, matches, size)",
     ),

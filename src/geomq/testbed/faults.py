@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from geomq.broker.config import Auth, Config, Persistence
+from geomq.broker.config.settings import Auth, Config, Persistence
 from geomq.broker.local_federation import CLOUD, Site, free_ports, local_configs
-from geomq.broker.probe import Probe
+from geomq.broker.operations.probe import Probe
 from geomq.errors import ProtocolError
 from geomq.geo import Location, location_text
 from geomq.mqtt.codec.packets import Connect, Will

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from geomq.broker.config import Config
+from geomq.broker.config.settings import Config
 from geomq.geo import location_text
 from geomq.mqtt.codec.types import V5, V311
 from geomq.testbed.faults import FaultRun, Plan

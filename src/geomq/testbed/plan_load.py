@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
-from geomq.broker.toml_tables import TableReader, read_text
+from geomq.broker.config.toml_tables import TableReader, read_text
 from geomq.errors import ConfigError, GeomqError
 from geomq.routing.strategies.registry import strategy_class
 from geomq.testbed.plan import CLOUD, Plan

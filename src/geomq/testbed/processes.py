@@ -20,8 +20,8 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from geomq.broker.config import Admin, Config
-from geomq.broker.config_text import config_text
+from geomq.broker.config.settings import Admin, Config
+from geomq.broker.config.text import config_text
 from geomq.broker.local_federation import HOST, free_ports
 from geomq.errors import UsageError
 

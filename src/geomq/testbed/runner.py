@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
-from geomq.broker import config as settings
-from geomq.broker.config import Config, Listener
+from geomq.broker.config import settings
+from geomq.broker.config.settings import Config, Listener
 from geomq.broker.local_federation import HOST, free_ports
 from geomq.errors import ConfigError, DataError, UsageError
 from geomq.geo import Circle, Location, PolygonAreas, distance_m, fence_text, location_text

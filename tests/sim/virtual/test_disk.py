@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from geomq.broker.store import Store
-from geomq.broker.store_errors import StoreError, StoreFull
-from geomq.broker.store_writes import Writes
+from geomq.broker.storage.errors import StoreError, StoreFull
+from geomq.broker.storage.store import Store
+from geomq.broker.storage.writes import Writes
 from geomq.sim.virtual.disk import VirtualDisk
 from geomq.sim.virtual.processes import Crashed, Process
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from geomq.broker.trace_files import TraceFiles
+from geomq.broker.operations.trace_files import TraceFiles
 from geomq.errors import DataError
 from geomq.routing.core.model import BrokerId, ClientId, EventId
 from geomq.routing.trace.records import TraceRecord

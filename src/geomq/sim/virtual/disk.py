@@ -9,8 +9,8 @@ import random
 from collections import deque
 from collections.abc import Iterable
 
-from geomq.broker.store_errors import StoreError, StoreFull
-from geomq.broker.store_writes import Writes
+from geomq.broker.storage.errors import StoreError, StoreFull
+from geomq.broker.storage.writes import Writes
 from geomq.sim.virtual.processes import Process
 
 _Put = tuple[bytes, bytes | None, bytes | None]

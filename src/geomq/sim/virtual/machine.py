@@ -6,11 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from geomq.broker.config import Config, Listener
+from geomq.broker.config.settings import Config, Listener
 from geomq.broker.platform import Platform
 from geomq.broker.server import Broker
-from geomq.broker.store import Store
-from geomq.broker.store_memory import MemoryStore
+from geomq.broker.storage.memory import MemoryStore
+from geomq.broker.storage.store import Store
 from geomq.errors import GeomqError
 from geomq.sim.virtual.disk import VirtualDisk
 from geomq.sim.virtual.loop import VirtualLoop

@@ -8,8 +8,8 @@ import random
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from geomq.broker import config as settings
-from geomq.broker.config import Config, Listener, Metrics
+from geomq.broker.config import settings
+from geomq.broker.config.settings import Config, Listener, Metrics
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
 from geomq.routing.strategies.registry import STRATEGIES, strategy_class
 from geomq.sim.virtual.records import Circle, Place, Wish

@@ -1,0 +1,1 @@
+"""What clients do, in MQTT and in routing: publishing, subscribing, delivery, sessions, retained events."""

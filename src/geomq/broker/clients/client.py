@@ -1,0 +1,108 @@
+"""What a broker holds of one client: its session, its connection while there is one, its rights and its places.
+
+A client has several voices in routing: its plain subscriptions speak under its own id, those with a share group
+or a named fence under the id, a NUL and their prefix, so that equal filters stay apart.
+"""
+
+from typing import TYPE_CHECKING
+
+from geomq.broker.connections.limits import TokenBucket
+from geomq.broker.security.acl import Rights
+from geomq.geo import Fence, Location
+from geomq.mqtt.session.session import Session
+from geomq.mqtt.session.wills import DueWill
+from geomq.routing.core.model import ClientId
+
+if TYPE_CHECKING:
+    from geomq.broker.connections.connection import Connection
+
+NO_FENCES: dict[str, Fence] = {}
+
+
+class Client:
+    """One session and everything around it.
+
+    `asks` is whether it wants the details of events; `voices` counts the subscriptions under each prefix but the plain,
+    `levels` those of all its filters.
+    """
+
+    __slots__ = (
+        "asks",
+        "connection",
+        "due_will",
+        "fences",
+        "id",
+        "inside",
+        "levels",
+        "location",
+        "location_bucket",
+        "publish_bucket",
+        "rights",
+        "roams",
+        "session",
+        "since_ms",
+        "user",
+        "voices",
+    )
+
+    def __init__(self, session: Session, user: str | None, rights: Rights) -> None:
+        self.id = ClientId(session.client_id)
+        self.session = session
+        self.user = user
+        self.rights = rights
+        self.asks = False
+        self.connection: Connection | None = None
+        self.due_will: DueWill | None = None
+        self.location: Location | None = None
+        self.fences: dict[str, Fence] = NO_FENCES
+        self.inside: frozenset[str] = frozenset()
+        self.levels = 0
+        self.voices: dict[str, int] | None = None
+        self.roams: bool | None = None
+        self.since_ms = 0
+        self.publish_bucket: TokenBucket | None = None
+        self.location_bucket: TokenBucket | None = None
+
+    def voice(self, prefix: str) -> ClientId:
+        """The id under which subscriptions with this prefix are known to routing."""
+        return ClientId(f"{self.id}\0{prefix}") if prefix else self.id
+
+    def spoken(self) -> list[ClientId]:
+        """Every voice that has a subscription or may have a location."""
+        if not self.voices:
+            return [self.id]
+        return [self.id, *(self.voice(prefix) for prefix in self.voices)]
+
+    def raise_voice(self, prefix: str) -> bool:
+        """Count one more subscription under the prefix; whether it is the first."""
+        if not prefix:
+            return False
+        if self.voices is None:
+            self.voices = {}
+        self.voices[prefix] = self.voices.get(prefix, 0) + 1
+        return self.voices[prefix] == 1
+
+    def lower_voice(self, prefix: str) -> bool:
+        """Count one less; whether it was the last."""
+        if not prefix or self.voices is None:
+            return False
+        left = self.voices[prefix] - 1
+        if left:
+            self.voices[prefix] = left
+            return False
+        del self.voices[prefix]
+        return True
+
+    def define_fence(self, name: str, fence: Fence | None) -> None:
+        if self.fences is NO_FENCES:
+            self.fences = {}
+        if fence is None:
+            self.fences.pop(name, None)
+        else:
+            self.fences[name] = fence
+
+
+def split_voice(client_id: str) -> tuple[str, str]:
+    """The client and the prefix behind a voice."""
+    client, _, prefix = client_id.partition("\0")
+    return client, prefix

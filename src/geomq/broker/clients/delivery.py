@@ -1,0 +1,186 @@
+"""From matches to bytes: which clients get an event, on what terms, and which member of a share group can take it.
+
+Routing has decided what matched. Here overlapping subscriptions become one delivery, rights are checked once more,
+and a reader that is too slow loses its QoS 0 messages, counted.
+"""
+
+from geomq.broker.clients.client import Client, split_voice
+from geomq.broker.clients.details import told
+from geomq.broker.core import Core
+from geomq.broker.operations.tracer import named
+from geomq.mqtt.codec.properties import NO_PROPERTIES
+from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.subscriptions import Subscription, Terms, merge
+from geomq.routing.core.model import ClientId, Event, Match
+from geomq.routing.core.wire_checks import properties_of
+
+Grouped = dict[Client, Subscription | tuple[Subscription, ...]]
+
+
+class Delivery:
+    """Carries out `DeliverToClients` and `DeliverToOne`; `last` are the matches of the latest."""
+
+    def __init__(self, core: Core) -> None:
+        self.last: tuple[Match, ...] = ()
+        self._core = core
+        self._event: Event | None = None
+        self._plain: Fanout | None = None
+        self._told: Fanout | None = None
+
+    def deliver(self, event: Event, matches: tuple[Match, ...], message: Message | None) -> int:
+        """Hand the event to the clients of these matches; how many got or will get it."""
+        self.last = matches
+        fanout = self._fanout(event, message)
+        return 0 if fanout is None else self.fan_out(fanout, matches, event.publisher)
+
+    def deliver_to_one(
+        self, event: Event, topic_filter: str, members: tuple[ClientId, ...], message: Message | None
+    ) -> int:
+        """Hand the event to one member of a share group; 1 if it got or will get it."""
+        self.last = (Match(members[0], topic_filter),)
+        found = [each for member in members if (each := self._voiced(member, topic_filter)) is not None]
+        if not found:
+            return 0
+        client, subscription = next((each for each in found if _can_take(each[0])), found[0])
+        fanout = self._fanout(event, message)
+        return 0 if fanout is None else self._to_client(client, subscription, fanout, own=False)
+
+    def _fanout(self, event: Event, message: Message | None) -> Fanout | None:
+        """The event as it is sent to everybody; None if it expired on its way from another broker."""
+        self._core.driver.before_delivery()
+        now = self._core.wall_s()
+        if message is None:
+            message = message_of_event(event, now)
+            if message.expired(now):
+                self._core.counts.events_dropped += 1
+                return None
+        if self._core.tracer is not None or (event.qos and self._core.driver.links is not None):
+            message = named(message, event)
+        fanout = Fanout(message, now)
+        self._event, self._plain, self._told = event, fanout, None
+        return fanout
+
+    def fan_out(self, fanout: Fanout, matches: tuple[Match, ...], publisher: str) -> int:
+        clients = self._core.clients
+        grouped: Grouped = {}
+        for client_id, topic_filter in matches:
+            client = clients.get(client_id)
+            if client is None:
+                found = self._voiced(client_id, topic_filter)
+                if found is None:
+                    continue
+                client, subscription = found
+            else:
+                known = client.session.subscriptions.get(topic_filter)
+                if known is None:
+                    continue
+                subscription = known
+            held = grouped.get(client)
+            if held is None:
+                grouped[client] = subscription
+            else:
+                grouped[client] = (*held, subscription) if isinstance(held, tuple) else (held, subscription)
+        count = 0
+        for client, mine in grouped.items():
+            count += self._to_client(client, mine, fanout, own=client.id == publisher)
+        return count
+
+    def _voiced(self, client_id: str, topic_filter: str) -> tuple[Client, Subscription] | None:
+        name, prefix = split_voice(client_id)
+        client = self._core.clients.get(name)
+        if client is None:
+            return None
+        subscription = client.session.subscriptions.get(prefix + topic_filter)
+        return None if subscription is None else (client, subscription)
+
+    def _to_client(
+        self,
+        client: Client,
+        mine: Subscription | tuple[Subscription, ...],
+        fanout: Fanout,
+        *,
+        own: bool,
+    ) -> int:
+        message = fanout.message
+        if isinstance(mine, tuple) or mine.identifier or own or message.retain:
+            several = mine if isinstance(mine, tuple) else (mine,)
+            terms = merge(several, qos=message.qos, retain=message.retain, own=own)
+            if terms is None:
+                return self._kept_back(client, message, 0, "own event")
+        else:
+            terms = PLAIN_TERMS[min(message.qos, mine.qos)]
+        return self.send(client, fanout, terms)
+
+    def send(self, client: Client, fanout: Fanout, terms: Terms) -> int:
+        """Give one client one message; 1 if it got or will get it."""
+        if client.asks:
+            fanout = self._tell(fanout)
+        counts, rights = self._core.counts, client.rights
+        if not rights.all_allowed and not rights.may_read(fanout.message.topic):
+            counts.deliveries_denied += 1
+            return self._kept_back(client, fanout.message, terms.qos, "no right to read")
+        if terms.qos:
+            return self._send_surely(client, fanout, terms)
+        connection = client.connection
+        if connection is None:
+            return self._kept_back(client, fanout.message, 0, "offline")
+        data = b"" if connection.paused else client.session.deliver(fanout, terms)
+        if not data:
+            counts.events_dropped += 1
+            trouble = "slow reader" if connection.paused else "too large for the client"
+            return self._kept_back(client, fanout.message, 0, trouble)
+        connection.send(data)
+        counts.events_delivered += 1
+        if self._core.tracer is not None:
+            self._core.tracer.handed(client.id, fanout.message, 0, None)
+        return 1
+
+    def _tell(self, fanout: Fanout) -> Fanout:
+        """The same for clients that asked for details, made once for all of them."""
+        core = self._core
+        if fanout is not self._plain:
+            self._event, self._plain, self._told = None, fanout, None
+        if self._told is None:
+            self._told = Fanout(told(fanout.message, self._event, core.config.geo.details), core.wall_s())
+        return self._told
+
+    def _kept_back(self, client: Client, message: Message, qos: int, trouble: str) -> int:
+        if self._core.tracer is not None:
+            self._core.tracer.handed(client.id, message, qos, trouble)
+        return 0
+
+    def _send_surely(self, client: Client, fanout: Fanout, terms: Terms) -> int:
+        """QoS 1 and 2: now, or when the client is there and has room."""
+        core, session = self._core, client.session
+        before = session.dropped
+        data = session.deliver(fanout, terms)
+        if data:
+            assert client.connection is not None
+            core.outbox.hold(client.connection, data)
+            core.counts.events_delivered += 1
+            return 1
+        core.outbox.schedule()
+        if session.dropped > before:
+            core.counts.events_dropped += 1
+            return 0
+        return 1
+
+
+def _can_take(client: Client) -> bool:
+    """Whether the client is there, reads, and has room."""
+    return client.connection is not None and not client.connection.paused and not client.session.full
+
+
+PLAIN_TERMS = (Terms(0, False, ()), Terms(1, False, ()), Terms(2, False, ()))
+
+
+def message_of_event(event: Event, now: float) -> Message:
+    """The message of an event that came from another broker; it expires as counted from when it was accepted there."""
+    properties = NO_PROPERTIES
+    expires_at = None
+    if event.properties:
+        properties = properties_of(event.properties)
+        if properties.message_expiry_interval is not None:
+            accepted = min(now, event.at_ms / 1000.0) if event.at_ms else now
+            expires_at = accepted + properties.message_expiry_interval
+    return Message(event.topic, event.payload, event.qos, event.retain, properties, expires_at)

@@ -1,0 +1,257 @@
+"""PUBLISH from a client to the routing core: geo-context, rights, retained events, and the answer.
+
+Rights are checked on what remains after `$geo` rewriting, for live publishes and wills alike.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from geomq.broker.clients.client import Client
+from geomq.broker.clients.geocontext import GeoContext
+from geomq.broker.clients.geotopics import (
+    FenceTopic,
+    LocationTopic,
+    is_geo,
+    owntracks_location,
+    parse_geo_topic,
+    parse_location_payload,
+    payload_text,
+)
+from geomq.broker.clients.once import Writers
+from geomq.broker.clients.retention import About, Retention
+from geomq.broker.core import Core
+from geomq.broker.security.acl import Rights
+from geomq.errors import GeometryError, TopicError
+from geomq.geo import Fence, parse_location
+from geomq.mqtt.codec.faults import ProtocolViolation
+from geomq.mqtt.codec.packets import Publish
+from geomq.mqtt.codec.properties import NO_PROPERTIES, encode_properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX, topic_matches
+from geomq.mqtt.codec.types import V5, PacketType
+from geomq.mqtt.session.message import Message
+from geomq.routing.core.events import ClientPublished, RetainedChanged
+from geomq.routing.core.model import ClientId
+from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, ONCE_PROPERTY
+
+BROKER: Final = ClientId("\0broker")
+"""Who publishes what the broker itself has to say."""
+
+_OWNTRACKS_CACHE_MAX: Final = 10_000
+
+
+class Refused(Exception):  # noqa: N818
+    """The event goes nowhere; the client is told why if its version can be."""
+
+    def __init__(self, reason: ReasonCode, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class Publishing:
+    """The way in for every event."""
+
+    def __init__(self, core: Core, geo: GeoContext, retention: Retention) -> None:
+        self._core = core
+        self._geo = geo
+        self._retention = retention
+        self._owntracks: dict[str, bool] = {}
+        self.writers = Writers(core.store)
+        self.send_surely: Callable[[Message], int | None] = lambda _message: None
+        """Sends a plain event of QoS 1 or 2 if it is known to whom."""
+
+    def receive(self, client: Client, packet: Publish) -> bool:
+        """A connected client published; whether its event went its way now."""
+        core = self._core
+        core.counts.events_received += 1
+        message = client.session.accept(packet, core.wall_s())
+        if message is None:
+            self._answer(client, packet, ReasonCode.SUCCESS, None)
+            return False
+        if packet.qos and core.outbox.full:
+            self._refuse_for_space(client, packet)
+            return False
+        try:
+            delivered = self.publish(client, message)
+        except Refused as refused:
+            core.counts.events_refused += 1
+            if core.tracer is not None:
+                core.tracer.refused(client, message, str(refused))
+            self._answer(client, packet, refused.reason, str(refused))
+            if refused.reason == ReasonCode.PAYLOAD_FORMAT_INVALID and (not packet.qos or client.session.version != V5):
+                self._geo.complain(client, str(refused))
+            return False
+        if packet.qos:
+            lonely = delivered == 0 and core.driver.links is None
+            self._answer(
+                client,
+                packet,
+                ReasonCode.NO_MATCHING_SUBSCRIBERS if lonely else ReasonCode.SUCCESS,
+                None,
+            )
+        return True
+
+    def publish(self, client: Client, message: Message) -> int:
+        """Let an event of this client go its way; how many deliveries it made. Raises Refused."""
+        fence: Fence | None = None
+        once: str | None = None
+        try:
+            if message.topic.startswith("$"):
+                rewritten = self._special(client, message)
+                if rewritten is None:
+                    return 1
+                message, fence = rewritten
+            if message.properties is not NO_PROPERTIES and message.properties.user_properties:
+                once = message.properties.user(ONCE_PROPERTY)
+                if once is not None and self.writers.repeats(client.user, once):
+                    self._core.counts.events_repeated += 1
+                    return 1
+                fence = self._read_properties(client, message, fence)
+            elif self._core.config.geo.owntracks_topics and self._is_owntracks(message.topic):
+                self._follow(client, message.payload)
+        except GeometryError as error:
+            raise Refused(ReasonCode.PAYLOAD_FORMAT_INVALID, str(error)) from None
+        except TopicError as error:
+            raise Refused(ReasonCode.TOPIC_NAME_INVALID, str(error)) from None
+        self._check(client, message, fence)
+        if message.qos and not message.retain and fence is None and message.properties is NO_PROPERTIES:
+            delivered = self.send_surely(message)
+            if delivered is not None:
+                return delivered
+        delivered = self.route(client.id, message, fence, About(fence, client.location, client.id, client.user))
+        if once is not None:
+            self.writers.note(client.user, once)
+        return delivered
+
+    def route(self, publisher: ClientId, message: Message, fence: Fence | None, about: About) -> int:
+        """Keep it if it is retained, then hand it to the routing core."""
+        core = self._core
+        if message.retain and not self._retention.put(message, about, stored=publisher is not BROKER):
+            raise Refused(ReasonCode.QUOTA_EXCEEDED, "no room for more retained messages")
+        properties = b""
+        if core.driver.links is not None and message.properties is not NO_PROPERTIES:
+            properties = encode_properties(message.properties, PacketType.PUBLISH)
+        event = ClientPublished(
+            publisher,
+            message.topic,
+            fence,
+            None,
+            message.payload,
+            message.qos,
+            message.retain,
+            properties,
+            int(core.wall_s() * 1000),
+        )
+        if not message.retain or publisher is BROKER or not core.node.retained.active:
+            return core.driver.handle(event, message)
+        changed = RetainedChanged(message.topic, event.at_ms, not message.payload, core.node.next_id)
+        delivered = core.driver.handle(event, message)
+        core.driver.handle(changed)  # peers learn of it after the event itself
+        return delivered
+
+    def announce(self, topic: str, payload: bytes, *, retain: bool) -> None:
+        """The broker itself publishes."""
+        self.route(BROKER, Message(topic, payload, 0, retain), None, About())
+
+    def _special(self, client: Client, message: Message) -> tuple[Message, Fence | None] | None:
+        """A `$` topic: None if it was an order to the broker, else the real event and its fence."""
+        topic = message.topic
+        if not is_geo(topic):
+            _check_not_sys(topic)
+            return message, None
+        meaning = parse_geo_topic(topic)
+        if isinstance(meaning, LocationTopic):
+            self._spend_location(client)
+            self._geo.move(client, parse_location_payload(message.payload))
+            return None
+        if isinstance(meaning, FenceTopic):
+            self._geo.define_fence(client, meaning.name, payload_text(message.payload))
+            return None
+        _check_not_sys(meaning.topic)
+        fence = client.fences.get(meaning.name)
+        if fence is None:
+            raise GeometryError(f"no fence named {meaning.name!r}; publish it to $geo/fence/{meaning.name} first")
+        return msgspec.structs.replace(message, topic=meaning.topic), fence
+
+    def _read_properties(self, client: Client, message: Message, fence: Fence | None) -> Fence | None:
+        place = message.properties.user(LOCATION_PROPERTY)
+        if place is not None:
+            location = parse_location(place)
+            self._spend_location(client)
+            self._geo.move(client, location)
+        text = message.properties.user(FENCE_PROPERTY)
+        return fence if text is None else self._core.fence_texts[text]
+
+    def _spend_location(self, client: Client) -> None:
+        bucket = client.location_bucket
+        if bucket is not None and not bucket.take(now=self._core.loop.time()):
+            self._core.counts.locations_dropped += 1
+            raise Refused(ReasonCode.QUOTA_EXCEEDED, "too many location updates")
+
+    def _is_owntracks(self, topic: str) -> bool:
+        known = self._owntracks.get(topic)
+        if known is None:
+            known = any(topic_matches(each, topic) for each in self._core.config.geo.owntracks_topics)
+            if len(topic) <= REMEMBERED_CHARS_MAX:
+                if len(self._owntracks) >= _OWNTRACKS_CACHE_MAX:
+                    self._owntracks.clear()
+                self._owntracks[topic] = known
+        return known
+
+    def watches(self, topic: str) -> bool:
+        """Whether events on this topic say something about their sender."""
+        return topic.startswith("$") or self._is_owntracks(topic)
+
+    def forget_topics(self) -> None:
+        """The settings changed."""
+        self._owntracks.clear()
+
+    def _follow(self, client: Client, payload: bytes) -> None:
+        """OwnTracks: take the place if there is one; whatever else is in the payload is an event like any."""
+        bucket = client.location_bucket
+        if bucket is not None and not bucket.take(now=self._core.loop.time()):
+            self._core.counts.locations_dropped += 1
+            return
+        try:
+            location = owntracks_location(payload)
+        except GeometryError:
+            self._core.counts.geo_errors += 1
+            return
+        if location is not None:
+            self._geo.move(client, location)
+
+    def _check(self, client: Client, message: Message, fence: Fence | None) -> None:
+        rights: Rights = client.rights
+        topic = message.topic
+        if topic.count("/") >= self._core.config.limits.topic_levels_max:
+            raise Refused(ReasonCode.TOPIC_NAME_INVALID, "the topic has too many levels")
+        if rights.all_allowed:
+            return
+        if not rights.may_write(topic):
+            raise Refused(ReasonCode.NOT_AUTHORIZED, f"no right to publish to {topic[:80]!r}")
+        if not rights.may_publish_from(topic, client.location):
+            raise Refused(ReasonCode.NOT_AUTHORIZED, f"no right to publish to {topic[:80]!r} from here")
+        if not rights.may_publish_into(topic, fence):
+            raise Refused(ReasonCode.NOT_AUTHORIZED, f"no right to publish to {topic[:80]!r} into this fence")
+
+    def _refuse_for_space(self, client: Client, packet: Publish) -> None:
+        """Say so where MQTT has words for it, end the connection where it has none; the identifier is free again."""
+        self._core.counts.events_refused += 1
+        reason, text = ReasonCode.QUOTA_EXCEEDED, "the disk is full"
+        refusal = client.session.answer(packet.packet_id, packet.qos, reason, text)
+        if client.session.version != V5:
+            raise ProtocolViolation(text, reason)
+        assert client.connection is not None
+        client.connection.send(refusal)
+
+    def _answer(self, client: Client, packet: Publish, reason: ReasonCode, text: str | None) -> None:
+        if packet.qos and client.connection is not None:
+            answer = client.session.answer(packet.packet_id, packet.qos, reason, text)
+            self._core.outbox.hold(client.connection, answer)
+
+
+def _check_not_sys(topic: str) -> None:
+    if topic.startswith("$SYS/") or topic == "$SYS":
+        raise Refused(ReasonCode.NOT_AUTHORIZED, "$SYS belongs to the broker")

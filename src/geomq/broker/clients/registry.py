@@ -1,0 +1,330 @@
+"""The clients of a broker through their lives: sessions begin, are taken over, resumed, left, and end.
+
+Also their wills, and the deadlines of both. Everything that must survive is told to the store here.
+"""
+
+import heapq
+import logging
+import math
+from collections.abc import Iterator
+from itertools import islice
+
+from geomq.broker.clients.client import Client
+from geomq.broker.clients.geotopics import read_filter
+from geomq.broker.clients.publishing import Publishing, Refused
+from geomq.broker.clients.subscribing import Subscribing
+from geomq.broker.connections.connection import Connection
+from geomq.broker.connections.limits import make_bucket
+from geomq.broker.core import Core
+from geomq.broker.storage.records import SessionRecord, StoredSession
+from geomq.errors import GeomqError
+from geomq.geo import Location
+from geomq.mqtt.codec.packets import Connect, Disconnect
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import NEVER_EXPIRES
+from geomq.mqtt.session.changes import Change, DeliveryAdded, DeliveryReleased, ReceiptAdded
+from geomq.mqtt.session.handshake import Agreement, expiry_after
+from geomq.mqtt.session.outbound import Phase
+from geomq.mqtt.session.session import Session
+from geomq.mqtt.session.wills import DueWill, due_will
+from geomq.routing.core.events import ClientMoved, ClientReady
+from geomq.vocabulary import DETAILS_PROPERTY, ROAM_PROPERTY, STAY_PROPERTY
+
+log = logging.getLogger("geomq.broker")
+
+JOURNEY_S = 30.0
+"""How long the will of a client that was sent to another broker waits at least."""
+PLACES_WRITTEN_MAX = 500
+"""Places written down in one sweep at most; the rest wait for the next, so that many moves never hold up events."""
+
+
+class Registry:
+    """Begins and ends sessions."""
+
+    def __init__(self, core: Core, publishing: Publishing, subscribing: Subscribing) -> None:
+        self._core = core
+        self._publishing = publishing
+        self._subscribing = subscribing
+        self._deadlines: list[tuple[float, str]] = []
+
+    # Coming.
+
+    def open(
+        self, connection: Connection, connect: Connect, agreement: Agreement, user: str | None
+    ) -> tuple[Client, bool, list[bytes]]:
+        """A client is let in: its record, whether its session was there, and what goes out after CONNACK."""
+        core = self._core
+        client_id = agreement.client_id
+        client = core.clients.get(client_id)
+        if client is not None and client.connection is not None:
+            self.take_over(client)
+            client = core.clients.get(client_id)
+        present = client is not None
+        if client is not None and connect.clean_start:
+            self.end(client)
+            client, present = None, False
+        if client is None:
+            journal = core.outbox.journal if core.outbox.durable and agreement.expiry_s else None
+            session = Session(client_id, core.policy, journal)
+            client = core.clients[client_id] = Client(session, user, core.security.rights(user, client_id))
+        elif not agreement.expiry_s and client.session.durable:
+            client.session.forget_journal()
+            self._forget_stored(client)
+        client.session.renew(core.policy)
+        client.user = user
+        self.give_rights(client)
+        client.due_will = None
+        client.since_ms = int(core.wall_s() * 1000)
+        client.roams = roams(connect)
+        client.asks = bool(core.config.geo.details) and connect.properties.user(DETAILS_PROPERTY) is not None
+        client.connection = connection
+        if core.tracer is not None:
+            core.tracer.connected(client)
+        resumed = client.session.attach(agreement, connect.will, core.wall_s())
+        self._limit(client)
+        self._remember(client)
+        self._tell_ready(client, True)
+        core.topology_changed()
+        return client, present, resumed
+
+    def give_rights(self, client: Client) -> None:
+        """The client has the rights of its user as they are now, also to what already waits for it."""
+        core = self._core
+        rights = client.rights = core.security.rights(client.user, client.id)
+        if not rights.all_allowed and client.session.pending:
+            denied = client.session.withdraw(lambda message: not rights.may_read(message.topic), "no right to read")
+            core.counts.deliveries_denied += denied
+            core.outbox.schedule()
+
+    def take_over(self, client: Client) -> None:
+        """The client connects once more, here or at another broker."""
+        connection = client.connection
+        assert connection is not None
+        self.leave(client, None)
+        connection.dismiss(ReasonCode.SESSION_TAKEN_OVER)
+
+    def _limit(self, client: Client) -> None:
+        limits, now = self._core.config.limits, self._core.loop.time()
+        client.publish_bucket = make_bucket(limits.publish_rate_per_s, limits.publish_burst, now=now)
+        client.location_bucket = make_bucket(limits.location_rate_per_s, limits.location_burst, now=now)
+
+    def _tell_ready(self, client: Client, ready: bool) -> None:
+        """Share groups prefer members that are there."""
+        for prefix in client.voices or ():
+            self._core.driver.handle(ClientReady(client.voice(prefix), ready))
+
+    # Going.
+
+    def leave(self, client: Client, farewell: Disconnect | None) -> None:
+        """The client's connection is gone, after `farewell` or without a word."""
+        core = self._core
+        now = core.wall_s()
+        session = client.session
+        will = session.will
+        expiry_s = expiry_after(farewell, session.expiry_s, core.policy)
+        session.detach(expiry_s, now)
+        client.connection = None
+        core.topology_changed()
+        client.due_will = due_will(will, farewell, session_expires_at=session.expires_at, now=now)
+        if not expiry_s:
+            self.end(client)
+            return
+        if core.tracer is not None:
+            core.tracer.disconnected(client)
+        if client.due_will is not None and client.due_will.due_at <= now:
+            self._publish_will(client)
+        self._tell_ready(client, False)
+        self._remember(client)
+        self._expect(client)
+
+    def send_away(self, client: Client, address: str) -> None:
+        """Tell a client to go to another broker; its will waits for it to arrive there."""
+        connection, will = client.connection, client.session.will
+        assert connection is not None
+        client.session.will = None
+        connection.dismiss(ReasonCode.USE_ANOTHER_SERVER, "another broker is nearer", go_to=address)
+        if will is not None and client.id in self._core.clients:
+            delay_s = max(JOURNEY_S, will.properties.will_delay_interval or 0)
+            due_at = min(self._core.wall_s() + delay_s, client.session.expires_at or math.inf)
+            client.due_will = DueWill(will, due_at)
+            self._remember(client)
+            self._expect(client)
+
+    def end(self, client: Client) -> None:
+        """The session is over: nothing of it remains but its will."""
+        if client.due_will is not None:
+            self._publish_will(client)
+        self._subscribing.forget(client)
+        self.give_away(client)
+
+    def give_away(self, client: Client) -> None:
+        """The session is no longer this broker's; what routing knows of it is another's affair."""
+        core = self._core
+        self._subscribing.lose(client)
+        if core.clients.get(client.id) is client:
+            del core.clients[client.id]
+        if client.session.durable:
+            self._forget_stored(client)
+        core.topology_changed()
+
+    def _forget_stored(self, client: Client) -> None:
+        outbox = self._core.outbox
+        self._core.store.delete_session(client.id)
+        # What this tick already journalled for the session must not bring it back, nor change what is gone.
+        outbox.journal[:] = [change for change in outbox.journal if change.client_id != client.id]
+        outbox.schedule()
+
+    def _publish_will(self, client: Client) -> None:
+        due, client.due_will = client.due_will, None
+        assert due is not None
+        self._core.counts.wills_published += 1
+        try:
+            self._publishing.publish(client, due.message(self._core.wall_s()))
+        except Refused as refused:
+            log.info("will of %s refused: %s", client.id, refused)
+
+    # Deadlines.
+
+    def _expect(self, client: Client) -> None:
+        clients = self._core.clients
+        for moment in _moments(client):
+            heapq.heappush(self._deadlines, (moment, client.id))
+        if len(self._deadlines) > 4 * len(clients) + 64:
+            # Clients that come and go leave a deadline each time.
+            away = [each for each in clients.values() if each.connection is None]
+            self._deadlines = [(moment, each.id) for each in away for moment in _moments(each)]
+            heapq.heapify(self._deadlines)
+
+    def sweep(self) -> None:
+        """Publish wills and end sessions whose time has come; write down where clients went."""
+        self._remember_moved()
+        now = self._core.wall_s()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            client = self._core.clients.get(heapq.heappop(self._deadlines)[1])
+            if client is None or client.connection is not None:
+                continue
+            expires_at = client.session.expires_at
+            if expires_at is not None and expires_at <= now:
+                self._core.counts.expired_sessions += 1
+                self.end(client)
+            elif client.due_will is not None and client.due_will.due_at <= now:
+                self._publish_will(client)
+                self._remember(client)
+
+    # Surviving.
+
+    def _remember(self, client: Client) -> None:
+        session = client.session
+        if not session.durable:
+            return
+        due = client.due_will
+        record = SessionRecord(
+            user=client.user,
+            version=session.version,
+            expiry_s=session.expiry_s,
+            expires_at=session.expires_at,
+            location=client.location,
+            will=session.will if due is None else due.will,
+            will_due_at=None if due is None else due.due_at,
+            asks=client.asks,
+        )
+        self._core.store.put_session(client.id, record)
+        self._core.outbox.schedule()
+
+    def _remember_moved(self) -> None:
+        moved, clients = self._core.moved, self._core.clients
+        for client_id in tuple(islice(moved, PLACES_WRITTEN_MAX)):
+            client = moved.pop(client_id)
+            if clients.get(client_id) is client:
+                self._remember(client)
+
+    def remember_all(self) -> None:
+        """Write down every durable session as it is, before the broker stops."""
+        for client in self._core.clients.values():
+            self._remember(client)
+
+    def load(self, sessions: dict[str, StoredSession]) -> None:
+        """Take in what the store remembered; clients that were connected then have lost their connection."""
+        now = self._core.wall_s()
+        for client_id, stored in sessions.items():
+            self._load_one(client_id, stored, now)
+
+    def take_in(self, client_id: str, stored: StoredSession) -> None:
+        """A session comes from another broker: it lives here from now on, in memory and on disk."""
+        core = self._core
+        client = self._load_one(client_id, stored, core.wall_s())
+        client.since_ms = int(core.wall_s() * 1000)
+        place = client.location
+        client.inside = frozenset(name for name, fence in client.fences.items() if place and fence.contains(place))
+        if client.session.durable:
+            for name, text in stored.fences.items():
+                core.store.put_fence(client_id, name, text)
+            for subscribed in stored.subscriptions.values():
+                core.store.put_subscription(client_id, subscribed)
+            core.outbox.journal += _changes_of(client_id, stored)
+        self._remember(client)
+        core.topology_changed()
+
+    def _load_one(self, client_id: str, stored: StoredSession, now: float) -> Client:
+        core, record = self._core, stored.record
+        session = Session(client_id, core.policy, core.outbox.journal if core.outbox.durable else None)
+        session.version, session.expiry_s = record.version, record.expiry_s
+        session.expires_at = record.expires_at
+        if record.expires_at is None and record.expiry_s != NEVER_EXPIRES:
+            session.expires_at = now + record.expiry_s
+        session.restore(stored.deliveries, stored.receipts)
+        client = Client(session, record.user, core.security.rights(record.user, client_id))
+        client.asks = record.asks
+        core.clients[client_id] = client
+        if core.tracer is not None:
+            core.tracer.watch(client)
+            core.tracer.disconnected(client)
+        if record.location is not None:
+            client.location = Location(*record.location)
+            core.driver.handle(ClientMoved(client.id, client.location))
+        for name, text in stored.fences.items():
+            try:
+                client.define_fence(name, core.fence_texts.written(text))
+            except GeomqError as error:
+                log.warning("a stored fence of %s is no longer valid: %s", client_id, error)
+        for subscribed in stored.subscriptions.values():
+            try:
+                fence = None if subscribed.fence is None else core.fence_texts.written(subscribed.fence)
+                reading = read_filter(subscribed.subscription.topic_filter)
+            except GeomqError as error:
+                log.warning("a stored subscription of %s is no longer valid: %s", client_id, error)
+                continue
+            self._subscribing.take(client, subscribed.subscription, reading, fence)
+        if record.will is not None:
+            due_at = record.will_due_at
+            if due_at is None:
+                due_at = now + (record.will.properties.will_delay_interval or 0)
+            client.due_will = DueWill(record.will, due_at)
+        self._tell_ready(client, False)
+        self._expect(client)
+        return client
+
+
+def _moments(client: Client) -> list[float]:
+    """When something is due for a client that is away."""
+    moments = (client.session.expires_at, None if client.due_will is None else client.due_will.due_at)
+    return [moment for moment in moments if moment is not None]
+
+
+def roams(connect: Connect) -> bool | None:
+    """Whether a client asked to be sent to the right broker (True), or to stay (False)."""
+    if connect.properties.user(STAY_PROPERTY) is not None:
+        return False
+    return True if connect.properties.user(ROAM_PROPERTY) is not None else None
+
+
+def _changes_of(client_id: str, stored: StoredSession) -> Iterator[Change]:
+    """What the journal of a session would have said to bring it to this point."""
+    for each in stored.deliveries:
+        yield DeliveryAdded(
+            client_id, each.number, each.message, each.qos, each.retain, each.identifiers, each.packet_id
+        )
+        if each.phase is Phase.RELEASED:
+            yield DeliveryReleased(client_id, each.number, each.packet_id)
+    for packet_id in stored.receipts:
+        yield ReceiptAdded(client_id, packet_id)

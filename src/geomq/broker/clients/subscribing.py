@@ -1,0 +1,159 @@
+"""SUBSCRIBE and UNSUBSCRIBE: options, fences, limits, and the retained events that follow."""
+
+from geomq.broker.clients.client import Client
+from geomq.broker.clients.fenced import FencedFilters
+from geomq.broker.clients.geotopics import Reading, read_filter
+from geomq.broker.clients.retention import Retention
+from geomq.broker.core import Core
+from geomq.broker.storage.records import SubscriptionRecord
+from geomq.errors import GeometryError, TopicError
+from geomq.geo import Fence, fence_text
+from geomq.mqtt.codec.packets import Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.session.subscriptions import Subscription, subscription_of
+from geomq.routing.core.events import ClientGone, ClientMoved, ClientSubscribed, ClientUnsubscribed
+from geomq.vocabulary import FENCE_PROPERTY
+
+LEVELS_EACH = 10
+"""That filters of a client may have on average: each level takes memory."""
+
+
+class _Refused(Exception):  # noqa: N818
+    def __init__(self, reason: ReasonCode, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class Subscribing:
+    """Carries out what clients subscribe to and drop."""
+
+    def __init__(self, core: Core, retention: Retention, fenced: FencedFilters) -> None:
+        self._core = core
+        self._retention = retention
+        self._fenced = fenced
+
+    def subscribe(self, client: Client, packet: Subscribe) -> None:
+        text = packet.properties.user(FENCE_PROPERTY)
+        reasons: list[ReasonCode] = []
+        complaint: str | None = None
+        due: list[tuple[Subscription, Reading, Fence | None]] = []
+        for request in packet.requests:
+            try:
+                subscription, reading, fence, existed = self._place(client, request, packet, text)
+            except _Refused as refused:
+                reasons.append(refused.reason)
+                complaint = complaint or str(refused)
+                continue
+            reasons.append(ReasonCode(subscription.qos))
+            if subscription.wants_retained(existed=existed) and not reading.private:
+                due.append((subscription, reading, fence))
+        properties = NO_PROPERTIES if complaint is None else Properties(reason_string=complaint)
+        self._core.topology_changed()
+        self._answer(client, Suback(packet.packet_id, tuple(reasons), properties))
+        for subscription, reading, fence in due:
+            self._retention.give(client, subscription, reading, fence)
+
+    def _place(
+        self, client: Client, request: SubscribeRequest, packet: Subscribe, text: str | None
+    ) -> tuple[Subscription, Reading, Fence | None, bool]:
+        reading = self._read(request.topic_filter)
+        fence = self._fence(client, reading, text)
+        mine = client.session.subscriptions
+        existed = request.topic_filter in mine
+        limits = self._core.config.limits
+        limit = limits.subscriptions_per_client_max
+        levels_max = limits.topic_levels_max + LEVELS_EACH * limit
+        if not existed and len(mine) >= limit:
+            raise _Refused(ReasonCode.QUOTA_EXCEEDED, f"more than {limit} subscriptions")
+        if not existed and client.levels + _levels(request.topic_filter) > levels_max:
+            raise _Refused(ReasonCode.QUOTA_EXCEEDED, f"more than {levels_max} levels in all subscriptions")
+        subscription = subscription_of(request, packet.properties.subscription_identifiers, self._core.policy.qos_max)
+        self.take(client, subscription, reading, fence)
+        if client.session.durable:
+            written = None if fence is None else fence_text(fence)
+            self._core.store.put_subscription(client.id, SubscriptionRecord(subscription, written))
+        return subscription, reading, fence, existed
+
+    def take(self, client: Client, subscription: Subscription, reading: Reading, fence: Fence | None) -> None:
+        """Note the subscription in the session and in routing."""
+        mine = client.session.subscriptions
+        existed = subscription.topic_filter in mine
+        if not existed:
+            client.levels += _levels(subscription.topic_filter)
+        mine[subscription.topic_filter] = subscription
+        if reading.private:
+            return
+        voice = client.voice(reading.prefix)
+        if not existed and client.raise_voice(reading.prefix) and client.location is not None:
+            self._core.driver.handle(ClientMoved(voice, client.location))
+        self._fenced.note(voice, reading.plain, fenced=fence is not None)
+        self._core.driver.handle(ClientSubscribed(voice, reading.plain, fence, reading.group))
+
+    def _read(self, topic_filter: str) -> Reading:
+        try:
+            reading = read_filter(topic_filter)
+        except TopicError as error:
+            raise _Refused(ReasonCode.TOPIC_FILTER_INVALID, str(error)) from None
+        if reading.private and reading.group is not None:
+            raise _Refused(ReasonCode.TOPIC_FILTER_INVALID, "what concerns one client cannot be shared")
+        if topic_filter.count("/") >= self._core.config.limits.topic_levels_max:
+            raise _Refused(ReasonCode.TOPIC_FILTER_INVALID, "the filter has too many levels")
+        return reading
+
+    def _fence(self, client: Client, reading: Reading, text: str | None) -> Fence | None:
+        if reading.fence_name is not None:
+            fence = client.fences.get(reading.fence_name)
+            if fence is None:
+                raise _Refused(
+                    ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+                    f"no fence named {reading.fence_name!r}; publish it to $geo/fence/{reading.fence_name} first",
+                )
+            return fence
+        if text is None:
+            return None
+        try:
+            return self._core.fence_texts[text]
+        except GeometryError as error:
+            self._core.counts.geo_errors += 1
+            raise _Refused(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
+
+    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+        reasons: list[ReasonCode] = []
+        for topic_filter in packet.topic_filters:
+            if client.session.subscriptions.pop(topic_filter, None) is None:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+                continue
+            reasons.append(ReasonCode.SUCCESS)
+            client.levels -= _levels(topic_filter)
+            reading = read_filter(topic_filter)
+            if not reading.private:
+                voice = client.voice(reading.prefix)
+                self._fenced.note(voice, reading.plain, fenced=False)
+                self._core.driver.handle(ClientUnsubscribed(voice, reading.plain, reading.group))
+                if client.lower_voice(reading.prefix):
+                    self._core.driver.handle(ClientMoved(voice, None))
+            if client.session.durable:
+                self._core.store.delete_subscription(client.id, topic_filter)
+        self._core.topology_changed()
+        self._answer(client, Unsuback(packet.packet_id, tuple(reasons)))
+
+    def lose(self, client: Client) -> None:
+        """The session is over, or another broker's: where its fences are makes no difference here any more."""
+        for whole in client.session.subscriptions:
+            reading = read_filter(whole)
+            if not reading.private:
+                self._fenced.note(client.voice(reading.prefix), reading.plain, fenced=False)
+
+    def forget(self, client: Client) -> None:
+        """The session is over: routing is to forget every voice of it."""
+        for voice in client.spoken():
+            self._core.driver.handle(ClientGone(voice))
+
+    def _answer(self, client: Client, packet: Suback | Unsuback) -> None:
+        if client.connection is not None:
+            self._core.outbox.hold(client.connection, client.session.reply(packet))
+
+
+def _levels(topic_filter: str) -> int:
+    return topic_filter.count("/") + 1

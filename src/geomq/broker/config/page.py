@@ -1,0 +1,71 @@
+"""The reference page of the config file, made from the same descriptions the loader and the printer use.
+
+`python -m geomq.broker.config.page > docs/reference/config.md` writes it anew.
+"""
+
+from geomq.broker.config.keys import Key, SectionKeys, sections
+from geomq.broker.config.text import toml_value
+
+HEAD = """# Configuration
+
+`geomq broker -c geomq.toml` reads one TOML file. Every key has a default, so an empty file, or none, is a working
+broker: it listens on localhost, port 1883, lets everybody on this machine in, and keeps its data in `geomq-data`.
+
+- `geomq broker --print-config` prints every key with the value in effect and a comment; the output is itself a
+  config file that gives the same broker.
+- A key or section that does not exist is refused, with the nearest one that does:
+  `geomq.toml: [limits]: unknown key 'queue_message_max'; did you mean 'queue_messages_max'?`
+- Relative paths start at the folder of the file (without a file, at the working folder).
+- SIGHUP makes a running broker read the file again. Keys marked *reload* take effect at once, what was agreed with
+  a connected client from its next connection on; the log names the others that changed and need a restart.
+  Password, ACL and token files are read again too.
+
+```toml
+[broker]
+name = "berlin"
+location = "52.52,13.405"
+
+[[listeners]]
+kind = "tls"
+certfile = "cert.pem"
+keyfile = "key.pem"
+
+[[listeners]]
+kind = "websocket"
+host = "localhost"
+origins = ["https://map.example"]
+
+[auth]
+password_file = "users"
+acl_file = "acl"
+
+[limits]
+publish_rate_per_s = 100.0
+```
+"""
+
+
+def config_page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *(_section(section) for section in sections().values())])
+
+
+def _section(section: SectionKeys) -> str:
+    lines = [f"## `{section.title}`", "", section.text, "", "| key | default | meaning |", "|---|---|---|"]
+    lines += [f"| `{key.name}` | {_default(key)} | {_meaning(key)} |" for key in section.keys]
+    return "\n".join([*lines, ""])
+
+
+def _default(key: Key) -> str:
+    if key.required:
+        return "required"
+    return "" if key.default is None else f"`{toml_value(key.default)}`"
+
+
+def _meaning(key: Key) -> str:
+    text = key.text.replace("|", "\\|").replace("'*'", "`*`")
+    return f"{text} *reload*" if key.reload else text
+
+
+if __name__ == "__main__":
+    print(config_page(), end="")

@@ -1,0 +1,249 @@
+"""CONNECT to CONNACK: who the client is, whether it may come in, and on what terms.
+
+Passwords are checked in a thread; everything else is decided at once on the loop.
+"""
+
+import logging
+from functools import partial
+from typing import Protocol
+
+from msgspec import structs
+
+from geomq.broker.clients.geocontext import GeoContext
+from geomq.broker.clients.registry import Registry
+from geomq.broker.connections.connection import Connection
+from geomq.broker.core import Core
+from geomq.broker.roaming.roaming import Roaming
+from geomq.broker.roaming.searches import Trouble
+from geomq.broker.security.identity import anonymous_allowed, certificate_user, client_id_refusal
+from geomq.errors import GeometryError
+from geomq.geo import Location, parse_location
+from geomq.mqtt.codec.faults import ProtocolViolation
+from geomq.mqtt.codec.packets import Auth, Connect
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.session.handshake import Agreement, agree, refusal, welcome
+from geomq.vocabulary import DETAILS_PROPERTY, LOCATION_PROPERTY, WAITING_PROPERTY
+
+log = logging.getLogger("geomq.broker")
+
+CHECKING_MAX = 1_000
+
+
+class Exchange(Protocol):
+    """One enhanced authentication under way."""
+
+    def step(self, data: bytes | None) -> tuple[bytes | None, str | None]:
+        """Take the client's data; return data to send on, or the user it has proved to be.
+
+        Raises PermissionError to refuse.
+        """
+
+
+class Authenticator(Protocol):
+    """An enhanced authentication method of MQTT 5."""
+
+    def begin(self, connect: Connect) -> Exchange: ...
+
+
+class Admission:
+    """Lets clients in. `authenticators` maps method names to enhanced authentications."""
+
+    def __init__(self, core: Core, registry: Registry, geo: GeoContext) -> None:
+        self.authenticators: dict[str, Authenticator] = {}
+        self.roaming: Roaming | None = None
+        self._core = core
+        self._registry = registry
+        self._geo = geo
+        self._checking = 0
+        self._pool = core.platform.start_worker("geomq-password")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, connection: Connection, connect: Connect) -> None:
+        """Decide on a CONNECT, at once or as soon as its password is checked."""
+        method = connect.properties.authentication_method
+        if method is not None:
+            self._begin_exchange(connection, connect, method)
+            return
+        user = certificate_user(connection.listener, connection.certificate())
+        if user is not None:
+            self._finish(connection, connect, user)
+        elif connect.username is None:
+            if anonymous_allowed(self._core.config.auth, connection.listener):
+                self._finish(connection, connect, None)
+            else:
+                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "a user name is needed")
+        else:
+            self._check_password(connection, connect, connect.username, connect.password or b"")
+
+    def _check_password(self, connection: Connection, connect: Connect, user: str, password: bytes) -> None:
+        passwords = self._core.security.passwords
+        if passwords is None:
+            # Without a password file a user name is only a name, as long as nobody needs one.
+            if anonymous_allowed(self._core.config.auth, connection.listener):
+                self._finish(connection, connect, user)
+            else:
+                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "there is no password file")
+            return
+        if passwords.remembered(user, password):
+            self._finish(connection, connect, user)
+            return
+        if self._checking >= CHECKING_MAX:
+            self._refuse(connection, ReasonCode.SERVER_BUSY, "too many passwords to check")
+            return
+        self._checking += 1
+        loop = self._core.loop
+
+        def check() -> None:
+            good = passwords.check(user, password)
+            loop.call_soon_threadsafe(self._checked, connection, connect, user, good)
+
+        self._pool.submit(check)
+
+    def _checked(self, connection: Connection, connect: Connect, user: str, good: bool) -> None:
+        self._checking -= 1
+        if connection.closed:
+            return
+        if good:
+            self._finish(connection, connect, user)
+        else:
+            log.info("client %r from %s: wrong user name or password", connect.client_id, connection.address)
+            self._refuse(connection, ReasonCode.BAD_USER_NAME_OR_PASSWORD, None)
+
+    def _finish(self, connection: Connection, connect: Connect, user: str | None) -> None:
+        """The client is who it says: agree on terms and let it in."""
+        core = self._core
+        try:
+            agreement = agree(connect, core.policy, spare_id=f"auto-{core.platform.random_bytes(12).hex()}")
+            location = _location(connect)
+        except ProtocolViolation as violation:
+            self._refuse(connection, violation.reason, str(violation))
+            return
+        except GeometryError as error:
+            core.counts.geo_errors += 1
+            self._refuse(connection, ReasonCode.PAYLOAD_FORMAT_INVALID, str(error))
+            return
+        known = core.clients.get(agreement.client_id)
+        text = client_id_refusal(
+            core.config.auth,
+            client_id=agreement.client_id,
+            user=user,
+            owner=None if known is None else known.user,
+            exists=known is not None,
+        )
+        if text is not None:
+            self._refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, text)
+            return
+        if known is None and len(core.clients) >= core.config.limits.sessions_max:
+            self._refuse(connection, ReasonCode.QUOTA_EXCEEDED, "too many sessions")
+            return
+        if self.roaming is None:
+            self._let_in(connection, connect, agreement, user, location)
+            return
+        address = self.roaming.redirecting.address_for(connect, location)
+        if address is not None:
+            self._refuse(connection, ReasonCode.USE_ANOTHER_SERVER, "another broker is nearer", go_to=address)
+            return
+        come_in = partial(self._found, connection, connect, agreement, user, location)
+        self.roaming.fetch(connection, connect, agreement, user, come_in)
+
+    def _found(
+        self,
+        connection: Connection,
+        connect: Connect,
+        agreement: Agreement,
+        user: str | None,
+        location: Location | None,
+        trouble: Trouble | None,
+    ) -> None:
+        """The search for the client's session at other brokers is over."""
+        if trouble is not None:
+            self._refuse(connection, *trouble)
+        else:
+            self._let_in(connection, connect, agreement, user, location)
+
+    def _let_in(
+        self,
+        connection: Connection,
+        connect: Connect,
+        agreement: Agreement,
+        user: str | None,
+        location: Location | None,
+    ) -> None:
+        core = self._core
+        client, present, resumed = self._registry.open(connection, connect, agreement, user)
+        connack = welcome(connect, agreement, core.policy, session_present=present)
+        if client.asks:
+            waiting = (WAITING_PROPERTY, str(client.session.pending))
+            granted = ((DETAILS_PROPERTY, " ".join(core.config.geo.details)), waiting)
+            connack = structs.replace(connack, properties=structs.replace(connack.properties, user_properties=granted))
+        connection.admitted(client, agreement)
+        connection.send(client.session.reply(connack))
+        for data in resumed:
+            core.outbox.hold(connection, data)
+        if location is not None:
+            self._geo.move(client, location)
+        connection.go_on()
+
+    def _refuse(
+        self, connection: Connection, reason: ReasonCode, text: str | None, *, go_to: str | None = None
+    ) -> None:
+        self._core.counts.connections_refused += 1
+        connection.refuse(refusal(reason, text, server_reference=go_to))
+
+    # Enhanced authentication.
+
+    def _begin_exchange(self, connection: Connection, connect: Connect, method: str) -> None:
+        authenticator = self.authenticators.get(method)
+        if authenticator is None:
+            self._refuse(connection, ReasonCode.BAD_AUTHENTICATION_METHOD, f"method {method[:80]!r} is unknown")
+            return
+        connection.exchange = authenticator.begin(connect)
+        connection.pending_connect = connect
+        self._step(connection, connect.properties.authentication_data)
+
+    def on_auth(self, connection: Connection, packet: Auth) -> None:
+        """AUTH during the handshake, or later to prove the identity again."""
+        connect = connection.pending_connect
+        method = packet.properties.authentication_method
+        if connect is None or connect.properties.authentication_method is None:
+            raise ProtocolViolation("AUTH without an authentication method in CONNECT")
+        if method != connect.properties.authentication_method:
+            raise ProtocolViolation("AUTH names another method", ReasonCode.BAD_AUTHENTICATION_METHOD)
+        if connection.client is not None and packet.reason == ReasonCode.REAUTHENTICATE:
+            connection.exchange = self.authenticators[method].begin(connect)
+        elif packet.reason != ReasonCode.CONTINUE_AUTHENTICATION or connection.exchange is None:
+            raise ProtocolViolation("AUTH does not continue anything")
+        self._step(connection, packet.properties.authentication_data)
+
+    def _step(self, connection: Connection, data: bytes | None) -> None:
+        exchange, connect = connection.exchange, connection.pending_connect
+        assert exchange is not None
+        assert connect is not None
+        method = connect.properties.authentication_method
+        try:
+            answer, user = exchange.step(data)
+        except PermissionError as error:
+            if connection.client is None:
+                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, str(error) or None)
+                return
+            raise ProtocolViolation("authentication failed", ReasonCode.NOT_AUTHORIZED) from None
+        properties = Properties(authentication_method=method, authentication_data=answer)
+        if user is None:
+            connection.send_packet(Auth(ReasonCode.CONTINUE_AUTHENTICATION, properties))
+            connection.listen_for_auth()
+            return
+        connection.exchange = None
+        if connection.client is None:
+            self._finish(connection, connect, user)
+        elif connection.client.user != user:
+            raise ProtocolViolation("authenticated as somebody else", ReasonCode.NOT_AUTHORIZED)
+        else:
+            connection.send_packet(Auth(ReasonCode.SUCCESS, properties))
+
+
+def _location(connect: Connect) -> Location | None:
+    text = connect.properties.user(LOCATION_PROPERTY)
+    return None if text is None else parse_location(text)

@@ -1,0 +1,450 @@
+"""One network connection: bytes in, packets to those who handle them, bytes out once per tick.
+
+Parsing happens where the data arrives. PUBLISH takes the shortest way; everything else goes through the codec's tables.
+The connection knows MQTT's rules about packet order and keep-alive; what packets mean is decided elsewhere.
+"""
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from geomq.broker.clients.client import Client
+from geomq.broker.config.settings import Listener
+from geomq.broker.connections.ports import Handlers, Transport
+from geomq.broker.core import Core
+from geomq.mqtt.codec.decode import BODIES, decode_publish, pubacks_at
+from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
+from geomq.mqtt.codec.decoder import Reassembly, body_bounds, check_first_byte
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.faults import MqttError, ProtocolViolation
+from geomq.mqtt.codec.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Puback,
+    Pubcomp,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Unsubscribe,
+)
+from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.reasons import ReasonCode, to_connack
+from geomq.mqtt.codec.types import V5, V311, PacketType
+from geomq.mqtt.session.handshake import Agreement, expiry_after
+
+if TYPE_CHECKING:
+    from geomq.broker.connections.admission import Exchange
+    from geomq.broker.fastpath.publishing import Lane
+
+log = logging.getLogger("geomq.broker")
+
+_P = PacketType
+_FROM_CLIENTS = frozenset(
+    {_P.CONNECT, _P.PUBACK, _P.PUBREC, _P.PUBREL, _P.PUBCOMP, _P.SUBSCRIBE, _P.UNSUBSCRIBE}
+    | {_P.PINGREQ, _P.DISCONNECT, _P.AUTH}
+)
+_TOGETHER = frozenset({0x32, 0x40})
+_PINGRESP = b"\xd0\x00"
+FAREWELL_S = 10.0  # For a client to read the rest after its connection has ended, which no longer counts as one.
+
+
+class State(Enum):
+    OPENING = 1
+    CHECKING = 2
+    OPEN = 3
+    CLOSED = 4
+
+
+_OPEN = State.OPEN
+
+
+class Connection:
+    """The protocol side of a transport; also driven by the WebSocket layer."""
+
+    __slots__ = (
+        "_core",
+        "_counts",
+        "_handlers",
+        "_publish_fast",
+        "_reassembly",
+        "_rest",
+        "_state",
+        "_stopped",
+        "_transport",
+        "address",
+        "client",
+        "exchange",
+        "heard",
+        "keep_alive_s",
+        "lane",
+        "last_read",
+        "listener",
+        "opened_at",
+        "out",
+        "paused",
+        "pending_connect",
+        "size_max",
+        "version",
+        "write",
+    )
+
+    def __init__(self, core: Core, handlers: Handlers, listener: Listener) -> None:
+        self._core = core
+        self._counts = core.counts
+        self._handlers = handlers
+        self._publish_fast = handlers.publish_fast
+        self._state = State.OPENING
+        self.out: list[bytes] = []
+        self._reassembly: Reassembly | None = None
+        self._rest: bytes = b""
+        self._stopped = False
+        self.size_max = core.config.limits.pre_auth_bytes_max
+        self._transport: Transport | None = None
+        self.write: Callable[[bytes | memoryview], object] = _nowhere
+        self.listener = listener
+        self.client: Client | None = None
+        self.exchange: Exchange | None = None
+        self.pending_connect: Connect | None = None
+        self.address = ""
+        self.version = V311
+        self.keep_alive_s = 0
+        self.opened_at = self.last_read = core.loop.time()
+        self.paused = False
+        self.heard = False
+        self.lane: Lane | None = None
+
+    @property
+    def closed(self) -> bool:
+        return self._state is State.CLOSED
+
+    @property
+    def opening(self) -> bool:
+        """Whether the client is not let in yet."""
+        return self._state in (State.OPENING, State.CHECKING)
+
+    def certificate(self) -> dict[str, Any] | None:
+        """The client's verified certificate, if it showed one."""
+        if self._transport is None:
+            return None
+        ssl_object = self._transport.get_extra_info("ssl_object")
+        certificate: dict[str, Any] | None = ssl_object.getpeercert() if ssl_object is not None else None
+        return certificate
+
+    # What the transport calls.
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self.write = transport.write
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"
+        high = self._core.config.limits.write_buffer_bytes_max
+        transport.set_write_buffer_limits(high, high // 4)
+        if not self._handlers.opened(self):
+            self._state = State.CLOSED
+            self._transport = None
+            self.write = _nowhere
+            transport.abort()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._shut(None)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        """The client does not read: it shall not make us answer more either."""
+        self.paused = True
+        if self.client is not None:
+            self.client.session.stall()
+        if self._transport is not None and not self.closed:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        if self.client is not None:
+            for data in self.client.session.go_on(self._core.wall_s()):
+                self._core.outbox.hold(self, data)
+        if self._transport is not None and not self._stopped and not self.closed:
+            self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = True
+        self._counts.bytes_received += len(data)
+        if self._reassembly is not None:
+            joined = self._reassembly.join(data)
+            if joined is None:
+                return
+            data, self._reassembly = joined, None
+        if self._stopped:
+            self._rest += data
+            return
+        taken = self._publish_fast(self, data, 0) if data[0] == 0x30 and self._state is _OPEN else 0
+        if taken < len(data):
+            self._parse(data, taken)
+
+    def _parse(self, data: bytes, pos: int) -> None:
+        outbox = self._core.outbox
+        outbox.arriving = True
+        try:
+            self._take_packets(data, pos)
+        except MqttError as error:
+            self._counts.protocol_errors += 1
+            log.info("client %s at %s: %s", self.client.id if self.client else "?", self.address, error)
+            self.dismiss(error.reason, str(error))
+        except Exception:
+            log.exception("client %s at %s: internal error", self.client.id if self.client else "?", self.address)
+            self.dismiss(ReasonCode.UNSPECIFIED_ERROR)
+        if outbox.journal:
+            outbox.schedule()
+        outbox.arrived()
+
+    def _take_packets(self, data: bytes, pos: int) -> None:
+        end = len(data)
+        counts = self._counts
+        while pos < end and self._state is not State.CLOSED:
+            first = data[pos]
+            if first in _TOGETHER and self._state is _OPEN:
+                stop = (
+                    self._take_pubacks(data, pos) if first == 0x40 else self._handlers.publish_surely(self, data, pos)
+                )
+                if stop > pos:
+                    pos = self._publish_fast(self, data, stop) if data[stop : stop + 1] == b"0" else stop
+                    continue
+            if first & 0xF0 != 0x30:
+                check_first_byte(first)
+                self._check_order(first >> 4)
+            elif self._state is not _OPEN:
+                raise ProtocolViolation("PUBLISH before the client is let in")
+            if pos + 1 < end and (length := data[pos + 1]) < 0x80:
+                body, stop = pos + 2, pos + 2 + length
+            else:
+                bounds = body_bounds(data, pos, self.size_max, strict=self.version == V5)
+                if bounds is None:
+                    self._reassembly = Reassembly(data[pos:], 0)
+                    return
+                body, stop = bounds
+            if stop > end:
+                self._reassembly = Reassembly(data[pos:], stop - pos)
+                return
+            counts.packets_received += 1
+            if first & 0xF0 == 0x30:
+                if not self._may_publish():
+                    self._rest = data[pos:]
+                    return
+                self._publish(data, first & 15, body, stop)
+            else:
+                self._control(first, data, body, stop)
+            pos = stop
+            if self._stopped:
+                self._rest = data[pos:]
+                return
+            if pos < end and data[pos] == 0x30 and self._state is _OPEN:
+                pos = self._publish_fast(self, data, pos)
+
+    def _take_pubacks(self, data: bytes, pos: int) -> int:
+        """Take the plain PUBACKs that stand here together; the position after them."""
+        assert self.client is not None
+        packet_ids = pubacks_at(data, pos)
+        self._counts.packets_received += len(packet_ids)
+        for out in self.client.session.on_pubacks(packet_ids, self._core.wall_s()):
+            self._core.outbox.hold(self, out)
+        return pos + 4 * len(packet_ids)
+
+    def _check_order(self, packet_type: int) -> None:
+        if packet_type not in _FROM_CLIENTS:
+            raise ProtocolViolation(f"{PacketType(packet_type).name} cannot come from a client")
+        if packet_type == _P.CONNECT:
+            if self._state is not State.OPENING or self.pending_connect is not None:
+                raise ProtocolViolation("a second CONNECT on one connection")
+        elif self._state is not State.OPEN and not (packet_type == _P.AUTH and self.exchange is not None):
+            raise ProtocolViolation("the first packet is not CONNECT")
+
+    def _may_publish(self) -> bool:
+        """Whether the client's rate allows one more; if not, it is not read until it does."""
+        assert self.client is not None
+        bucket = self.client.publish_bucket
+        if bucket is None:
+            return True
+        now = self._core.loop.time()
+        if bucket.take(now=now):
+            return True
+        self.stop_reading()
+        self._core.loop.call_later(bucket.wait_s(now=now), self.go_on)
+        return False
+
+    def _publish(self, data: bytes, flags: int, body: int, stop: int) -> None:
+        packet = decode_publish(data, flags, body, stop, self.version, self._core.names)
+        if packet.properties is not NO_PROPERTIES and packet.properties.subscription_identifiers:
+            raise ProtocolViolation("a client cannot publish with a subscription identifier")
+        assert self.client is not None
+        self._handlers.publish(self.client, packet)
+
+    def _control(self, first: int, data: bytes, body: int, stop: int) -> None:
+        if first == 0xC0 and body == stop:
+            self.send(_PINGRESP)
+            return
+        packet_type = first >> 4
+        if packet_type == _P.CONNECT:
+            self._connect(data, body, stop)
+            return
+        packet = BODIES[packet_type](data, first & 15, body, stop, self.version)
+        if packet_type == _P.AUTH:
+            assert isinstance(packet, Auth)
+            self._handlers.auth(self, packet)
+            return
+        assert self.client is not None
+        self._dispatch(self.client, packet)
+
+    def _connect(self, data: bytes, body: int, stop: int) -> None:
+        try:
+            packet = decode_connect(data, body, stop)
+        except UnsupportedVersion as error:
+            self.version = error.answer_version
+            raise
+        except MqttError:
+            # A damaged CONNECT of MQTT 5 still deserves its reason code.
+            if data[body : body + 7] == b"\0\4MQTT\5":
+                self.version, self._state = V5, State.CHECKING
+            raise
+        self.version = packet.version
+        self._state = State.CHECKING
+        self.stop_reading()
+        self._handlers.connect(self, packet)
+
+    def _dispatch(self, client: Client, packet: Packet) -> None:
+        session, outbox, now = client.session, self._core.outbox, self._core.wall_s()
+        match packet:
+            case Puback():
+                out = session.on_puback(packet, now)
+            case Pubrec():
+                out = session.on_pubrec(packet, now)
+            case Pubcomp():
+                out = session.on_pubcomp(packet, now)
+            case Pubrel():
+                out = [session.on_pubrel(packet)]
+            case Subscribe():
+                self._handlers.subscribe(client, packet)
+                return
+            case Unsubscribe():
+                self._handlers.unsubscribe(client, packet)
+                return
+            case Disconnect():
+                expiry_after(packet, session.expiry_s, self._core.policy)
+                self._shut(packet)
+                return
+            case _:
+                raise ProtocolViolation(f"{packet.type.name} cannot come from a client")
+        for data in out:
+            outbox.hold(self, data)
+
+    # What the broker calls.
+
+    def admitted(self, client: Client, agreement: Agreement) -> None:
+        """The client may come in under these terms."""
+        self.client = client
+        self._state = State.OPEN
+        self.size_max = self._core.policy.packet_size_max
+        self.keep_alive_s = agreement.keep_alive_s
+
+    def listen_for_auth(self) -> None:
+        """Read on although the client is not let in yet."""
+        if self.client is None:
+            self._state = State.OPENING
+        self.go_on()
+
+    def stop_reading(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            if self._transport is not None and not self.paused:
+                self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read again, first what had already arrived."""
+        if not self._stopped or self.closed:
+            return
+        self._stopped = False
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._parse(rest, 0)
+        if self._transport is not None and not self._stopped and not self.paused and not self.closed:
+            self._transport.resume_reading()
+
+    def send(self, data: bytes) -> None:
+        """Write at the end of this tick."""
+        if not self.out:
+            self._core.outbox.mark(self)
+        self.out.append(data)
+
+    def send_packet(self, packet: Packet) -> None:
+        self.send(encode(packet, self.version))
+
+    def write_part(self, data: bytes | memoryview) -> None:
+        """Write a part of something larger; a copy of it, where others wait already, so that the rest goes free."""
+        waits = self._transport is not None and self._transport.get_write_buffer_size() > 0
+        self.write(bytes(data) if waits else data)
+
+    def write_out(self) -> None:
+        """Hand over what has gathered."""
+        out, self.out = self.out, []
+        if out:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self._core.counts.bytes_sent += len(data)
+            self.write(data)
+
+    def refuse(self, connack: Connack) -> None:
+        """Turn the client away."""
+        self.send_packet(connack)
+        self._shut(None)
+
+    def dismiss(self, reason: ReasonCode, text: str | None = None, *, go_to: str | None = None) -> None:
+        """End the connection, telling the client why, and where to `go_to`, as far as its version can be told."""
+        if self.closed:
+            return
+        properties = NO_PROPERTIES
+        if text is not None or go_to is not None:
+            properties = Properties(reason_string=None if text is None else text[:1_000], server_reference=go_to)
+        if self.client is not None:
+            if self.version == V5:
+                self.send(self.client.session.reply(Disconnect(reason, properties)))
+        elif self._state is State.CHECKING or reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+            self.send_packet(Connack(False, to_connack(reason), properties))
+        self._shut(None)
+
+    def _shut(self, farewell: Disconnect | None) -> None:
+        if self.closed:
+            return
+        self._state = State.CLOSED
+        client, self.client = self.client, None
+        self._handlers.closed(self)
+        if client is not None and client.connection is self:
+            self._handlers.gone(client, farewell)
+        self.write_out()
+        transport, self._transport = self._transport, None
+        self.write = _nowhere
+        self._rest, self._reassembly, self.lane = b"", None, None
+        if transport is None:
+            return
+        if self.paused:
+            transport.abort()
+        else:
+            transport.close()
+            self._core.loop.call_later(FAREWELL_S, transport.abort)
+
+    def check_alive(self, now: float) -> None:
+        """Called every second or so: end what has been silent for too long."""
+        if self.heard:
+            self.heard, self.last_read = False, now
+        if self._state is State.OPEN:
+            silent = now - self.last_read
+            if self.keep_alive_s and silent > self.keep_alive_s * 1.5 and not self._stopped:
+                self.dismiss(ReasonCode.KEEP_ALIVE_TIMEOUT)
+        elif self.opening and now - self.opened_at > self._core.config.limits.connect_timeout_s:
+            self._shut(None)
+
+
+def _nowhere(_data: bytes | memoryview) -> None:
+    """Where bytes for a closed connection go."""

@@ -1,0 +1,135 @@
+"""Where a connection turns to with what it received: joins the parts that know what packets mean.
+
+Also counts connections, in all, per listener and per address, and refuses those above the limits.
+"""
+
+from geomq.broker.clients.client import Client
+from geomq.broker.clients.delivery import Delivery
+from geomq.broker.clients.fenced import FencedFilters
+from geomq.broker.clients.geocontext import GeoContext
+from geomq.broker.clients.publishing import Publishing
+from geomq.broker.clients.registry import Registry
+from geomq.broker.clients.retention import Retention
+from geomq.broker.clients.subscribing import Subscribing
+from geomq.broker.config.settings import Listener
+from geomq.broker.connections.admission import Admission
+from geomq.broker.connections.connection import Connection
+from geomq.broker.connections.limits import AddressCounts
+from geomq.broker.core import Core
+from geomq.broker.fastpath.arrivals import FastArrivals
+from geomq.broker.fastpath.publishing import FastPath
+from geomq.broker.fastpath.qos1 import FastSure
+from geomq.mqtt.codec.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
+from geomq.mqtt.codec.properties import NO_PROPERTIES
+
+
+class Desk:
+    """All handlers of one broker."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.delivery = Delivery(core)
+        self.retention = Retention(core, self.delivery)
+        self.geo = GeoContext(core, self.delivery, self.retention)
+        self.publishing = Publishing(core, self.geo, self.retention)
+        fenced = FencedFilters()
+        self.subscribing = Subscribing(core, self.retention, fenced)
+        self.registry = Registry(core, self.publishing, self.subscribing)
+        self.admission = Admission(core, self.registry, self.geo)
+        self.fast = FastPath(core, self.publishing, self.delivery, fenced)
+        self.publish_fast = self.fast.publish
+        self.sure = FastSure(core, self.delivery, self.fast)
+        self.publish_surely = self.sure.publish
+        self.publishing.send_surely = self.sure.send
+        self.arrivals = core.driver.arrivals = FastArrivals(core, self.fast)
+        self.connections: dict[Connection, None] = {}
+        self._opening: dict[Connection, None] = {}
+        self._per_listener: dict[Listener, int] = {}
+        limits = core.config.limits
+        self._addresses = AddressCounts(limits.connections_per_address_max)
+        self._pending = AddressCounts(limits.pending_per_address_max)
+        core.driver.deliverer = self.delivery
+        core.driver.before_delivery = self.fast.drain
+        core.topology_changed = self.fast.forget
+        core.outbox.before_write = self.fast.write
+
+    def make_connection(self, listener: Listener) -> Connection:
+        return Connection(self._core, self, listener)
+
+    # What connections call.
+
+    def opened(self, connection: Connection) -> bool:
+        """Whether there is room for one more."""
+        limits, counts = self._core.config.limits, self._core.counts
+        listener, address = connection.listener, connection.address
+        open_here = self._per_listener.get(listener, 0)
+        full = len(self.connections) >= limits.connections_max or (
+            listener.connections_max is not None and open_here >= listener.connections_max
+        )
+        if full or not self._addresses.admit(address):
+            counts.connections_refused += 1
+            return False
+        if not self._pending.admit(address):
+            self._addresses.release(address)
+            counts.connections_refused += 1
+            return False
+        counts.connections_opened += 1
+        self.connections[connection] = None
+        self._opening[connection] = None
+        self._per_listener[listener] = open_here + 1
+        return True
+
+    def closed(self, connection: Connection) -> None:
+        if connection not in self.connections:
+            return
+        del self.connections[connection]
+        self._per_listener[connection.listener] -= 1
+        self._addresses.release(connection.address)
+        self._no_longer_pending(connection)
+
+    def _no_longer_pending(self, connection: Connection) -> None:
+        if connection in self._opening:
+            del self._opening[connection]
+            self._pending.release(connection.address)
+
+    def connect(self, connection: Connection, packet: Connect) -> None:
+        self._no_longer_pending(connection)
+        self.admission.begin(connection, packet)
+
+    def auth(self, connection: Connection, packet: Auth) -> None:
+        self.admission.on_auth(connection, packet)
+
+    def publish(self, client: Client, packet: Publish) -> None:
+        self.delivery.last = ()
+        if self.publishing.receive(client, packet) and not packet.retain and packet.properties is NO_PROPERTIES:
+            if packet.qos:
+                self.sure.learn(packet.topic)
+            else:
+                self.fast.learn(packet.topic)
+
+    def subscribe(self, client: Client, packet: Subscribe) -> None:
+        self.subscribing.subscribe(client, packet)
+
+    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+        self.subscribing.unsubscribe(client, packet)
+
+    def gone(self, client: Client, farewell: Disconnect | None) -> None:
+        self.registry.leave(client, farewell)
+
+    # What the broker calls.
+
+    def check_alive(self) -> None:
+        now = self._core.loop.time()
+        for connection in tuple(self.connections):
+            connection.check_alive(now)
+
+    def take_limits(self) -> None:
+        """The settings changed."""
+        limits = self._core.config.limits
+        self._addresses.maximum = limits.connections_per_address_max
+        self._pending.maximum = limits.pending_per_address_max
+        self.retention.take_limits(limits)
+        self.publishing.forget_topics()
+        for client in self._core.clients.values():
+            self.registry.give_rights(client)
+        self.fast.forget()

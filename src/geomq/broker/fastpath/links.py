@@ -1,0 +1,72 @@
+"""Plain events on their way to peers: gathered through a tick, then one message to each peer.
+
+They were never in the routing node, so they are given ids here, and who of the own clients got them is noted.
+"""
+
+from typing import NamedTuple
+
+from geomq.broker.connections.connection import Connection
+from geomq.broker.core import Core
+from geomq.mqtt.codec.types import V5
+from geomq.routing.core.model import BrokerId, ClientId, Edition
+from geomq.routing.core.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer
+
+
+class Far(NamedTuple):
+    """Peers that hear of events, and the own clients that get them, too; how many bytes it takes to say for whom."""
+
+    peers: tuple[ToPeer, ...]
+    own: frozenset[ClientId]
+    weight: int
+
+
+def far_of(peers: tuple[ToPeer, ...], own: frozenset[ClientId]) -> Far:
+    matches = (match for _, matches in peers for match in matches or ())
+    return Far(peers, own, sum(len(client) + len(topic_filter) for client, topic_filter in matches))
+
+
+class Heap(NamedTuple):
+    """What waits for one peer."""
+
+    entries: list[Batched]
+    packets: list[bytes]
+
+
+class FastLinks:
+    """What waits for peers, in `waiting`. Batches are marked with `edition`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.edition: Edition | None = None
+        self.waiting: dict[BrokerId, Heap] = {}
+        self._bytes = 0
+
+    def gather(self, connection: Connection, far: Far, data: bytes, count: int) -> None:
+        """Take `count` events of a client."""
+        client, waiting = connection.client, self.waiting
+        assert client is not None
+        if not waiting:
+            self._core.outbox.schedule()
+        peers, own, weight = far
+        first, size = self._core.node.take_ids(count, own), len(data)
+        for peer, matches in peers:
+            heap = waiting.get(peer)
+            if heap is None:
+                heap = waiting[peer] = Heap([], [])
+            heap.entries.append(
+                Batched(client.id, client.location, first, count, connection.version == V5, matches, size)
+            )
+            heap.packets.append(data)
+        self._bytes += size + weight
+        if self._bytes >= BATCH_BYTES_MAX:
+            self.send()
+
+    def send(self) -> None:
+        """Let everything go that waits."""
+        waiting, self.waiting, self._bytes = self.waiting, {}, 0
+        core = self._core
+        if core.driver.links is not None:
+            at_ms = int(core.wall_s() * 1000)
+            for peer, (entries, packets) in waiting.items():
+                batch = EventBatch(core.node.epoch, at_ms, tuple(entries), tuple(packets))
+                core.driver.links.send_batch(peer, batch, self.edition)

@@ -1,0 +1,120 @@
+"""A shorter way for plain events of QoS 1 and 2 in a broker without peers.
+
+The routing core is asked once per topic; its answer holds as long as the routes of the short way for QoS 0 do.
+Sessions, disk and acknowledgements are those of the ordinary way: an event is kept for those who are away, too.
+"""
+
+from geomq.broker.clients.client import Client
+from geomq.broker.clients.delivery import PLAIN_TERMS, Delivery
+from geomq.broker.connections.connection import Connection
+from geomq.broker.core import Core
+from geomq.broker.fastpath.publishing import ROUTES_MAX, FastPath
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
+from geomq.mqtt.codec.types import V5
+from geomq.mqtt.codec.wire import text
+from geomq.mqtt.session.message import Fanout, Message
+
+Receivers = tuple[tuple[Client, int], ...]
+"""Clients and the QoS of their subscriptions."""
+RECEIVERS_MAX = 1_000_000
+"""Receivers that are remembered for all topics; topics with the same receivers share theirs."""
+
+
+class FastSure:
+    """Remembers who gets the events of a topic; None if that has to be asked each time."""
+
+    def __init__(self, core: Core, delivery: Delivery, fast: FastPath) -> None:
+        self._core = core
+        self._delivery = delivery
+        self._fast = fast
+        self._receivers: dict[str, Receivers | None] = {}
+        self._alike: dict[Receivers, Receivers] = {}
+        self._by_key: dict[bytes, tuple[str, Receivers]] = {}
+        """The same by how the topic stands in a packet, if anybody gets its events."""
+        self._count = self._generation = 0
+
+    def publish(self, connection: Connection, data: bytes, pos: int) -> int:
+        """Send plain PUBLISH packets of QoS 1 on their way, and answer them, as long as it is known who gets them.
+
+        Returns the position after them; what stands there is left to the ordinary way.
+        """
+        client, outbox = connection.client, self._core.outbox
+        if (
+            client is None
+            or not self._by_key
+            or self._generation != self._fast.generation
+            or client.publish_bucket is not None
+            or client.rights.fenced
+            or client.session.receiving
+            or outbox.full
+        ):
+            return pos
+        self._fast.drain()
+        version, may_write, send, hold = connection.version, client.rights.may_write, self._delivery.send, outbox.hold
+        new, end, count = version == V5, len(data), 0
+        while end - pos > 6 and data[pos] == 0x32:
+            body, length = pos + 2, data[pos + 1]
+            if length > 127:
+                if not 0 < data[body] < 128:
+                    break
+                body, length = pos + 3, length & 127 | data[body] << 7
+            stop, id_at = body + length, body + 2 + (data[body] << 8 | data[body + 1])
+            rest, packet_id = id_at + 2, data[id_at : id_at + 2]
+            known = self._by_key.get(data[body:id_at])
+            if known is None or stop > end or rest + new > stop or (new and data[rest]) or packet_id == b"\0\0":
+                break
+            topic, receivers = known
+            if stop - pos > connection.size_max or not may_write(topic):
+                break
+            payload = data[rest + new : stop]
+            fanout = Fanout(Message(topic, payload, 1), 0.0)
+            fanout.preset(version, 1, data[pos:id_at], data[rest:stop] if new else payload)
+            if sum([send(receiver, fanout, PLAIN_TERMS[min(1, theirs)]) for receiver, theirs in receivers]):
+                hold(connection, b"\x40\x02" + packet_id)
+            else:
+                number = int.from_bytes(packet_id, "big")
+                hold(connection, client.session.answer(number, 1, ReasonCode.NO_MATCHING_SUBSCRIBERS))
+            pos = stop
+            count += 1
+        self._core.counts.events_received += count
+        self._core.counts.packets_received += count
+        return pos
+
+    def send(self, message: Message) -> int | None:
+        """Send a plain event to everybody who gets it; to how many, or None if that is not known here."""
+        if self._generation != self._fast.generation:
+            return None
+        receivers = self._receivers.get(message.topic)
+        if receivers is None:
+            return None
+        self._fast.drain()
+        fanout, send, qos = Fanout(message, self._core.wall_s()), self._delivery.send, message.qos
+        return sum([send(client, fanout, PLAIN_TERMS[min(qos, theirs)]) for client, theirs in receivers])
+
+    def learn(self, topic: str) -> None:
+        """A plain event on this topic was sent; if it went the ordinary way, the next will go to the same clients."""
+        if self._generation != self._fast.generation:
+            self._generation = self._fast.generation
+            self._forget()
+        if topic in self._receivers or len(topic) > REMEMBERED_CHARS_MAX:
+            return
+        if len(self._receivers) >= ROUTES_MAX or self._count >= RECEIVERS_MAX:
+            self._forget()
+        if self._core.driver.links is None and not self._fast.is_followed():
+            found = self._fast.plain_receivers(topic, self._delivery.last)
+            receivers = self._receivers[topic] = None if found is None else self._shared(tuple(found.items()))
+            if receivers:
+                self._by_key[text(topic)] = (topic, receivers)
+
+    def _shared(self, receivers: Receivers) -> Receivers:
+        if receivers not in self._alike:
+            self._alike[receivers] = receivers
+            self._count += len(receivers)
+        return self._alike[receivers]
+
+    def _forget(self) -> None:
+        self._receivers.clear()
+        self._alike.clear()
+        self._by_key.clear()
+        self._count = 0

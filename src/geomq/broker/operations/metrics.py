@@ -1,0 +1,85 @@
+"""Prometheus metrics of one broker: its own registry, values read when asked, nothing counted here.
+
+The hot path raises plain integers; this turns them into counters and gauges at the moment of a scrape.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from geomq import __version__
+from geomq.broker.operations.admin_view import BrokerView
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+HELP = {
+    "bytes_received": "Bytes from clients.",
+    "bytes_sent": "Bytes to clients.",
+    "cloud_connected": "Whether the cloud broker is connected.",
+    "connections": "Connected clients.",
+    "connections_opened": "Network connections accepted.",
+    "connections_refused": "Network connections or CONNECTs refused.",
+    "deliveries_denied": "Deliveries kept back by the access control file.",
+    "events_delivered": "Events handed to subscribers.",
+    "events_dropped": "Events dropped because a queue was full.",
+    "events_received": "Events published by clients.",
+    "events_refused": "Events refused by access control, limits or the disk.",
+    "events_repeated": "Events acknowledged but dropped because their writer had sent them before.",
+    "expired_sessions": "Sessions that ended because nobody came back in time.",
+    "geo_errors": "Locations and fences that were none.",
+    "location_updates": "Location updates taken.",
+    "locations_dropped": "Location updates dropped by the rate limit.",
+    "messages_stored": "Messages the store keeps.",
+    "packets_received": "MQTT packets from clients.",
+    "peer_messages_refused": "Messages of peers refused: unknown here, malformed, or not handled.",
+    "peer_messages_unsent": "Messages to peers dropped because no link can carry them.",
+    "peers_connected": "Linked peers.",
+    "protocol_errors": "Connections closed because of a protocol error.",
+    "retained": "Retained messages.",
+    "retained_refused": "Retained messages not kept because there were too many.",
+    "sessions_given": "Sessions handed over to other brokers.",
+    "sessions_taken": "Sessions taken over from other brokers.",
+    "sessions": "Sessions, connected or not.",
+    "subscriptions": "Subscriptions.",
+    "trace_dropped": "Trace records dropped because the disk did not keep up or failed.",
+    "trace_records": "Trace records taken to be written.",
+    "wills_published": "Wills published.",
+}
+
+
+class BrokerCollector(Collector):
+    """Reads a broker's numbers at every scrape."""
+
+    def __init__(self, view: BrokerView) -> None:
+        self._view = view
+
+    def collect(self) -> Iterator[Metric]:
+        info = InfoMetricFamily("geomq_broker", "Which broker this is.")
+        info.add_metric([], {"version": __version__, "name": self._view.config.broker.name})
+        yield info
+        yield GaugeMetricFamily("geomq_start_time_seconds", "When the broker started.", self._view.started_at)
+        for name, count in self._view.counts().items():
+            yield CounterMetricFamily(f"geomq_{name}", help_of(name), count)
+        for name, value in self._view.gauges().items():
+            yield GaugeMetricFamily(f"geomq_{name}", help_of(name), value)
+
+
+def make_registry(view: BrokerView) -> CollectorRegistry:
+    """A registry with the broker's numbers and those of its process."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(BrokerCollector(view))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def metrics_text(registry: CollectorRegistry) -> bytes:
+    """The answer to a scrape."""
+    return generate_latest(registry)
+
+
+def help_of(name: str) -> str:
+    """What a count or gauge means."""
+    return HELP.get(name, f"{name.replace('_', ' ').capitalize()}.")

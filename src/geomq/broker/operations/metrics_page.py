@@ -1,0 +1,43 @@
+"""The reference page of the metrics, made from the names a broker counts under.
+
+`python -m geomq.broker.operations.metrics_page > docs/reference/metrics.md` writes it anew.
+"""
+
+from geomq.broker.operations.counts import Counts
+from geomq.broker.operations.metrics import HELP, help_of
+
+HEAD = """# Metrics
+
+A broker with `[admin] enabled = true` serves Prometheus text at `/metrics`: to whoever may use the
+[admin API](admin.md), or to everybody with `[metrics] public = true`.
+
+```yaml
+scrape_configs:
+  - job_name: geomq
+    authorization:
+      credentials_file: /etc/prometheus/geomq-token
+    static_configs:
+      - targets: ["broker.example:9883"]
+```
+
+Counters only grow while the broker runs. The same numbers are in `GET /api/v1/broker` and, every
+`[metrics] sys_interval_s` seconds, under `$SYS/broker/`. With them come the numbers of the process itself:
+`process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds` and more.
+"""
+
+
+def metrics_page() -> str:
+    """The whole page."""
+    counts = Counts().as_dict()
+    counters = [f"| `geomq_{name}_total` | counter | {help_of(name)} |" for name in sorted(counts)]
+    gauges = [f"| `geomq_{name}` | gauge | {help_of(name)} |" for name in sorted(HELP) if name not in counts]
+    fixed = [
+        "| `geomq_broker_info` | info | Which broker this is: labels `name` and `version`. |",
+        "| `geomq_start_time_seconds` | gauge | When the broker started. |",
+    ]
+    rows = "\n".join([*fixed, *gauges, *counters])
+    return f"{HEAD}\n| metric | kind | meaning |\n|---|---|---|\n{rows}\n"
+
+
+if __name__ == "__main__":
+    print(metrics_page(), end="")

@@ -1,0 +1,1 @@
+"""Other brokers: links, what crosses them, and what is kept until it has arrived."""

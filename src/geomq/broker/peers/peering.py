@@ -1,0 +1,450 @@
+"""The links to all other brokers: who dials whom, who is there, what goes over which link.
+
+It carries messages and decides nothing about them. Of two brokers the one whose name sorts first dials; a broken
+connection is dialled again after a growing pause. The link protocol on top makes sure that nothing is lost, doubled
+or reordered, whatever the connections do.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import NamedTuple
+
+from geomq.broker.peers.channel import Credentials, PeerChannel
+from geomq.broker.peers.refusals import PeerRefusals
+from geomq.broker.peers.store import OUTBOX, Notes, PeerStore
+from geomq.broker.peers.unknown_brokers import Strangers, Visitors
+from geomq.broker.platform import SYSTEM, Platform
+from geomq.errors import ProtocolError
+from geomq.routing.core.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.core.messages import Message, is_promised
+from geomq.routing.core.model import BrokerId, Edition
+from geomq.routing.core.plan import EventBatch
+from geomq.routing.federation.edition_messages import unwrapped, wrapped
+from geomq.routing.wire.frames import BUILT_IN, Aside, Described, LooseBatch, Ping, Pong, Refused, unsendable
+from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, runs
+
+log = logging.getLogger("geomq.peers")
+
+RETRY_S = (0.1, 10.0)
+RESEND_MS = 5_000.0
+PROBE_S = 1.0
+SILENCE_S_MAX = 6.0
+WINDOW = 2048
+PATIENCE_S = 5.0
+"""How long a peer that is to dial us has time for it."""
+SMOOTHING = 0.2
+UNPROVEN_MAX = 256
+"""Connections that have not proved a name yet; beyond that the oldest of them makes room."""
+
+
+_NUMBER = attrgetter("number")
+
+
+class PeerAddress(NamedTuple):
+    host: str
+    port: int
+
+
+class PeerLimits(NamedTuple):
+    frame_bytes_max: int = 1 << 24
+    outbox_max: int = 100_000
+
+
+DEFAULT_LIMITS = PeerLimits()
+
+
+class _Peer:
+    """What is known of one peer."""
+
+    def __init__(self, name: BrokerId, address: PeerAddress | None, link: Link) -> None:
+        self.name = name
+        self.address = address
+        self.link = link
+        self.channel: PeerChannel | None = None
+        self.up = False
+        self.met = False
+        self.waits = self.waits_for_disk = False
+        """Whether the link took something in this tick that is not pumped yet, and whether it has to be safe first."""
+        self.promised: list[Data] = []
+        """What of it is to be kept on disk."""
+        self.held = 0
+        self.heard_s = 0.0
+        self.latency_ms: float | None = None
+        self.pause_s = RETRY_S[0]
+        self.dial: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Peering:
+    """All links of one broker; the core's `links`."""
+
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        epoch: int,
+        peers: Mapping[BrokerId, PeerAddress | None],
+        handle: Callable[[RoutingEvent], object],
+        credentials: Credentials,
+        refusals: PeerRefusals,
+        kept: PeerStore | None = None,
+        notes: Notes | None = None,
+        limits: PeerLimits = DEFAULT_LIMITS,
+        dial_tls: ssl.SSLContext | None = None,
+        lost: Callable[[BrokerId, Message, str], object] = lambda _, __, ___: None,
+        strangers: Strangers | None = None,
+        platform: Platform = SYSTEM,
+    ) -> None:
+        self._me = me
+        self._platform = platform
+        self._lost = lost
+        self._handle = handle
+        self._credentials = credentials
+        self._refusals = refusals
+        self._limits = limits
+        self._dial_tls = dial_tls
+        self._epoch = epoch
+        self._kept = kept
+        self._notes = {kind: kept for kind, kept in (notes or {}).items() if kind.startswith(OUTBOX)}
+        self._peers = {name: self._new_peer(name, address) for name, address in peers.items()}
+        self._server: asyncio.Server | None = None
+        self._probe: asyncio.TimerHandle | None = None
+        self._strangers = strangers
+        self._visitors = Visitors(strangers)
+        self._unproven: dict[PeerChannel, None] = {}
+        self._closing = False
+        self._waiting: list[_Peer] = []
+        if kept is not None:
+            kept.before_writing(self._push)
+
+    def _new_peer(self, name: BrokerId, address: PeerAddress | None) -> _Peer:
+        link = Link(
+            epoch=self._epoch,
+            retry_ms=RESEND_MS,
+            outbox_max=self._limits.outbox_max,
+            window=WINDOW,
+            unsent=[] if self._kept is None else self._kept.load_outbox(name, self._notes),
+        )
+        self._notes.pop(OUTBOX + name, None)
+        return _Peer(name, address, link)
+
+    async def start(self, host: str | None, port: int | None, tls: ssl.SSLContext | None = None) -> None:
+        """Listen for peers (if there is a port) and dial those that are ours to dial."""
+        self._loop = asyncio.get_running_loop()
+        if port is not None:
+            self._server = await self._loop.create_server(lambda: self._channel(None), host, port, ssl=tls)
+        for peer in self._peers.values():
+            self._dial(peer)
+        self._probe_all()
+
+    @property
+    def port(self) -> int | None:
+        """Where peers connect, once started."""
+        return None if self._server is None else int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def connected(self) -> tuple[BrokerId, ...]:
+        return tuple(name for name, peer in self._peers.items() if peer.up)
+
+    def latency_ms(self, peer: BrokerId) -> float | None:
+        """One way over the link, as a moving mean; None if it was not measured yet."""
+        known = self._peers.get(peer)
+        return None if known is None or not known.up else known.latency_ms
+
+    async def stop(self) -> None:
+        self._closing = True
+        if self._probe is not None:
+            self._probe.cancel()
+        if self._server is not None:
+            self._server.close()
+        self._visitors.close()
+        for peer in self._peers.values():
+            for pending in (peer.dial, peer.timer):
+                if pending is not None:
+                    pending.cancel()
+            if peer.channel is not None:
+                peer.channel.close("this broker stops")
+
+    def set_peers(self, peers: Mapping[BrokerId, PeerAddress | None]) -> None:
+        """The federation changed: forget who left, dial who came."""
+        for name in [name for name in self._peers if name not in peers]:
+            self._forget(self._peers.pop(name))
+        for name, address in peers.items():
+            known = self._peers.get(name)
+            if known is None:
+                self._epoch += 1  # it may not have heard that it was forgotten, and count on from there
+                known = self._peers[name] = self._new_peer(name, address)
+            elif address not in (None, known.address):
+                known.address = address
+                if known.dial is not None:
+                    known.dial.cancel()
+                    known.dial = None
+            if known.channel is None:
+                self._dial(known)
+
+    def _forget(self, gone: _Peer) -> None:
+        for pending in (gone.dial, gone.timer):
+            if pending is not None:
+                pending.cancel()
+        if gone.channel is not None:
+            channel, gone.channel = gone.channel, None
+            channel.close("no longer a peer")
+            self._down(gone)
+        gone.waits, gone.promised = False, []
+        if self._kept is not None:
+            self._kept.forget_outbox(gone.name)
+
+    def send(self, peer: BrokerId, message: Message) -> None:
+        """Send a message to a peer, at the end of this tick or when it is there; one to a stranger goes nowhere."""
+        known = self._peers.get(peer)
+        if known is None:
+            return
+        problem = None if type(message) in BUILT_IN else unsendable(message)
+        if problem is not None:
+            self.unsent(peer, message, problem)
+            return
+        promised = is_promised(message)
+        durable = self._kept is not None and (promised or message.after_disk)
+        if durable and known.waits and not known.waits_for_disk:
+            self._pump(known)
+        output = known.link.take(message)
+        if output is not TAKEN:
+            self._gave_up(known, message, output)
+            promised = promised and not any(lost is message for lost in output.lost)
+        if promised and self._kept is not None:
+            known.promised.append(Data(known.link.epoch, known.link.latest, message))
+        if not known.waits:
+            known.waits = True
+            self._waiting.append(known)
+            if len(self._waiting) == 1:
+                self._loop.call_soon(self._push)
+        known.waits_for_disk = known.waits_for_disk or durable
+
+    def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
+        """Send events of QoS 0, now. They are never sent again, so they need a number only to wait behind others."""
+        known = self._peers.get(peer)
+        if known is None:
+            return
+        channel, behind = known.channel, known.waits or known.held or not known.link.is_clear
+        if behind or channel is None or not channel.send_loose(batch, edition):
+            self.send(peer, wrapped(batch, edition))
+            self._pump(known)
+
+    def _gave_up(self, peer: _Peer, message: Message, output: LinkOutput) -> None:
+        """The link had no room for the message, or for others with it."""
+        for lost in output.lost:
+            self._lost(peer.name, lost, "link down" if lost is message else "link queue full")
+        if output.overrun and peer.channel is not None:
+            peer.channel.close("the peer takes in nothing")
+        if output.frames and peer.channel is not None:
+            self._emit(peer, peer.channel, output.frames, durable=False)
+        if peer.waits:
+            self._pump(peer)
+        if self._kept is not None:
+            for number in output.lost_numbers:
+                self._kept.given_up(peer.name, number)
+            if output.lost_numbers:
+                self._kept.acknowledged(peer.name, peer.link.acknowledged)
+
+    def _push(self) -> None:
+        """Put on the wire what was sent in this tick."""
+        waiting, self._waiting = self._waiting, []
+        for peer in waiting:
+            if peer.waits:
+                self._pump(peer)
+
+    def _pump(self, peer: _Peer) -> None:
+        durable, peer.waits, peer.waits_for_disk = peer.waits_for_disk, False, False
+        pumped = peer.link.pump(now=self._now_ms())
+        frames: Sequence[Frame | bytes] = ()
+        if peer.promised and self._kept is not None:
+            promised, peer.promised = peer.promised, []
+            kept = [self._kept.keep(peer.name, frame) for frame in runs(promised)]
+            if b"" not in kept and list(map(_NUMBER, pumped)) == list(map(_NUMBER, promised)):
+                frames = kept
+        frames = frames or runs(pumped)
+        if frames and peer.channel is not None:
+            self._emit(peer, peer.channel, frames, durable=durable)
+        if peer.timer is None:
+            self._watch(peer)
+
+    def _channel(self, expected: str | None) -> PeerChannel:
+        return PeerChannel(self._credentials, self, expected=expected, frame_bytes_max=self._limits.frame_bytes_max)
+
+    def made(self, channel: PeerChannel) -> None:
+        """Somebody is there and has yet to say who."""
+        if channel.expected is not None:
+            return
+        if len(self._unproven) >= UNPROVEN_MAX:
+            next(iter(self._unproven)).close("too many strangers at once")
+        self._unproven[channel] = None
+
+    def _dial(self, peer: _Peer) -> None:
+        """Dial a peer that is ours to dial, or that has not dialled us yet: it may no longer want to."""
+        ours = self._me < peer.name
+        if peer.address is not None and (ours or not peer.met) and peer.dial is None and not self._closing:
+            peer.dial = self._loop.create_task(self._keep_dialling(peer, peer.address, 0.0 if ours else PATIENCE_S))
+
+    async def _keep_dialling(self, peer: _Peer, address: PeerAddress, patience_s: float) -> None:
+        """Try until there is a connection; its end starts this anew."""
+        await asyncio.sleep(patience_s)
+        while peer.channel is None and not self._closing:
+            try:
+                await self._loop.create_connection(
+                    lambda: self._channel(peer.name),
+                    address.host,
+                    address.port,
+                    ssl=self._dial_tls,
+                    server_hostname=peer.name if self._dial_tls is not None else None,
+                )
+            except (OSError, ssl.SSLError) as error:
+                log.debug("peer not reached", extra={"peer": peer.name, "reason": str(error)})
+            await asyncio.sleep(peer.pause_s * self._platform.uniform(0.5, 1.0))
+            peer.pause_s = min(2 * peer.pause_s, RETRY_S[1])
+        peer.dial = None
+
+    # What channels say.
+
+    def opened(self, channel: PeerChannel) -> bool:
+        """A peer proved its name: its link uses this connection from now on."""
+        self._unproven.pop(channel, None)
+        peer = self._peers.get(BrokerId(channel.peer or ""))
+        if self._closing:
+            return False
+        if peer is None:
+            return self._visitors.receive(channel)
+        if peer.channel is not None:
+            before, peer.channel = peer.channel, None
+            before.close("replaced by a new connection")
+            self._down(peer)
+        peer.channel = channel
+        peer.heard_s = self._loop.time()
+        peer.pause_s = RETRY_S[0]
+        self._carry_out(peer, peer.link.connected(now=self._now_ms()))
+        return True
+
+    def heard(self, channel: PeerChannel, frame: Frame | Aside) -> None:
+        peer = self._peers.get(BrokerId(channel.peer or ""))
+        if peer is None or peer.channel is not channel:
+            if channel in self._visitors:
+                self._visitors.hear(channel, frame)
+            return
+        peer.heard_s = self._loop.time()
+        if isinstance(frame, Frame):
+            if peer.waits:
+                self._pump(peer)  # or the link might, and not wait for the disk
+            self._carry_out(peer, peer.link.receive(frame, now=peer.heard_s * 1000.0))
+        elif isinstance(frame, LooseBatch):
+            if peer.up:
+                self._take(peer, EventBatch(frame.epoch, frame.at_ms, frame.entries, (frame.packets,)), frame.edition)
+        elif isinstance(frame, Ping):
+            channel.send(Pong(frame.token))
+        elif isinstance(frame, Pong):
+            round_trip_ms = (self._platform.perf_ns() - frame.token) / 1e6
+            if 0 <= round_trip_ms < 600_000:
+                before = round_trip_ms / 2 if peer.latency_ms is None else peer.latency_ms
+                peer.latency_ms = before + SMOOTHING * (round_trip_ms / 2 - before)
+                self._handle(LatencyMeasured(peer.name, round_trip_ms / 2))
+        elif isinstance(frame, Described) and self._strangers is not None:
+            self._strangers.described(peer.name, frame.description)
+
+    def unsent(self, peer: BrokerId, message: Message, reason: str) -> None:
+        self._refusals.unsent(peer, type(unwrapped(message)[0]).__name__, reason)
+        self._lost(peer, message, "cannot be sent")
+
+    def closed(self, channel: PeerChannel, reason: str) -> None:
+        self._unproven.pop(channel, None)
+        peer = self._peers.get(BrokerId(channel.peer or ""))
+        if self._visitors.left(channel):
+            return
+        if peer is not None and peer.channel is channel:
+            log.info("peer gone", extra={"peer": peer.name, "reason": reason})
+            peer.channel = None
+            self._down(peer)
+            self._dial(peer)
+        elif channel.peer is None and not self._closing:
+            log.warning("peer refused", extra={"reason": reason})
+
+    def _down(self, peer: _Peer) -> None:
+        peer.link.disconnected()
+        if peer.up:
+            peer.up = False
+            if not self._closing:
+                self._handle(PeerDown(peer.name))
+
+    def _carry_out(self, peer: _Peer, output: LinkOutput, *, durable: bool = False) -> None:
+        """What a link puts out goes before what its news makes the node say; but an acknowledgement says that
+        messages have been dealt with, so they are first."""
+        for message in output.messages:
+            self._take(peer, *unwrapped(message))
+            durable = durable or (self._kept is not None and is_promised(message))
+        if self._kept is not None:
+            self._kept.acknowledged(peer.name, peer.link.acknowledged)
+        if output.frames and peer.channel is not None:
+            frames = output.frames
+            data = [frame for frame in frames if isinstance(frame, Data)]
+            if data:
+                durable = durable or any(is_promised(frame.message) for frame in data)
+                frames = [*(frame for frame in frames if not isinstance(frame, Data)), *runs(data)]
+            self._emit(peer, peer.channel, frames, durable=durable)
+        if output.came_up:
+            log.info("peer there", extra={"peer": peer.name})
+            peer.up = peer.met = True
+            self._handle(PeerUp(peer.name))
+        self._watch(peer)
+
+    def _take(self, peer: _Peer, message: Message, edition: Edition | None) -> None:
+        """Hand on a message of a peer. One that cannot be taken in does no harm to others, nor to the link."""
+        if type(message) is Refused:
+            self._refusals.received(peer.name, message)
+            return
+        try:
+            self._handle(PeerSaid(peer.name, message, edition))
+        except ProtocolError as error:
+            self._refusals.received(peer.name, Refused(type(message).__name__, str(error), is_promised(message)))
+        except Exception as error:
+            self._refusals.failed(peer.name, type(message).__name__, error)
+
+    def _emit(self, peer: _Peer, channel: PeerChannel, frames: Sequence[Frame | bytes], *, durable: bool) -> None:
+        """Write frames now, or once the disk has what they speak of; never out of order."""
+        if self._kept is None or not (durable or peer.held):
+            channel.send_all(frames)
+            return
+        peer.held += 1
+        self._kept.when_safe(partial(self._release, peer, channel, frames))
+
+    def _release(self, peer: _Peer, channel: PeerChannel, frames: Sequence[Frame | bytes]) -> None:
+        peer.held -= 1
+        if peer.channel is channel:
+            channel.send_all(frames)
+
+    # The clock.
+
+    def _now_ms(self) -> float:
+        return self._loop.time() * 1000.0
+
+    def _watch(self, peer: _Peer) -> None:
+        """Call the link when it asked to be called; a deadline that moved later is looked at when it comes."""
+        deadline = peer.link.next_deadline()
+        if deadline is not None and peer.timer is None and not self._closing:
+            peer.timer = self._loop.call_at(deadline / 1000.0, self._due, peer)
+
+    def _due(self, peer: _Peer) -> None:
+        peer.timer = None
+        if peer.waits:
+            self._pump(peer)
+        self._carry_out(peer, peer.link.on_deadline(now=self._now_ms()))
+
+    def _probe_all(self) -> None:
+        self._probe = self._loop.call_later(PROBE_S, self._probe_all)
+        for peer in self._peers.values():
+            if peer.channel is None:
+                continue
+            if self._loop.time() - peer.heard_s > SILENCE_S_MAX:
+                peer.channel.close("the peer fell silent")
+            else:
+                peer.channel.send(Ping(self._platform.perf_ns()))

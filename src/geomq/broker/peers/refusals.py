@@ -1,0 +1,61 @@
+"""Messages between brokers that are refused: those of peers that cannot be taken in, own ones that cannot be sent.
+
+Each is counted. The log names peer, message and reason, but of what is alike only one line in ten seconds: a peer that
+sends nothing else fills no disk. Refusing ends no link.
+"""
+
+import logging
+from collections.abc import Callable
+
+from geomq.broker.operations.counts import Counts
+from geomq.routing.core.model import BrokerId
+from geomq.routing.node import Node
+from geomq.routing.wire.frames import Refused
+
+log = logging.getLogger("geomq.peers")
+
+PAUSE_S = 10.0
+KINDS_MAX = 1_000
+"""Lines that are told apart; beyond that the pause counts for all of them together."""
+
+
+class PeerRefusals:
+    """Counts what is refused at the links of one broker and logs it at a bounded rate."""
+
+    def __init__(self, counts: Counts, node: Node, *, now_s: Callable[[], float]) -> None:
+        self._counts = counts
+        self._node = node
+        self._now_s = now_s
+        self._logged_s: dict[tuple[str, ...], float] = {}
+
+    def received(self, peer: BrokerId, message: Refused) -> None:
+        """A message of a peer is unknown here or makes no sense. It was acknowledged all the same, or it would be
+        sent again for ever."""
+        self._counts.peer_messages_refused += 1
+        level = logging.WARNING if message.promised else logging.INFO
+        self._log(level, "a message of a peer is refused", peer, message.name, message.reason)
+
+    def failed(self, peer: BrokerId, name: str, error: Exception) -> None:
+        """A message of a peer could not be dealt with."""
+        self._counts.peer_messages_refused += 1
+        self._log(logging.ERROR, "failed to handle a message of a peer", peer, name, str(error), error)
+
+    def unsent(self, peer: BrokerId, name: str, reason: str) -> None:
+        """An own message cannot travel."""
+        self._counts.peer_messages_unsent += 1
+        strategy = type(self._node.strategy)
+        text = f"a message of strategy {strategy.__module__}:{strategy.__qualname__} cannot be sent"
+        self._log(logging.ERROR, text, peer, name, reason)
+
+    def _log(
+        self, level: int, text: str, peer: BrokerId, name: str, reason: str, error: Exception | None = None
+    ) -> None:
+        kind: tuple[str, ...] = (text, peer, name)
+        now_s = self._now_s()
+        if len(self._logged_s) >= KINDS_MAX and kind not in self._logged_s:
+            kind = (text,)
+        if now_s - self._logged_s.get(kind, -PAUSE_S) < PAUSE_S:
+            return
+        self._logged_s[kind] = now_s
+        extra = {"peer": peer, "message_type": name, "reason": reason}
+        log.log(level, text, extra=extra, exc_info=error)

@@ -1,0 +1,71 @@
+"""Carries out what routing decides about retained events: keeps those of peers, and fills in what is sent to peers.
+
+Which version of a topic's event is the latest, and who is sent what, is `routing/retained/sync.py`'s affair.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from geomq.broker.clients.delivery import message_of_event
+from geomq.broker.clients.retention import About, Retention
+from geomq.broker.core import Core
+from geomq.mqtt.codec.properties import NO_PROPERTIES, encode_properties
+from geomq.mqtt.codec.types import PacketType
+from geomq.routing.core.actions import RefuseRetained, SendRetained, StoreRetained
+from geomq.routing.core.events import RetainedStored
+from geomq.routing.core.model import ClientId, Event, EventId, Version
+from geomq.routing.retained.sync import NOTE
+from geomq.routing.retained.versions import PutRetained
+
+
+class RetainedCopies:
+    """Between the routing node of one broker and the retained events it keeps."""
+
+    def __init__(self, core: Core, retention: Retention) -> None:
+        self._core = core
+        self._retention = retention
+
+    def load(self, notes: Mapping[str, Mapping[bytes, bytes]]) -> None:
+        """There may be peers: begin with the versions that the store remembered."""
+        self._core.node.retained.load(notes.get(NOTE, {}), self._retention.topics())
+
+    def carry_out(self, action: StoreRetained | SendRetained | RefuseRetained) -> None:
+        if isinstance(action, StoreRetained):
+            self._store(action)
+        elif isinstance(action, SendRetained):
+            put = PutRetained(*self._event(action.topic, action.version), action.published)
+            self._core.driver.tell_peer(action.peer, put)
+        else:
+            self._core.counts.retained_refused += 1
+
+    def _store(self, action: StoreRetained) -> None:
+        event = action.event
+        message = message_of_event(event, self._core.wall_s())
+        about = About(event.fence, event.location, event.publisher or None, action.user)
+        if self._retention.put(message, about):  # else others would learn from here that it was deleted
+            self._core.driver.handle(RetainedStored(event, action.published))
+
+    def _event(self, topic: str, version: Version) -> tuple[Event, str | None]:
+        """The topic's event as peers receive it, and its publisher's user; a deleted one has no payload."""
+        event_id, wall_s = EventId(version.origin, 0, version.time_ms), self._core.wall_s()
+        message, about = self._retention.get(topic)
+        if message is None:
+            return Event(event_id, topic, ClientId(""), None, None, retain=True), None
+        properties = message.properties
+        if message.expires_at is not None:
+            left_s = max(0, round(message.expires_at - wall_s))
+            properties = msgspec.structs.replace(properties, message_expiry_interval=left_s)
+        event = Event(
+            event_id,
+            topic,
+            ClientId(about.client_id or ""),
+            about.location,
+            about.fence,
+            message.payload,
+            message.qos,
+            True,
+            b"" if properties == NO_PROPERTIES else encode_properties(properties, PacketType.PUBLISH),
+            int(wall_s * 1000),
+        )
+        return event, about.user

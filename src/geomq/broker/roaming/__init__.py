@@ -1,0 +1,1 @@
+"""Sessions that follow their clients from broker to broker."""

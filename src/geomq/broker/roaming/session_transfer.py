@@ -1,0 +1,168 @@
+"""A session on its way to another broker: everything it holds, as bytes in parts that fit into frames.
+
+Packs and unpacks; who sends it where is decided elsewhere. What arrives is as hostile as anything from a peer.
+"""
+
+from collections.abc import Iterable
+from math import isfinite
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from geomq.broker.clients.client import Client
+from geomq.broker.clients.geotopics import read_filter
+from geomq.broker.storage.records import SessionRecord, StoredSession, SubscriptionRecord
+from geomq.errors import GeomqError, ProtocolError
+from geomq.geo import Fence, fence_text, make_location
+from geomq.mqtt.codec.properties import NO_PROPERTIES, encode_properties
+from geomq.mqtt.codec.topics import check_filter, check_topic
+from geomq.mqtt.codec.types import NEVER_EXPIRES, V5, V311, VARINT_MAX, PacketType
+from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.outbound import PACKET_ID_MAX, Delivery, Phase
+from geomq.mqtt.session.subscriptions import Subscription
+from geomq.routing.core.model import ClientId, EventId
+from geomq.routing.core.wire_checks import check_properties
+
+PART_BYTES = 1 << 20
+PARTS_MAX = 256
+
+
+class PackedDelivery(msgspec.Struct, frozen=True, array_like=True):
+    """A message on its way to the client; `packet_id` is 0 while it waits in the queue."""
+
+    message: Message
+    qos: Annotated[int, Meta(ge=1, le=2)]
+    retain: bool
+    identifiers: tuple[Annotated[int, Meta(ge=1, le=VARINT_MAX)], ...]
+    packet_id: Annotated[int, Meta(ge=0, le=PACKET_ID_MAX)]
+    released: bool
+
+
+class Luggage(msgspec.Struct, frozen=True, array_like=True):
+    """A whole session. `had` are the latest events the client has had, by which repeats are known."""
+
+    record: SessionRecord
+    subscriptions: tuple[SubscriptionRecord, ...]
+    fences: dict[str, str]
+    deliveries: tuple[PackedDelivery, ...]
+    receipts: tuple[Annotated[int, Meta(ge=1, le=PACKET_ID_MAX)], ...]
+    had: tuple[EventId, ...]
+
+
+class Ghost(msgspec.Struct, frozen=True, array_like=True):
+    """What the giver keeps on disk of a client that left, until all brokers know where it is."""
+
+    to: str
+    location: tuple[float, float] | None
+    subscriptions: tuple[tuple[str, str, str | None, str | None], ...]
+    """Voice, filter, fence and share name of each."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Luggage).decode
+read_ghost = msgspec.msgpack.Decoder(Ghost).decode
+
+
+def pack(client: Client, subscribed: Iterable[tuple[str, Fence | None]], had: tuple[EventId, ...]) -> list[bytes]:
+    """The session in parts; `subscribed` names the fence of each subscription."""
+    session = client.session
+    deliveries, receipts = session.unfinished()
+    fences = dict(subscribed)
+    luggage = Luggage(
+        SessionRecord(
+            user=client.user,
+            version=session.version,
+            expiry_s=session.expiry_s,
+            expires_at=session.expires_at,
+            location=client.location,
+            asks=client.asks,
+        ),
+        tuple(
+            SubscriptionRecord(subscription, None if (fence := fences.get(whole)) is None else fence_text(fence))
+            for whole, subscription in session.subscriptions.items()
+        ),
+        {name: fence_text(fence) for name, fence in client.fences.items()},
+        tuple(
+            PackedDelivery(d.message, d.qos, d.retain, d.identifiers, d.packet_id, d.phase is Phase.RELEASED)
+            for d in deliveries
+        ),
+        tuple(receipts),
+        had,
+    )
+    data = _encode(luggage)
+    return [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)]
+
+
+def unpack(parts: Iterable[bytes]) -> tuple[StoredSession, tuple[EventId, ...]]:
+    """The session as a store would have remembered it, and what its client has had; ProtocolError if it is none."""
+    try:
+        luggage = _decode(b"".join(parts))
+        _check_record(luggage.record)
+        for subscribed in luggage.subscriptions:
+            _check_subscription(subscribed.subscription)
+        for packed in luggage.deliveries:
+            _check_message(packed.message)
+    except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:
+        raise ProtocolError(f"a session that cannot be read: {error}") from None
+    stored = StoredSession(
+        luggage.record,
+        {subscribed.subscription.topic_filter: subscribed for subscribed in luggage.subscriptions},
+        luggage.fences,
+        [_delivery(number, packed) for number, packed in enumerate(luggage.deliveries, start=1)],
+        list(luggage.receipts),
+    )
+    return stored, luggage.had
+
+
+def _check_record(record: SessionRecord) -> None:
+    if record.version not in (V311, V5) or not 0 <= record.expiry_s <= NEVER_EXPIRES or record.will is not None:
+        raise ProtocolError("it is of no client")
+    if record.location is not None:
+        make_location(*record.location)
+    _check_time(record.expires_at)
+
+
+def _check_subscription(wanted: Subscription) -> None:
+    check_filter(read_filter(wanted.topic_filter).plain)
+    if not (0 <= wanted.qos <= 2 and 0 <= wanted.retain_handling <= 2 and 0 <= wanted.identifier <= VARINT_MAX):
+        raise ProtocolError("it has a subscription that nobody can make")
+
+
+def _check_message(message: Message) -> None:
+    check_topic(message.topic)
+    if not 0 <= message.qos <= 2:
+        raise ProtocolError(f"a message in it has QoS {message.qos}")
+    if message.properties != NO_PROPERTIES:
+        check_properties(encode_properties(message.properties, PacketType.PUBLISH))
+    _check_time(message.expires_at)
+
+
+def _check_time(moment: float | None) -> None:
+    if moment is not None and not isfinite(moment):
+        raise ProtocolError("a time in it never comes")
+
+
+def _delivery(number: int, packed: PackedDelivery) -> Delivery:
+    made = Delivery(number, packed.message, packed.qos, retain=packed.retain, identifiers=packed.identifiers)
+    made.packet_id = packed.packet_id
+    if packed.packet_id:
+        made.phase = Phase.RELEASED if packed.released else Phase.SENT
+    return made
+
+
+def voices_of(client_id: str, stored: StoredSession) -> dict[ClientId, None]:
+    """The ids under which routing will know the session's subscriptions."""
+    prefixes = dict.fromkeys(("", *(read_filter(whole).prefix for whole in stored.subscriptions)))
+    return {ClientId(f"{client_id}\0{prefix}" if prefix else client_id): None for prefix in prefixes}
+
+
+def ghost_of(client: Client, subscribed: Iterable[tuple[str, Fence | None]], to: str) -> bytes:
+    """What is left of a client that goes to another broker, encoded."""
+    found = []
+    for whole, fence in subscribed:
+        reading = read_filter(whole)
+        if not reading.private:
+            text = None if fence is None else fence_text(fence)
+            found.append((client.voice(reading.prefix), reading.plain, text, reading.group))
+    return _encode(Ghost(to, client.location, tuple(found)))

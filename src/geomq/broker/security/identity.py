@@ -1,0 +1,71 @@
+"""Who a connection is: rules for anonymous clients, certificate names and client ids.
+
+Decides from what the caller already verified; opens no file and checks no password.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from geomq.broker.config.settings import Auth, Listener
+
+SEPARATORS = "-_.:/"
+
+
+def anonymous_allowed(auth: Auth, listener: Listener) -> bool:
+    """Whether a client without a user name may use this listener.
+
+    The listener's address decides, not the client's: behind a proxy on this machine every client is local.
+    """
+    return auth.anonymous == "always" or (auth.anonymous == "loopback" and listener.loopback)
+
+
+def certificate_user(listener: Listener, certificate: Mapping[str, Any] | None) -> str | None:
+    """The user that a verified certificate (as ssl's `getpeercert` gives it) speaks for, if it decides."""
+    if listener.certificate_user == "none" or not certificate:
+        return None
+    subject: Sequence[Sequence[tuple[str, str]]] = certificate.get("subject", ())
+    pairs = [pair for group in subject for pair in group]
+    if listener.certificate_user == "common_name":
+        return next((value for key, value in pairs if key == "commonName"), None)
+    return ",".join(f"{_SHORT.get(key, key)}={_escape(value)}" for key, value in reversed(pairs)) or None
+
+
+def client_id_refusal(auth: Auth, *, client_id: str, user: str | None, owner: str | None, exists: bool) -> str | None:
+    """Why this user may not use this client id, or None if it may.
+
+    `exists` says there is a session under that id, `owner` is the user who opened it (None: anonymous).
+    """
+    if auth.client_id == "any":
+        return None
+    if exists and owner != user:
+        return "the client id belongs to another user's session"
+    if user is None or auth.client_id == "owned":
+        return None
+    if client_id == user:
+        return None
+    if auth.client_id == "prefix" and client_id.startswith(user) and client_id[len(user)] in SEPARATORS:
+        return None
+    if auth.client_id == "prefix":
+        return "the client id must be the user name, or start with it and one of - _ . : /"
+    return "the client id must equal the user name"
+
+
+_SHORT = {
+    "commonName": "CN",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "userId": "UID",
+}
+
+
+def _escape(value: str) -> str:
+    """A value as RFC 2253 writes it, so that no value can pose as several."""
+    escaped = "".join(f"\\{char}" if char in ',+"\\<>;=' else char for char in value)
+    if escaped.startswith(("#", " ")):
+        escaped = f"\\{escaped}"
+    return f"{escaped[:-1]}\\ " if escaped.endswith(" ") and len(value) > 1 else escaped

@@ -1,0 +1,131 @@
+"""The way out: bytes for one connection leave in one write per loop tick, and what needs the disk waits for it.
+
+`send` is for what may go at once. `hold` is for acknowledgements and for QoS 1 and 2 messages: they leave only when
+everything the store collected before is safe, in the order they were held. Nothing here waits for a slow reader.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from geomq.broker.storage.committer import Committer
+from geomq.broker.storage.store import Store
+from geomq.mqtt.session.changes import Journal
+
+if TYPE_CHECKING:
+    from geomq.broker.connections.connection import Connection
+
+PROMPT_MAX = 32
+"""How many arrivals at most are answered at once before a whole tick is looked at again."""
+
+Held = list[tuple["Connection", bytes]]
+
+
+class Outbox:
+    """`journal` is the list that durable sessions append to; `before_write` runs first in every flush.
+
+    `arriving` is set by a connection while it handles data, which it ends with `arrived`.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: Store, committer: Committer | None) -> None:
+        self.journal: Journal = []
+        self.before_write: Callable[[], None] | None = None
+        self.arriving = False
+        self._loop = loop
+        self._store = store
+        self._committer = committer
+        if committer is not None:
+            committer.collectors.append(self._collect)
+        self._dirty: list[Connection] = []
+        self._held: Held = []
+        self._scheduled = False
+        self._prompt = False
+        self._arrivals = self._credit = self._streak = 0
+
+    @property
+    def durable(self) -> bool:
+        """Whether sessions are to keep a journal at all."""
+        return self._committer is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether the disk takes nothing more."""
+        return self._committer is not None and self._committer.full
+
+    def mark(self, connection: "Connection") -> None:
+        """The connection has something to write."""
+        self._dirty.append(connection)
+        if not self._scheduled:
+            self.schedule()
+
+    def schedule(self) -> None:
+        """Something is to be written, journalled or collected: see to it at the end of this tick."""
+        if self._scheduled:
+            return
+        self._scheduled = True
+        if self.arriving and self._credit:
+            self._credit -= 1
+            self._prompt = True
+        else:
+            self._loop.call_soon(self._end_tick)
+
+    def arrived(self) -> None:
+        """The data that was `arriving` is handled.
+
+        While arrivals come one to a tick, each is answered here and now: gathering would only add delay. Now and then
+        a tick is waited for, to see whether it is still so.
+        """
+        self.arriving = False
+        if self._prompt:
+            self._prompt = False
+            self.flush()
+        else:
+            self._arrivals += 1
+
+    def _end_tick(self) -> None:
+        lonely = self._arrivals <= 1
+        self._streak = min(2 * self._streak + 1, PROMPT_MAX) if lonely else 0
+        self._credit = self._streak
+        self._arrivals = 0
+        self.flush()
+
+    def hold(self, connection: "Connection", data: bytes) -> None:
+        """Send when safe."""
+        if self._committer is None:
+            connection.send(data)
+            return
+        if not self._held:
+            self.schedule()
+            self._committer.when_safe(partial(self._release, self._held))
+        self._held.append((connection, data))
+
+    def flush(self) -> None:
+        """The end of a tick: hand writes to the store, then bytes to the sockets."""
+        if self.before_write is not None:
+            self.before_write()
+        self._scheduled = False
+        self._collect()
+        if self._committer is not None and self._store.dirty:
+            self._committer.wrote()
+        self._write()
+
+    def _collect(self) -> None:
+        """Everything journalled and held so far belongs to the next write, and what comes later to a later one."""
+        if self._held:
+            self._held = []
+        if self.journal:
+            self._store.record(self.journal)
+            self.journal.clear()
+
+    def _release(self, held: Held) -> None:
+        for connection, data in held:
+            connection.send(data)
+        self._write()
+
+    def _write(self) -> None:
+        dirty = self._dirty
+        if dirty:
+            self._dirty = []
+            for connection in dirty:
+                connection.write_out()

@@ -1,0 +1,207 @@
+"""Whatever bytes a client sends, the broker answers or closes; it never fails inside."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from geomq.broker.config.settings import Config, Limits, Listener
+from geomq.broker.connections.desk import Desk
+from geomq.broker.core import Core, Security
+from geomq.broker.platform import Platform
+from geomq.broker.storage.memory import MemoryStore
+from geomq.broker.storage.outbox import Outbox
+from geomq.mqtt.codec.decoder import Decoder, Side
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import (
+    Auth,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    SubscribeRequest,
+    Unsubscribe,
+    Will,
+)
+from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.types import V5, V311
+from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Federation
+from geomq.routing.node import Node
+
+TOPICS = ["a", "a/b", "$geo/location", "$geo/fence/f", "$geo/to/f/a", "$geo/x", "$SYS/x", "owntracks/a/b", ""]
+PAYLOADS = [b"", b"x", b"1,2", b"geo:1,2;u=30", b"\xff", b'{"_type":"location","lat":1,"lon":2}', b"91,0"]
+FILTERS = ["a", "#", "a/+", "$geo/#", "$geo/from/f/a", "$share/g/a", "$share/g/$geo/from/f/#", "$geo/from/x/a"]
+
+
+class PretendedLoop:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.ready: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+        self.ready.append((callback, args))
+
+    def call_later(self, _delay: float, callback: Callable[..., object], *args: Any) -> None:
+        self.now += _delay
+        self.ready.append((callback, args))
+
+    def run(self) -> None:
+        while self.ready:
+            callback, args = self.ready.pop(0)
+            callback(*args)
+
+
+class Failures(logging.Filter):
+    """Notes errors inside the broker and keeps the log quiet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[logging.LogRecord] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info:
+            self.seen.append(record)
+        return False
+
+
+class PretendedTransport:
+    def __init__(self) -> None:
+        self.written = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def nothing(self, *_: object) -> None: ...
+
+    close = abort = pause_reading = resume_reading = set_write_buffer_limits = nothing
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else default
+
+
+def _desk() -> tuple[Desk, Any]:
+    loop: Any = PretendedLoop()
+    store = MemoryStore()
+    me = BrokerId("b")
+    node = Node(me=me, federation=Federation.alone(me), strategy="single", rng=None)  # type: ignore[arg-type]
+    config = Config(limits=Limits(publish_rate_per_s=1e6, location_rate_per_s=1e6))
+    outbox = Outbox(loop, store, None)
+    core = Core(
+        config,
+        loop=loop,
+        node=node,
+        store=store,
+        outbox=outbox,
+        security=Security(None, None),
+        platform=Platform(wall_s=loop.time),
+    )
+    return Desk(core), loop
+
+
+properties = st.sampled_from(
+    [
+        Properties(),
+        Properties(user_properties=(("geo-fence", "geo:1,2;u=30"),)),
+        Properties(user_properties=(("geo-fence", "x"), ("geo-location", "y"))),
+        Properties(user_properties=(("geo-location", "3,4"),)),
+        Properties(topic_alias=2),
+        Properties(message_expiry_interval=0),
+        Properties(subscription_identifiers=(7,)),
+    ]
+)
+ids = st.integers(1, 5)
+requests = st.builds(
+    SubscribeRequest, st.sampled_from(FILTERS), st.integers(0, 2), st.just(False), st.booleans(), st.integers(0, 2)
+)
+packets: st.SearchStrategy[Packet] = st.one_of(
+    st.builds(
+        lambda topic, payload, qos, retain, packet_id, more: Publish(
+            topic, payload, qos, retain, False, packet_id if qos else 0, more
+        ),
+        st.sampled_from(TOPICS),
+        st.sampled_from(PAYLOADS),
+        st.integers(0, 2),
+        st.booleans(),
+        ids,
+        properties,
+    ),
+    st.builds(Subscribe, ids, st.lists(requests, min_size=1, max_size=3).map(tuple), properties),
+    st.builds(Unsubscribe, ids, st.lists(st.sampled_from(FILTERS), min_size=1, max_size=2).map(tuple)),
+    *(st.builds(make, ids) for make in (Puback, Pubrec, Pubrel, Pubcomp)),
+    st.just(Pingreq()),
+    st.sampled_from([Disconnect(), Disconnect(properties=Properties(session_expiry_interval=5))]),
+    st.just(Auth(properties=Properties(authentication_method="x"))),
+)
+
+
+@given(st.sampled_from([V311, V5]), st.lists(packets, max_size=12), st.data())
+@settings(max_examples=400)
+def test_the_broker_survives_every_conversation(version: int, said: list[Packet], data: st.DataObject) -> None:
+    desk, loop = _desk()
+    log, failures = logging.getLogger("geomq.broker"), Failures()
+    log.addFilter(failures)
+    try:
+        connection = desk.make_connection(Listener(host="127.0.0.1"))
+        transport = PretendedTransport()
+        connection.connection_made(transport)
+        more = Properties(session_expiry_interval=10) if version == V5 else Properties()
+        wire = bytearray(encode(Connect("c", version, False, 10, Will("a", b"w", 1), properties=more), version))
+        for packet in said:
+            if isinstance(packet, Auth) and version == V311:
+                continue
+            wire += encode(packet, version)
+        for _ in range(data.draw(st.integers(0, 3))):
+            wire[data.draw(st.integers(0, len(wire) - 1))] = data.draw(st.integers(0, 255))
+        cut = data.draw(st.integers(0, len(wire)))
+        for piece in (bytes(wire[:cut]), bytes(wire[cut:])):
+            if piece and not connection.closed:
+                connection.data_received(piece)
+            loop.run()
+        connection.connection_lost(None)
+        loop.run()
+        list(Decoder(Side.CLIENT, version=connection.version).feed(bytes(transport.written)))
+    finally:
+        log.removeFilter(failures)
+    assert not failures.seen, failures.seen[0].exc_info
+    assert not desk.connections
+
+
+@pytest.mark.parametrize(
+    "wire", [b"\xff" * 100, b"\x10" + b"\xff" * 4, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00"]
+)
+def test_other_protocols_are_closed(wire: bytes) -> None:
+    desk, loop = _desk()
+    connection = desk.make_connection(Listener(host="127.0.0.1"))
+    connection.connection_made(PretendedTransport())
+    connection.data_received(wire)
+    loop.run()
+    assert connection.closed
+
+
+@pytest.mark.parametrize(("wire", "closed"), [(b"\x40\2\0\1" * 3 + b"\xc0\0", False), (b"\x40\2\0\1\x40\2\0\0", True)])
+def test_acknowledgements_in_a_row_are_packets_like_others(wire: bytes, closed: bool) -> None:
+    desk, loop = _desk()
+    connection, transport = desk.make_connection(Listener(host="127.0.0.1")), PretendedTransport()
+    connection.connection_made(transport)
+    connection.data_received(encode(Connect("c", V5), V5))
+    loop.run()
+    before = connection._counts.packets_received
+    connection.data_received(wire[:6])
+    connection.data_received(wire[6:])
+    loop.run()
+    assert connection.closed == closed
+    assert transport.written.endswith(b"\xd0\0") != closed
+    assert connection._counts.packets_received == before + len(wire) // 4 + (not closed)
