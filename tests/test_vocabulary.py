@@ -6,7 +6,7 @@ from pathlib import Path
 from geomq import vocabulary
 
 SOURCES = Path(vocabulary.__file__).parent
-ELSEWHERE = {"vocabulary.py", "sim/virtual/device.py"}
+ELSEWHERE = {"vocabulary.py", "sim/virtual/profile.py", "sim/virtual/device.py"}
 """The simulated devices are written independently of the product on purpose."""
 
 

@@ -1,13 +1,20 @@
-"""Two hosts and what their programs saw."""
+"""Two hosts and what their programs saw; and a town of one broker and its clients."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVar
 
+from geomq.sim.virtual.device import Device
+from geomq.sim.virtual.ledger import Ledger
 from geomq.sim.virtual.loop import VirtualLoop, make_loop
+from geomq.sim.virtual.machine import Machine
 from geomq.sim.virtual.network import Network
 from geomq.sim.virtual.processes import Process
+from geomq.sim.virtual.profile import Profile
+from geomq.sim.virtual.records import Place
+from geomq.sim.virtual.scenario import ALONE, Options, Scenario
 from geomq.sim.virtual.transports import Transport
 
 T = TypeVar("T")
@@ -84,3 +91,32 @@ def frame(body: bytes) -> bytes:
 
 
 Story = Callable[[], Awaitable[None]]
+
+
+class Town:
+    """One broker on its machine, with room for clients."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.scenario = Scenario(seed, Options(strategy=ALONE))
+        hosts = {host: name for name, host in self.scenario.hosts.items()}
+        self.loop = make_loop(Network(seed, hosts, frozenset()))
+        self.notes: list[str] = []
+        self.ledger = Ledger(self.loop.time, self.notes.append, refuses=True, reroutes=False)
+        self.machine = Machine(self.loop, self.scenario.config("b0"), seed, self.notes.append)
+
+    def device(self, name: str, *, expiry_s: int = 3_600, place: Place | None = None) -> Device:
+        self.ledger.client(name, kept=expiry_s > 0, expiry_s=expiry_s)
+        profile = Profile(name, expiry_s=expiry_s)
+        return Device(profile, self.loop, self.ledger, random.Random(name), self.scenario.hosts, "b0", place)
+
+    def play(self, story: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        async def with_broker() -> T:
+            self.machine.start()
+            await until(lambda: self.machine.linked)
+            return await story()
+
+        return self.loop.run_until_complete(with_broker())
+
+    def got(self, client: str) -> list[tuple[str, int, bool]]:
+        """What reached a client: event, QoS, whether it came as a duplicate."""
+        return [(receipt.event, receipt.qos, receipt.dup) for receipt in self.ledger.clients[client].receipts]

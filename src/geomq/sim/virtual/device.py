@@ -8,12 +8,9 @@ broker has fallen silent. It stands outside all processes, so nothing that happe
 import asyncio
 import random
 from collections import deque
-from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from dataclasses import replace
+from typing import Final
 
-from geomq.errors import ProtocolError
-from geomq.mqtt.codec.decoder import Decoder, Side
-from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import (
     Connack,
     Connect,
@@ -30,117 +27,22 @@ from geomq.mqtt.codec.packets import (
     SubscribeRequest,
     Unsuback,
     Unsubscribe,
-    Will,
 )
-from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
+from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5
+from geomq.sim.virtual.client_link import Link
 from geomq.sim.virtual.ledger import Ledger
 from geomq.sim.virtual.loop import VirtualLoop
+from geomq.sim.virtual.profile import Profile
 from geomq.sim.virtual.records import Circle, Place, Wish
-from geomq.sim.virtual.transports import Transport
+from geomq.sim.virtual.unanswered import Asked, Outgoing
 
 ANSWER_S_MAX: Final = 8.0
 """So long a client waits for its CONNACK, or for any answer while it expects one."""
 PING_S: Final = 6.0
 WINDOW: Final = 4
 WAITING_MAX: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """Who a client is. One with `expiry_s` 0 has a session that ends with its connection."""
-
-    name: str
-    version: int = V5
-    expiry_s: int = 3_600
-    roams: bool = False
-    will_topic: str | None = None
-    will_delay_s: int = 0
-
-    @property
-    def kept(self) -> bool:
-        return self.expiry_s > 0
-
-
-@dataclass(slots=True)
-class Outgoing:
-    """A publish until it is answered."""
-
-    event: str
-    publish: Publish
-    released: bool = False
-
-
-@dataclass(slots=True)
-class Asked:
-    """A SUBSCRIBE or UNSUBSCRIBE until it is answered."""
-
-    wish: Wish
-    packet: Subscribe | Unsubscribe = field(repr=False)
-
-
-class Link(asyncio.Protocol):
-    """One connection of a device."""
-
-    def __init__(self, device: "Device", connect: Connect, broker: str, number: int) -> None:
-        self.broker = broker
-        self.number = number
-        self.connect = connect
-        self.accepted = False
-        self.over = False
-        self.expects_s: float | None = None
-        self.said_goodbye = False
-        self._device = device
-        self._decoder = Decoder(Side.CLIENT, version=connect.version)
-        self._transport: Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(Transport, transport)
-        self.expects_s = self._device.loop.now
-        self.send(self.connect)
-
-    def send(self, packet: Packet) -> None:
-        if self._transport is not None:
-            self._transport.write(encode(packet, self.connect.version))
-
-    def data_received(self, data: bytes) -> None:
-        self.expects_s = None
-        try:
-            for packet in self._decoder.feed(data):
-                self._device.take(self, packet)
-                if self.over:
-                    return
-        except ProtocolError as error:
-            self._device.ledger.fault(f"{self._device.name} got bytes that make no packet: {error}")
-            self.abort()
-
-    def pause(self) -> None:
-        if self._transport is not None:
-            self._transport.pause_reading()
-
-    def resume(self) -> None:
-        if self._transport is not None:
-            self._transport.resume_reading()
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    def pause_writing(self) -> None:
-        """What a client writes is little."""
-
-    def resume_writing(self) -> None:
-        """Nothing was held back."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.over = True
-        self._transport = None
-        self._device.lost(self)
 
 
 class Device:
@@ -243,7 +145,7 @@ class Device:
                 continue
             link = await self.connect_once(self.home)
             if link is not None:
-                await self._watch(link)
+                await self.watch(link)
             await asyncio.sleep(self._rng.uniform(0.05, 0.6))
 
     async def connect_once(self, home: str) -> Link | None:
@@ -257,7 +159,7 @@ class Device:
         self.links.append(link)
         return link
 
-    async def _watch(self, link: Link) -> None:
+    async def watch(self, link: Link) -> None:
         """Until the connection is over: ping, and end it when nothing comes."""
         next_ping = self.loop.now + PING_S
         while not link.over:
@@ -270,26 +172,7 @@ class Device:
                 link.send(Pingreq())
 
     def _connect_packet(self) -> Connect:
-        profile, user = self.profile, []
-        if self.place is not None:
-            user.append(("geo-location", self.place.text))
-        user.append(("geo-roam", "1") if profile.roams else ("geo-stay", "1"))
-        clean = self._clean_next or not profile.kept
-        expiry_s = 0 if self._clean_next else profile.expiry_s
-        will = None
-        if profile.will_topic is not None and not self._clean_next:
-            payload = f"will:{self.name}:{self._connections}".encode()
-            properties = Properties(will_delay_interval=profile.will_delay_s) if profile.will_delay_s else NO_PROPERTIES
-            will = Will(profile.will_topic, payload, 1, properties=properties)
-        properties = Properties(session_expiry_interval=expiry_s, user_properties=tuple(user))
-        return Connect(
-            self.name,
-            profile.version,
-            clean_start=clean,
-            keep_alive=20,
-            will=will,
-            properties=properties if profile.version == V5 else NO_PROPERTIES,
-        )
+        return self.profile.connect_packet(self.place, self._connections, ends=self._clean_next)
 
     # What comes.
 
@@ -385,7 +268,7 @@ class Device:
                 link.send(Pubrel(packet_id))
             else:
                 self.ledger.sent(each.event, link.broker, self.place)
-                link.send(_with(each.publish, packet_id, dup=True))
+                link.send(each.packet(packet_id, dup=True))
         link.expects_s = self.loop.now if self._outgoing or self._asked else None
 
     def _forget_moves(self, link: Link) -> None:
@@ -494,7 +377,7 @@ class Device:
         packet_id = self._next_id()
         self._outgoing[packet_id] = each
         link.expects_s = link.expects_s or self.loop.now
-        link.send(_with(each.publish, packet_id, dup=False))
+        link.send(each.packet(packet_id, dup=False))
 
     def subscribe(self, wish: Wish) -> None:
         self.wishes[wish.topic_filter] = wish
@@ -551,15 +434,3 @@ class Device:
         if link is not None:
             link.pause()
             self.loop.call_later(seconds, link.resume)
-
-
-def _with(publish: Publish, packet_id: int, *, dup: bool) -> Publish:
-    return Publish(
-        publish.topic,
-        publish.payload,
-        publish.qos,
-        publish.retain,
-        dup,
-        packet_id,
-        publish.properties,
-    )

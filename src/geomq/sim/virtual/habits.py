@@ -9,7 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from geomq.mqtt.codec.types import V5, V311
-from geomq.sim.virtual.device import Device, Profile
+from geomq.sim.virtual.device import Device
+from geomq.sim.virtual.profile import Profile
 from geomq.sim.virtual.records import Wish
 from geomq.sim.virtual.scenario import ALONE, CLOSING_S, HEALED_S, PLAIN, QUIET_S, SHARED, TOPICS, TROUBLE_S, Stream
 
@@ -90,7 +91,9 @@ async def take_over(world: "World", rng: random.Random) -> None:
     await world.until(3.0)
     while world.elapsed_s < HEALED_S:
         await asyncio.sleep(rng.uniform(1.0, 5.0))
-        await device.connect_once(rng.choice(world.scenario.names))
+        link = await device.connect_once(rng.choice(world.scenario.names))
+        if link is not None:
+            world.loop.create_task(device.watch(link))
 
 
 async def move(world: "World", rng: random.Random) -> None:
@@ -174,7 +177,8 @@ async def will(world: "World", rng: random.Random) -> None:
     watcher = world.device(Profile("v1"), rng.choice(world.scenario.names), None)
     watcher.subscribe(Wish("will/#", 1))
     watcher.come()
-    device = world.device(Profile("v0", expiry_s=rng.choice([0, 600]), will_topic="will/x"), "b1", None)
+    profile = Profile("v0", expiry_s=rng.choice([0, 600]), will_topic="will/x")
+    device = world.device(profile, world.scenario.names[:2][-1], None)
     device.come()
     while world.elapsed_s < HEALED_S:
         await asyncio.sleep(rng.uniform(1.0, 6.0))

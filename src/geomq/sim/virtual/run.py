@@ -21,7 +21,7 @@ from geomq.routing.federation.changes import SetStrategy
 from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.virtual import habits
 from geomq.sim.virtual.census import disagreement, leftovers
-from geomq.sim.virtual.device import Device, Profile
+from geomq.sim.virtual.device import Device
 from geomq.sim.virtual.faults import Faults
 from geomq.sim.virtual.judge import judge
 from geomq.sim.virtual.ledger import Ledger, Violation
@@ -29,6 +29,7 @@ from geomq.sim.virtual.loop import START_S, Stuck, VirtualLoop, make_loop
 from geomq.sim.virtual.machine import Machine
 from geomq.sim.virtual.network import Network
 from geomq.sim.virtual.processes import PROCESS
+from geomq.sim.virtual.profile import Profile
 from geomq.sim.virtual.records import Place, Wish
 from geomq.sim.virtual.scenario import (
     CLOSING_S,
