@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from geomq.geo import Fence, Location
-from geomq.routing.core.keeping import Drop, Put, Rules, Table
+from geomq.routing.core.keeps import Drop, Put, Rules, Table
 from geomq.routing.core.messages import Kind, Message, Messages
 from geomq.routing.core.model import BrokerId, Event
 from geomq.routing.strategies.flooding import FloodEvents

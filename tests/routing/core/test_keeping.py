@@ -12,7 +12,8 @@ from tests.routing.worlds import federation_of
 from geomq.geo import Circle, Location
 from geomq.routing.core import keeping
 from geomq.routing.core.events import PeerSaid
-from geomq.routing.core.keeping import Once, PlacedMessages, Put, Rules, Table, check_rules
+from geomq.routing.core.keeping import PlacedMessages, check_rules
+from geomq.routing.core.keeps import Once, Put, Rules, Table
 from geomq.routing.core.message_registry import part_of
 from geomq.routing.core.messages import (
     DropClient,

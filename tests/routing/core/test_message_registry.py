@@ -9,7 +9,7 @@ from tests.routing.message_examples import EVENT, EXAMPLES, NEAR, PLACE
 from tests.routing.own_strategies import Letter, Note, Noting, Parcel, TearOut
 
 from geomq.errors import ConfigError
-from geomq.routing.core.keeping import Put, Rules, Table
+from geomq.routing.core.keeps import Put, Rules, Table
 from geomq.routing.core.message_registry import declare, declared, known, part_of, wire_id_of
 from geomq.routing.core.messages import KINDS, Message
 from geomq.routing.core.strategy import Strategy

@@ -17,7 +17,8 @@ from geomq.broker.storage.store import Store
 from geomq.errors import ProtocolError
 from geomq.routing.core.actions import Action, DeliverToClients
 from geomq.routing.core.events import PeerSaid
-from geomq.routing.core.keeping import Once, PlacedMessages, Write
+from geomq.routing.core.keeping import PlacedMessages, Write
+from geomq.routing.core.keeps import Once
 from geomq.routing.core.message_registry import known, part_of, parts, wire_id_of
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import CONFIGURED, BrokerId, ClientId, Edition, EventId, Match

@@ -6,81 +6,22 @@ order of their codes, within a table by rank, then by key. Where the bytes go is
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, NewType
+from typing import NamedTuple
 
 import msgspec
 
-from geomq.routing.core.model import Event
-
-if TYPE_CHECKING:
-    from geomq.routing.core.messages import Message
-
-Table = NewType("Table", str)
-"""The code of a table. Keys on disk begin with it, so no code may be the beginning of another. GeoMQ's own are single
-small letters from c to t."""
+from geomq.routing.core.keeps import BeginRepetition, Drop, EndRepetition, Put, Renew, Rule
+from geomq.routing.core.messages import Message
 
 PLACED_MAX = 10_000_000
 """Messages kept of one peer for one routing; what would be new beyond that is not kept."""
-
-
-class Put(NamedTuple):
-    """Keep the message in the table, in place of one with the same values in the fields `by`.
-
-    A table may hold several kinds of messages, then each has a rank. With `while_kept`, a kind without a key, the
-    message is kept only while one of that kind is.
-    """
-
-    table: Table
-    by: tuple[str, ...] = ()
-    rank: str = ""
-    while_kept: "type[Message] | None" = None
-
-
-class Drop(NamedTuple):
-    """Erase what the table holds under keys that begin with these values."""
-
-    table: Table
-    by: tuple[str, ...] = ()
-
-
-class Renew(NamedTuple):
-    """If a message of that kind is kept under the same key, replace it by one made from this message's fields."""
-
-    kind: "type[Message]"
-
-
-class BeginRepetition(NamedTuple):
-    """The sender will now repeat all that is kept of it."""
-
-
-class EndRepetition(NamedTuple):
-    """Erase what was not repeated."""
-
-
-class Once(NamedTuple):
-    """Remember for a while that a message with these values, of this shape, was dealt with, and tell the share groups
-    (nobody else uses it) after a restart. Of an event the id counts; one of QoS 0 is not remembered."""
-
-    by: tuple[str, ...]
-    shape: Any
-
-    def values(self, message: "Message") -> tuple[object, ...] | None:
-        """What is to be remembered; None if nothing is."""
-        found = [getattr(message, field) for field in self.by]
-        if any(isinstance(value, Event) and not value.qos for value in found):
-            return None
-        return tuple([value.id if isinstance(value, Event) else value for value in found])
-
-
-Rule = Put | Drop | Renew | BeginRepetition | EndRepetition | Once
-Rules = tuple[Rule, ...]
 
 
 class Write(NamedTuple):
     """The message to write under a key; None erases what is there."""
 
     key: bytes
-    message: "Message | None"
+    message: Message | None
 
 
 class PlacedMessages:
@@ -90,7 +31,7 @@ class PlacedMessages:
         self.keys: dict[bytes, None] = {}
         self._unmentioned: dict[bytes, None] = {}
 
-    def receive(self, message: "Message") -> Iterator[Write]:
+    def receive(self, message: Message) -> Iterator[Write]:
         """What has to be written because of this message."""
         for rule in message.keeps:
             match rule:
@@ -112,13 +53,14 @@ class PlacedMessages:
         for key in [key for key in self.keys if key.startswith(prefix)]:
             yield from self._erase(key)
 
-    def _put(self, key: bytes, message: "Message") -> Iterator[Write]:
+    def _put(self, key: bytes, message: Message) -> Iterator[Write]:
         if key in self.keys or len(self.keys) < PLACED_MAX:
             self.keys[key] = None
             self._unmentioned.pop(key, None)
             yield Write(key, message)
 
-    def _renew(self, kind: "type[Message]", message: "Message") -> Iterator[Write]:
+    def _renew(self, kind: type[msgspec.Struct], message: Message) -> Iterator[Write]:
+        assert issubclass(kind, Message)
         key = _key(_put_of(kind), message)
         if key in self.keys:
             yield from self._put(key, kind(*(getattr(message, field) for field in kind.__struct_fields__)))
@@ -129,15 +71,16 @@ class PlacedMessages:
             yield Write(key, None)
 
 
-def _put_of(kind: "type[Message]") -> Put:
+def _put_of(kind: type[msgspec.Struct]) -> Put:
+    assert issubclass(kind, Message)
     return next(rule for rule in kind.keeps if isinstance(rule, Put))
 
 
-def _key(rule: Put, message: "Message | None") -> bytes:
+def _key(rule: Put, message: Message | None) -> bytes:
     return (rule.table + rule.rank).encode() + (b"" if message is None else _values(message, rule.by))
 
 
-def _values(message: "Message", fields: tuple[str, ...]) -> bytes:
+def _values(message: Message, fields: tuple[str, ...]) -> bytes:
     """The values, each with an end, so that no value is taken for the beginning of another."""
     return b"".join(_value(getattr(message, field)) + b"\0" for field in fields)
 
@@ -151,7 +94,7 @@ def _value(value: object) -> bytes:
     return b"\2" + msgspec.json.encode(value)
 
 
-def check_rules(kind: "type[Message]") -> str | None:
+def check_rules(kind: type[Message]) -> str | None:
     """What is wrong with what a kind of message declares; None if it can be applied."""
     for rule in kind.keeps:
         if not isinstance(rule, Rule):

@@ -7,7 +7,8 @@ it). What nobody declared, no link carries; what a peer sends and nobody declare
 from collections.abc import Iterable
 
 from geomq.errors import ConfigError
-from geomq.routing.core.keeping import Put, check_rules
+from geomq.routing.core.keeping import check_rules
+from geomq.routing.core.keeps import Put
 from geomq.routing.core.messages import KINDS, Message
 from geomq.routing.core.wire_forms import Form, NamedForm
 

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from geomq.geo import Fence, Location
-from geomq.routing.core.keeping import BeginRepetition, Drop, EndRepetition, Put, Renew, Rules, Table
+from geomq.routing.core.keeps import BeginRepetition, Drop, EndRepetition, Put, Renew, Rules, Table
 from geomq.routing.core.model import ClientId, Event, Match
 
 Kind = Literal["event", "subscription", "delivery", "location", "control"]

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple, Self
 
 from geomq.geo import Fence, Location
 from geomq.routing.core.actions import Action, DeliverToOne, DropEvent, SendToPeer
-from geomq.routing.core.keeping import BeginRepetition, Drop, EndRepetition, Once, Put, Renew, Rules, Table
+from geomq.routing.core.keeps import BeginRepetition, Drop, EndRepetition, Once, Put, Renew, Rules, Table
 from geomq.routing.core.messages import Kind, Message, Messages
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match, Subscriber
 from geomq.routing.core.seen import SeenEvents

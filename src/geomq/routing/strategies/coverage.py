@@ -9,7 +9,7 @@ is delivered once, because deliveries are recognised by event id. So nothing is 
 from typing import ClassVar, Self
 
 from geomq.geo import Box, Fence, Location
-from geomq.routing.core.keeping import Drop, Put, Rules, Table
+from geomq.routing.core.keeps import Drop, Put, Rules, Table
 from geomq.routing.core.messages import (
     OF_EVENTS,
     CoverageChanged,

@@ -10,7 +10,7 @@ A `term` numbers the seats a broker takes, so that words about an old seat canno
 
 from typing import ClassVar
 
-from geomq.routing.core.keeping import Drop, Put, Rules, Table
+from geomq.routing.core.keeps import Drop, Put, Rules, Table
 from geomq.routing.core.messages import Kind, Message, Messages
 from geomq.routing.core.model import BrokerId, Event
 
