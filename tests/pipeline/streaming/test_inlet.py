@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,15 @@ from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, publis
 
 from geomq.errors import UsageError
 from geomq.mqtt.codec.encode import encode
-from geomq.mqtt.codec.packets import Connack, Suback
+from geomq.mqtt.codec.packets import Connack, Disconnect, Suback
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5
-from geomq.pipeline.streaming.connection import Connection
+from geomq.pipeline.streaming.connection import Connection, Refused
 from geomq.pipeline.streaming.decode import Columns, Origin, packets_of
 from geomq.pipeline.streaming.inlet import Inlet
 from geomq.pipeline.streaming.options import source_options
-from geomq.pipeline.streaming.spool import Spool, read_chunk
+from geomq.pipeline.streaming.spool import Chunk, Spool, read_chunk
 
 
 def inlet(port: int, spool: Path, **more: str) -> Inlet:
@@ -31,9 +32,9 @@ def inlet(port: int, spool: Path, **more: str) -> Inlet:
 
 
 def rows(spool: Spool) -> list[tuple[str, bytes]]:
-    """Event ids and payloads."""
+    """Event ids and payloads of what is safe; what follows may be half written."""
     columns = Columns(Origin("address", "session", V5))
-    for chunk in spool.chunks:
+    for chunk in safe(spool):
         packets = read_chunk(spool.directory, chunk)
         columns.add(packets, packets_of(packets), chunk.first_id, chunk.arrived_us)
     batch = columns.batch().to_pydict()
@@ -41,7 +42,12 @@ def rows(spool: Spool) -> list[tuple[str, bytes]]:
 
 
 def count(spool: Spool) -> int:
-    return sum(chunk.packets for chunk in spool.chunks)
+    return sum(chunk.packets for chunk in safe(spool))
+
+
+def safe(spool: Spool) -> list[Chunk]:
+    end = spool.end
+    return [chunk for chunk in spool.chunks if chunk.end <= end]
 
 
 @pytest.fixture
@@ -212,11 +218,32 @@ def test_a_fence_needs_a_broker_that_knows_fences(tmp_path: Path) -> None:
 def test_another_client_in_the_session_is_named(broker: int, tmp_path: Path) -> None:
     reading = inlet(broker, tmp_path / "spool")
     options = reading._options
-    other = Connection.open(options.brokers[0], options.login, reading.client_id, clean=True, keep_alive_s=60)
-    assert wait_until(lambda: reading.trouble is not None)
-    assert "is the same query running twice?" in str(reading.trouble)
+    with closing(Connection.open(options.brokers[0], options.login, reading.client_id, clean=True, keep_alive_s=60)):
+        assert wait_until(lambda: reading.trouble is not None)
+        assert "is the same query running twice?" in str(reading.trouble)
     reading.stop()
-    other.close()
+
+
+def test_what_a_broker_says_before_it_hangs_up_is_read(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            accepted, _ = server.accept()
+            with accepted:
+                accepted.recv(4096)
+                for packet in (Connack(), Disconnect(ReasonCode.SESSION_TAKEN_OVER)):
+                    accepted.sendall(encode(packet, V5))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = server.getsockname()[1]
+        options = source_options({"brokers": f"127.0.0.1:{port}", "topic": "s/#", "spool": str(tmp_path)})
+        with closing(Connection.open(options.brokers[0], options.login, "one", clean=True, keep_alive_s=60)) as there:
+            thread.join()
+            reading = Inlet(options, options.brokers[0], 0)
+            with pytest.raises(Refused, match=r"is the same query running twice\?"):
+                reading._receive(there)
+            reading.stop()
 
 
 def test_a_refused_subscription_is_one_line(tmp_path: Path) -> None:

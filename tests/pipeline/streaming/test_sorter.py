@@ -51,6 +51,15 @@ def test_a_repeat_whose_acknowledgement_may_be_lost_keeps_its_id(tmp_path: Path)
     spool.close()
 
 
+def test_a_repeat_may_come_behind_something_new(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, keep=10)
+    Sorter(spool, V5, holds=True).take(packet(b"a", 1))
+    spool.sync()
+    Sorter(spool, V5, holds=True).take(packet(b"b", 2) + packet(b"a", 1, dup=True))
+    assert [payload for _, payload in rows_after(spool)] == [b"a", b"b"]
+    spool.close()
+
+
 def test_identifiers_of_a_session_the_broker_forgot_mean_nothing_in_the_next(tmp_path: Path) -> None:
     spool = Spool(tmp_path, keep=10)
     Sorter(spool, V5, holds=True).take(packet(b"old", 1))

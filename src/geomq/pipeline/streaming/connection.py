@@ -69,7 +69,11 @@ class Connection:
             answer_s=CONNECT_TIMEOUT_S,
         )
         connection = cls(address, login, connect, policy)
-        connection.connect()
+        try:
+            connection.connect()
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def connect(self) -> None:

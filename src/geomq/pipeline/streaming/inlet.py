@@ -50,8 +50,8 @@ class Inlet(threading.Thread):
         self.directory = inlet_directory(options, address, member)
         self.trouble: GeomqError | None = None
         self.connected = threading.Event()
-        self.arrived_at = time.monotonic()
         self.lost = False
+        self._silent = False
         self._waiting: int | None = None
         self._received = 0
         self._options = options
@@ -82,7 +82,7 @@ class Inlet(threading.Thread):
     def settled(self) -> bool:
         """Whether all that waited at the broker when we came is here; a broker that does not tell falls silent."""
         if self._waiting is None:
-            return time.monotonic() - self.arrived_at > QUIET_S
+            return self._silent
         return self._received >= self._waiting
 
     @property
@@ -163,7 +163,7 @@ class Inlet(threading.Thread):
             self._note_promise(connection)
             self._take_up(connection)
             connection.link.watch(self._woken)
-            self.arrived_at = time.monotonic()
+            self._silent = False
             self.connected.set()
             self._receive(connection)
         finally:
@@ -238,13 +238,11 @@ class Inlet(threading.Thread):
         rest = b""
         while not self._stopping:
             arrived = self._gather(connection)
-            now = time.monotonic()
             if arrived:
-                self.arrived_at = now
-                connection.session.heard(now)
+                connection.session.heard(time.monotonic())
                 rest = self._take(connection, sorter, rest + arrived)
             elif self._full:
-                connection.session.heard(now)  # the broker may well have written: nobody reads
+                connection.session.heard(time.monotonic())  # the broker may well have written: nobody reads
             self._release(connection)
             connection.link.flush()
 
@@ -262,18 +260,25 @@ class Inlet(threading.Thread):
     def _gather(self, connection: Connection) -> bytes:
         """What has arrived, after waiting for it; nothing while the spool is full."""
         if self._is_full():
+            self._silent = True
             time.sleep(0.05)
             return b""
-        data = connection.link.receive(KEEP_ALIVE_S / 4)
+        began = time.monotonic()
+        data = connection.link.receive(KEEP_ALIVE_S / 4 if self._silent or self._waiting is not None else QUIET_S)
         with contextlib.suppress(BlockingIOError):
             while self._woken.recv(4096):
                 pass
         if data is None:
+            # Only who waited knows that nothing came: a clock beside this thread would count time it did not get.
+            self._silent |= time.monotonic() - began >= QUIET_S
             return b""
+        self._silent = False
         parts, size = [data], len(data)
-        while size < GATHER_BYTES and (data := connection.link.receive(0.0)) is not None:
-            parts.append(data)
-            size += len(data)
+        # A broker may close right after it said why: what it said counts, and the next call finds it gone.
+        with contextlib.suppress(OSError):
+            while size < GATHER_BYTES and (data := connection.link.receive(0.0)) is not None:
+                parts.append(data)
+                size += len(data)
         return b"".join(parts)
 
     def _take(self, connection: Connection, sorter: Sorter, data: bytes) -> bytes:

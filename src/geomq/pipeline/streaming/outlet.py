@@ -89,9 +89,11 @@ class Outlet:
                 lane = Lane(address, login, f"{client_id}-{number}")
                 self._lanes.append(lane)
                 self._selector.register(lane.connection.link.sock, selectors.EVENT_READ, lane)
-        except OSError as error:
+        except BaseException as error:
             self.close()
-            raise DataError(f"broker {address} cannot be reached: {error}") from None
+            if isinstance(error, OSError):
+                raise DataError(f"broker {address} cannot be reached: {error}") from None
+            raise
 
     def __enter__(self) -> "Outlet":
         return self

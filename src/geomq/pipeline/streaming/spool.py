@@ -175,6 +175,8 @@ class Spool:
 
     def tail(self) -> Iterator[tuple[Chunk, bytes]]:
         """The last chunks that hold at least `keep` packets, with their packets, oldest first."""
+        if self._file is not None:
+            self._file.flush()
         wanted: list[Chunk] = []
         count = 0
         for chunk in reversed(self.chunks):
