@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from geomq.broker.operations.probe import Probe as PlainProbe
+from tests.probe import Probe as PlainProbe
+
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import Connect
 from geomq.mqtt.codec.reasons import ReasonCode

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.probe import Probe
 
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import (
     Connect,

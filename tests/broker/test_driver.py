@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from tests.broker.federated import configs, federation, until
 from tests.broker.roaming.test_roaming import acked, lasting
+from tests.probe import Probe
 
 from geomq.broker.config.settings import Config
-from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import Connect, Publish, SubscribeRequest
 from geomq.routing.core.actions import DeliverToClients

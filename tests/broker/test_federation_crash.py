@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from tests.broker.federated import configs, free_ports, until
+from tests.probe import Probe
 
 from geomq.broker.config.text import config_text
-from geomq.broker.operations.probe import Probe
 from geomq.errors import ProtocolError
 from geomq.mqtt.codec.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.probe import Probe
 
 from geomq.broker.config.settings import Broker as BrokerSection
 from geomq.broker.config.settings import Config, Listener, Metrics, Persistence
-from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties

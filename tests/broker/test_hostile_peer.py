@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.broker.federated import configs, federation
+from tests.probe import Probe
 
-from geomq.broker.operations.probe import Probe
 from geomq.broker.roaming.session_transfer import Luggage, PackedDelivery
 from geomq.broker.storage.records import SessionRecord
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.broker.federated import configs, free_ports
+from tests.probe import Probe
 
 from geomq.broker.config.settings import Config, Persistence
-from geomq.broker.operations.probe import Probe
 from geomq.mqtt.codec.packets import Connack, Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.types import V5

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import pytest
 from tests.broker.federated import configs, federation, until
+from tests.probe import Probe
 from tests.routing.own_strategies import Clumsy, Letter, Note, Noting, Parcel, Undeclared
 
-from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.broker.federated import until
 from tests.broker.test_federation_crash import Process, Receiver, processes, publish, until_heard, until_more
+from tests.probe import Probe
 
-from geomq.broker.operations.probe import Probe
 from geomq.errors import ProtocolError
 from geomq.mqtt.codec.packets import Connect, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from tests.broker.federated import federation, peers_up, until
 from tests.broker.roaming.test_roaming import acked, cut, deaf, drained, lasting, quick
+from tests.probe import Probe
 
-from geomq.broker.operations.probe import Probe
 from geomq.broker.peers.channel import PeerChannel
 from geomq.broker.peers.peering import Peering
 from geomq.broker.server import Broker

@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 from tests.broker.federated import federation, until
 from tests.broker.roaming.test_roaming import lasting, quick, replace
+from tests.probe import Probe
 
 from geomq.broker.config.settings import Config
-from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import Connack, Connect, Disconnect
 from geomq.mqtt.codec.reasons import ReasonCode

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec import structs
 from tests.broker.probes import Probe, client, drop_all
+from tests.probe import Closed
 
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.connections import connection
-from geomq.broker.operations.probe import Closed
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import (

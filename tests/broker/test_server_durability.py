@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.broker.federated import free_ports, until
 from tests.broker.probes import OPEN, Probe, drop_all
+from tests.probe import Closed
 
 from geomq.broker.config.settings import Broker as BrokerSection
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.operations.probe import Closed
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.aliases import InboundAliases
 from geomq.mqtt.codec.encode import encode

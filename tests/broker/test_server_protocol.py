@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from tests.broker.probes import Probe, client, drop_all
+from tests.probe import Closed
 
 from geomq.broker.clients.retention import SLICE
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.operations.probe import Closed
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import (

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 from tests.broker.probes import OPEN, Probe, drop_all
+from tests.probe import Closed
 
 from geomq.broker.config.settings import Auth as AuthConfig
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.connections.admission import Exchange
-from geomq.broker.operations.probe import Closed
 from geomq.broker.security.passwords import hash_password
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import (

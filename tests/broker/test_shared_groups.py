@@ -14,9 +14,9 @@ from tests.broker.federated import configs, federation, until
 from tests.broker.mosquitto_cloud import Listening, groups, join, mosquitto, needs_mosquitto
 from tests.broker.peers.test_peering import CASES, SPOTS
 from tests.broker.test_federation_crash import processes
+from tests.probe import Probe
 
 from geomq.broker.config.settings import Auth
-from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.geo import Circle
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from tests.broker.federated import configs, federation, until
 from tests.broker.peers.test_membership import Stream, membership, settled, with_admin
+from tests.probe import Probe
 
-from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.cli import main
 from geomq.client import Client

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from tests.client.test_following import Listening
+from tests.probe import Probe
 
 from geomq.broker.config.settings import Config, Listener, Persistence
 from geomq.broker.local_federation import free_ports
-from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.client import Client, ClientError
 from geomq.mqtt.codec.encode import encode

@@ -19,7 +19,6 @@ import msgspec
 
 from geomq.broker.config.settings import Auth, Config, Persistence
 from geomq.broker.local_federation import CLOUD, Site, free_ports, local_configs
-from geomq.broker.operations.probe import Probe
 from geomq.errors import ProtocolError
 from geomq.geo import Location, location_text
 from geomq.mqtt.codec.packets import Connect, Will
@@ -36,7 +35,7 @@ from geomq.testbed.ledger import (
     write_entries,
 )
 from geomq.testbed.processes import BrokerProcess
-from geomq.testbed.streams import Receiver, Role, Sender
+from geomq.testbed.streams import Receiver, Role, Sender, die_repeatedly
 
 SITES = (
     Site("berlin", Location(52.52, 13.405)),
@@ -183,12 +182,7 @@ class FaultRun:
         if broker.name == CLOUD:
             return
         will = Will(f"secret/{broker.name}", b"a forbidden will", 1)
-        while True:
-            with suppress(OSError, ProtocolError, TimeoutError):
-                probe, _ = await Probe.connect(broker.port, Connect(f"mortal-{broker.name}", will=will))
-                async with probe:
-                    await asyncio.sleep(0.5)
-            await asyncio.sleep(0.5)
+        await die_repeatedly(Connect(f"mortal-{broker.name}", will=will), broker.port)
 
     def _begin(self, jobs: Iterable[Coroutine[None, None, None]]) -> None:
         self._tasks.extend(asyncio.create_task(job) for job in jobs)

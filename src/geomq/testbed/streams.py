@@ -34,6 +34,8 @@ STAY_S = (0.2, 3.0)
 """How long a hopper is at a broker."""
 LEAVES_POLITELY = 0.5
 """How often it says goodbye; else its connection is gone all of a sudden."""
+LIFE_S = 0.5
+"""How long a client lives that dies again and again, and how long it stays away."""
 HOST = "127.0.0.1"
 
 Note = Callable[[Entry], object]
@@ -67,6 +69,22 @@ def lasting_link(session: ClientSession, port: int, handle: Callable[[Event], No
     """A connection to a broker that is made again and again."""
     address, backoff = Address(HOST, port), Backoff(RETRY_S, RETRY_S)
     return Link(session, address, handle=handle, again=lambda _: True, backoff=backoff)
+
+
+async def die_repeatedly(connect: Connect, port: int) -> None:
+    """Connect again and again, and each time end without a DISCONNECT."""
+    session = ClientSession(connect, ClientPolicy())
+    while True:
+        link = Link(session, Address(HOST, port), handle=lambda _: None, again=lambda _: False)
+        connection = asyncio.create_task(link.run())
+        try:
+            await asyncio.wait((connection,), timeout=LIFE_S)
+        finally:
+            if link.channel is not None:
+                link.channel.close("a client died")
+            connection.cancel()
+            await asyncio.gather(connection, return_exceptions=True)
+        await asyncio.sleep(LIFE_S)
 
 
 class Sender:

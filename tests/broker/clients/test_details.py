@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
+from tests.probe import Probe
 
 from geomq.broker.clients.details import told
 from geomq.broker.config.settings import Broker as BrokerSection
 from geomq.broker.config.settings import Config, Geo, Limits, Listener, Metrics
-from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location, location_text
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest

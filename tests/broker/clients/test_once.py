@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
+from tests.probe import Probe
 
 from geomq.broker.clients import once
 from geomq.broker.clients.once import Writers
 from geomq.broker.config.settings import Broker as BrokerSection
 from geomq.broker.config.settings import Config, Listener, Metrics
-from geomq.broker.operations.probe import Probe
 from geomq.broker.server import Broker
 from geomq.broker.storage.memory import MemoryStore
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest

@@ -11,12 +11,12 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 from tests.broker.federated import until
+from tests.probe import Probe
 
 from geomq.broker.config.settings import Broker as BrokerSection
 from geomq.broker.config.settings import Config, Listener, Metrics, Persistence, Trace
 from geomq.broker.local_federation import free_ports
 from geomq.broker.operations.counts import Counts
-from geomq.broker.operations.probe import Probe
 from geomq.broker.operations.trace_writer import RECORD_BYTES, TraceWriter
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from tests.broker.federated import configs, federation, until
+from tests.probe import Probe
 
 from geomq.broker.config.settings import Admin, Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.operations import tracer
-from geomq.broker.operations.probe import Probe
 from geomq.broker.operations.tracer import Ring
 from geomq.broker.server import Broker
 from geomq.client import Client

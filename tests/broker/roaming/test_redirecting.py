@@ -3,8 +3,8 @@
 import pytest
 from tests.broker.federated import federation, until
 from tests.broker.roaming.test_roaming import COLUMBUS, FRANKFURT, PARIS, lasting, quick, replace
+from tests.probe import Probe
 
-from geomq.broker.operations.probe import Probe
 from geomq.broker.roaming import redirecting as redirecting_module
 from geomq.broker.roaming.redirecting import ADDRESS_CHARS_MAX
 from geomq.broker.server import Broker

@@ -10,9 +10,9 @@ import pytest
 from tests.broker.federated import configs, federation, until
 from tests.broker.mosquitto_cloud import join
 from tests.broker.peers.test_peering import CASES
+from tests.probe import Closed, Probe
 
 from geomq.broker.config.settings import Auth, Config
-from geomq.broker.operations.probe import Closed, Probe
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import (
     Connack,

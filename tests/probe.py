@@ -1,6 +1,6 @@
-"""A client that does exactly what it is told, packet by packet: for tests, benchmarks and looking into a broker.
+"""A client that does exactly what a test tells it, packet by packet, right or wrong.
 
-It acknowledges nothing and repeats nothing on its own. For applications there is `geomq.client`.
+It acknowledges nothing and repeats nothing on its own.
 """
 
 import asyncio
