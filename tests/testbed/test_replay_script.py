@@ -1,5 +1,6 @@
 """Packets made beforehand: what they say, and that a payload tells who sent it and when."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -19,9 +20,11 @@ def hiking() -> Workload:
 
 
 def packets(steps: list[Step], version: int) -> list[object]:
+    """As the broker reads them."""
     decoder = Decoder()
     list(decoder.feed(encode(Connect("x", version), version)))
-    return [packet for step in steps for packet in decoder.feed(stamped(step, 1234.5))]
+    sent = [msgspec.structs.replace(stamped(step, 1234.5), packet_id=1) for step in steps]
+    return [packet for each in sent for packet in decoder.feed(encode(each, version))]
 
 
 def everybody(workload: Workload, value: bool) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":

@@ -1,22 +1,25 @@
-"""One replayed client: a connection that says what it is told and notes what it hears. Thousands of them share a loop.
+"""One replayed client: a face of the client session that sends what it is told, at once, and notes what it receives.
 
-Built on the codec alone. Owns nothing but its connection; what it hears goes to its `Ear`.
+Thousands of them share a loop. Owns nothing but its connection; what it receives goes to its `Ear`.
 """
 
 import asyncio
 import os
 import time
+from collections.abc import Iterable
 from typing import Protocol, cast
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.codec.decoder import Decoder, Side
-from geomq.mqtt.codec.encode import encode
-from geomq.mqtt.codec.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish, Suback
+from geomq.mqtt.client.events import Acknowledged, Answered, Connected, Dropped, Ended, Event, Refused
+from geomq.mqtt.client.session import ClientSession
+from geomq.mqtt.client.terms import ClientPolicy
+from geomq.mqtt.codec.packets import Connect, Publish, Subscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.topics import TopicNames
 from geomq.mqtt.codec.types import V5, V311
 
 NAMES = TopicNames()
+POLICY = ClientPolicy(queue_max=1_000_000, queue_bytes_max=1 << 30)
 
 
 class Ear(Protocol):
@@ -30,21 +33,18 @@ class Ear(Protocol):
 
 
 class ReplayClient(asyncio.Protocol):
-    """Connects as `r<number>`; `ready` is done when the broker has let it in."""
+    """Connects as `r<number>`; `ready` is done when the broker has accepted it."""
 
     def __init__(self, number: int, ear: Ear, *, plain: bool) -> None:
         self.number = number
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answered: asyncio.Future[None] | None = None
         self._ear = ear
-        self._version = V311 if plain else V5
-        self._decoder = Decoder(Side.CLIENT, version=self._version, names=NAMES)
+        properties = NO_PROPERTIES if plain else Properties(session_expiry_interval=0)
+        connect = Connect(client_name(number), V311 if plain else V5, True, 0, properties=properties)
+        self._session = ClientSession(connect, POLICY, NAMES)
         self._transport: asyncio.Transport | None = None
         self._leaving = False
-
-    @property
-    def name(self) -> str:
-        return client_name(self.number)
 
     @property
     def connected(self) -> bool:
@@ -53,15 +53,27 @@ class ReplayClient(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._file: int = transport.get_extra_info("socket").fileno()
-        properties = Properties(session_expiry_interval=0) if self._version == V5 else NO_PROPERTIES
-        self.say(encode(Connect(self.name, self._version, True, 0, properties=properties), self._version))
+        self._session.open(time.monotonic())
+        self._flush()
 
-    def say(self, data: bytes) -> bool:
-        """Write bytes, at once rather than at the end of the loop's turn; False if there is nobody to hear them."""
-        transport = self._transport
-        if transport is None:
+    def send(self, packets: Iterable[Publish | Subscribe]) -> bool:
+        """Send these, now; False if there is no connection."""
+        if self._transport is None:
             return False
-        written = 0
+        now_s = time.monotonic()
+        for packet in packets:
+            if isinstance(packet, Publish):
+                self._session.publish(packet, now_s)
+            else:
+                self._session.subscribe(*packet.requests, properties=packet.properties)
+        return self._flush()
+
+    def _flush(self) -> bool:
+        """Write what the session has to send, at once rather than at the end of the loop's turn."""
+        transport, written = self._transport, 0
+        data = self._session.take_bytes(time.monotonic())
+        if transport is None or not data:
+            return transport is not None
         if not transport.get_write_buffer_size():
             try:
                 written = os.write(self._file, data)
@@ -75,47 +87,49 @@ class ReplayClient(asyncio.Protocol):
         return True
 
     async def ping(self) -> None:
-        """Until the broker has dealt with everything this client said so far, or is gone."""
-        if self.say(encode(Pingreq(), self._version)):
+        """Until the broker has dealt with everything this client sent so far, or is gone."""
+        if self._transport is not None:
             self._answered = asyncio.get_running_loop().create_future()
+            self._session.ping()
+            self._flush()
             await self._answered
 
     def leave(self) -> None:
-        """Say goodbye."""
+        """Disconnect."""
         self._leaving = True
-        if self.say(encode(Disconnect(), self._version)):
+        self._session.disconnect()
+        if self._flush():
             cast(asyncio.Transport, self._transport).close()
 
     def data_received(self, data: bytes) -> None:
         at_s = time.monotonic()
         try:
-            for packet in self._decoder.feed(data):
-                if isinstance(packet, Publish):
-                    self._ear.heard(self.number, packet, at_s)
-                    if packet.qos == 1:
-                        self.say(encode(Puback(packet.packet_id), self._version))
-                else:
-                    self._other(packet)
+            self._session.receive(data, at_s)
         except ProtocolError as error:
             self._ear.refused(self.number, str(error))
             if self._transport is not None:
                 self._transport.abort()
+        for event in self._session.take_events():
+            if isinstance(event, Publish):
+                self._ear.heard(self.number, event, at_s)
+            else:
+                self._on_other(event)
+        self._flush()
 
-    def _other(self, packet: object) -> None:
-        if isinstance(packet, Pingresp):
-            self._have_answer()
-        elif isinstance(packet, Connack):
-            if packet.reason:
-                self._ear.refused(self.number, f"CONNECT: {packet.reason.name}")
-            elif not self.ready.done():
+    def _on_other(self, event: Event) -> None:
+        match event:
+            case Answered():
+                self._have_answer()
+            case Connected() if not self.ready.done():
                 self.ready.set_result(None)
-        elif isinstance(packet, Suback):
-            if packet.reasons[0] >= 0x80:
-                self._ear.refused(self.number, f"SUBSCRIBE: {packet.reasons[0].name}")
-        elif isinstance(packet, Puback) and packet.reason >= 0x80:
-            self._ear.refused(self.number, f"PUBLISH: {packet.reason.name}")
-        elif isinstance(packet, Disconnect):
-            self._ear.refused(self.number, f"DISCONNECT: {packet.reason.name}")
+            case Refused(reason=reason):
+                self._ear.refused(self.number, f"CONNECT: {reason.name}")
+            case Ended(reason=reason):
+                self._ear.refused(self.number, f"DISCONNECT: {reason.name}")
+            case Acknowledged(request=request) if event.refusal is not None:
+                self._ear.refused(self.number, f"{request.packet.type.name}: {event.refusal.name}")
+            case Dropped(why=why):
+                self._ear.refused(self.number, why)
 
     def _have_answer(self) -> None:
         if self._answered is not None and not self._answered.done():
@@ -123,6 +137,7 @@ class ReplayClient(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._session.close()
         self._have_answer()
         if not self._leaving:
             self._ear.lost(self.number, "" if exc is None else str(exc))

@@ -1,7 +1,7 @@
-"""What the clients of one replayer process say and when, as bytes made beforehand: nothing is computed in a hurry.
+"""What the clients of one replayer process send and when, as packets made beforehand: little is left for later.
 
-Owns the way from actions to MQTT packets and the form of a payload: sixteen bytes of client, number and time of
-sending, then zeros up to the size the workload asks for. In plain mode there are no places and no fences.
+Owns how actions become MQTT packets and the form of a payload: sixteen bytes of client, number and time of sending,
+then zeros up to the size the workload asks for. In plain mode there are no places and no fences.
 """
 
 import struct
@@ -10,35 +10,35 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.mqtt.codec.encode import encode, publish_parts
 from geomq.mqtt.codec.packets import Publish, Subscribe, SubscribeRequest
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.codec.types import V5, V311
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, LOCATION_TOPIC
 from geomq.workload.model import DEGREE, NO_FENCE, Kind, Workload
 
 STAMP = struct.Struct(">IId")
 """Client, its event's number, and when it was sent in milliseconds since 1970."""
-_ID = struct.Struct(">II")
-_TIME = struct.Struct(">d")
 RETAINED_NEVER = 2
 
 
 class Step(NamedTuple):
-    """One thing to say: when, which row of the actions, who, what; an event's time goes between head and tail."""
+    """One packet to send: when, which row of the actions, who, what; an event's payload lacks the stamp before it."""
 
     due_ms: float
     row: int
     client: int
     kind: int
     number: int
-    head: bytes
-    tail: bytes | None
+    packet: Publish | Subscribe
 
 
-def stamped(step: Step, sent_ms: float) -> bytes:
-    """The packet of a step that is said now."""
-    return step.head if step.tail is None else step.head + _TIME.pack(sent_ms) + step.tail
+def stamped(step: Step, sent_ms: float) -> Publish | Subscribe:
+    """The packet of a step that is sent now."""
+    packet = step.packet
+    if step.kind != Kind.EVENT:
+        return packet
+    assert isinstance(packet, Publish)
+    stamp = STAMP.pack(step.client, step.number, sent_ms)
+    return Publish(packet.topic, stamp + packet.payload, packet.qos, properties=packet.properties)
 
 
 def read_stamp(payload: bytes) -> tuple[int, int, float] | None:
@@ -59,8 +59,7 @@ def script_of(workload: Workload, mine: NDArray[np.bool_], plain: NDArray[np.boo
     ):
         step = writer.step(client, kind, topic, (lat, lon), radius, size, plain=bool(plain[client]))
         if step is not None:
-            number, head, tail = step
-            steps.append(Step(float(t_ms), row, client, kind, number, head, tail))
+            steps.append(Step(float(t_ms), row, client, kind, *step))
     return steps
 
 
@@ -71,36 +70,26 @@ class _Writer:
         self._names = topic_names
         self._qos = qos
         self._numbers: dict[int, int] = {}
-        self._packet_ids: dict[int, int] = {}
         self._places: dict[int, tuple[int, int]] = {}
         self._zeros: dict[int, bytes] = {}
 
     def step(
         self, client: int, kind: int, topic: int, place: tuple[int, int], radius: int, size: int, *, plain: bool
-    ) -> tuple[int, bytes, bytes | None] | None:
-        """Number, head and tail; None for what ordinary MQTT has no word for."""
+    ) -> tuple[int, Publish | Subscribe] | None:
+        """An event's number and the packet; None for what ordinary MQTT has no word for."""
         if kind == Kind.LOCATION:
             self._places[client] = place
             text = place_text(place).encode()
-            return None if plain else (-1, encode(Publish(LOCATION_TOPIC, text), V5), None)
+            return None if plain else (-1, Publish(LOCATION_TOPIC, text))
         properties = self._geo_context(client, kind, place, radius) if not plain else NO_PROPERTIES
-        version = V311 if plain else V5
         if kind == Kind.SUBSCRIPTION:
             request = SubscribeRequest(self._names[topic], self._qos, retain_handling=RETAINED_NEVER)
-            return -1, encode(Subscribe(self._packet_id(client), (request,), properties), version), None
-        return self._event(client, Publish(self._names[topic], b"", self._qos, properties=properties), size, version)
-
-    def _event(self, client: int, publish: Publish, size: int, version: int) -> tuple[int, bytes, bytes]:
+            return -1, Subscribe(0, (request,), properties)
         number = self._numbers.get(client, 0)
         self._numbers[client] = number + 1
         padding = max(0, size - STAMP.size)
         zeros = self._zeros.setdefault(padding, bytes(padding))
-        whole = Publish(publish.topic, bytes(STAMP.size) + zeros, publish.qos, properties=publish.properties)
-        head, tail = publish_parts(whole, version)
-        if publish.qos:
-            head += self._packet_id(client).to_bytes(2, "big")
-        before = tail[: len(tail) - len(whole.payload)]
-        return number, head + before + _ID.pack(client, number), zeros
+        return number, Publish(self._names[topic], zeros, self._qos, properties=properties)
 
     def _geo_context(self, client: int, kind: int, place: tuple[int, int], radius: int) -> Properties:
         pairs = []
@@ -110,11 +99,6 @@ class _Writer:
             self._places[client] = place
             pairs.append((LOCATION_PROPERTY, place_text(place)))
         return Properties(user_properties=tuple(pairs)) if pairs else NO_PROPERTIES
-
-    def _packet_id(self, client: int) -> int:
-        number = self._packet_ids.get(client, 0) % 65_535 + 1
-        self._packet_ids[client] = number
-        return number
 
 
 def place_text(place: tuple[int, int]) -> str:

@@ -195,16 +195,15 @@ class Worker:
             for number in range(self._next, last):
                 by_client.setdefault(self._steps[number].client, []).append(number)
             for client, numbers in by_client.items():
-                self._say(client, numbers)
+                self._send(client, numbers)
             self._next = last
         self._wake_for_next()
 
-    def _say(self, client: int, numbers: list[int]) -> None:
-        """Everything one client has to say by now."""
+    def _send(self, client: int, numbers: list[int]) -> None:
+        """Everything one client has to send by now."""
         steps = self._steps
         sent_ms = time.monotonic() * 1000.0 + self._task.clock_ms
-        data = b"".join([stamped(steps[number], sent_ms) for number in numbers])
-        if self._clients[client].say(data):
+        if self._clients[client].send([stamped(steps[number], sent_ms) for number in numbers]):
             self._records.sent_ms.extend([sent_ms] * len(numbers))
             self._records.sent_step.extend(numbers)
         else:
