@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from geomq.broker.config.settings import Broker as BrokerSection
-from geomq.broker.config.settings import Config, Federation, Listener, Persistence
-from geomq.broker.platform import SYSTEM, Platform, open_configured_store
+from geomq.broker.config.settings import Config, Federation, Listener
+from geomq.broker.platform import Platform
 from geomq.broker.server import Broker
-from geomq.broker.storage.memory import MemoryStore
+from geomq.broker.storage.configured import open_configured_store
 from geomq.broker.storage.store import Store
-from geomq.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +32,6 @@ class Given:
             random_bytes=lambda count: next(self.bytes).to_bytes(count),
             uniform=lambda low, high: low,
             start_worker=self.start_worker,
-            open_store=self.open_store,
             check_free=self.check_free,
         )
 
@@ -56,23 +54,8 @@ async def test_a_broker_asks_only_the_platform_it_was_given(tmp_path: Path) -> N
         listeners=(Listener(host="127.0.0.1", port=0),),
         federation=Federation(host="127.0.0.1", port=0),
     )
-    async with Broker(config, platform=given.platform()) as broker:
+    async with Broker(config, platform=given.platform(), open_store=given.open_store) as broker:
         assert broker.core.node.epoch == 5_000_000_000_000
     assert (given.stores, given.addresses) == (1, [0])
     assert sorted(given.threads) == ["geomq-password", "geomq-sync"]
     assert next(given.bytes) > 0
-
-
-def test_the_store_is_where_the_config_says(tmp_path: Path) -> None:
-    config = Config(broker=BrokerSection(name="b", data_dir=str(tmp_path / "data")))
-    store = SYSTEM.open_store(config)
-    store.close()
-    assert store.durable
-    assert (tmp_path / "data").is_dir()
-    (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="cannot make"):
-        SYSTEM.open_store(Config(broker=BrokerSection(name="b", data_dir=str(tmp_path / "file" / "data"))))
-
-
-def test_without_persistence_the_store_is_memory() -> None:
-    assert isinstance(SYSTEM.open_store(Config(persistence=Persistence(enabled=False))), MemoryStore)

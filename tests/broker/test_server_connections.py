@@ -12,6 +12,7 @@ from tests.probe import Closed
 
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.connections import connection
+from geomq.broker.connections.connection import Connection
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import (
@@ -57,7 +58,7 @@ async def test_pings_are_answered_and_silence_ends_the_connection(broker: Broker
 async def test_the_system_looks_after_clients_that_asked_for_no_keep_alive(broker: Broker) -> None:
     async with await client(broker, "c", keep_alive=0):
         held = broker.core.clients["c"].connection
-        assert held is not None
+        assert isinstance(held, Connection)
         assert held._transport is not None
         wire = held._transport.get_extra_info("socket")
         assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

@@ -16,6 +16,7 @@ from tests.probe import Closed
 
 from geomq.broker.config.settings import Broker as BrokerSection
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.connections.connection import Connection
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.aliases import InboundAliases
 from geomq.mqtt.codec.encode import encode
@@ -173,7 +174,7 @@ async def test_a_session_that_becomes_one_of_a_connection_takes_its_journal_alon
         while len(broker.desk.connections) < 3:
             await asyncio.sleep(0.01)
         before, after = broker.core.clients["s"].connection, list(broker.desk.connections)[-1]
-        assert before is not None
+        assert isinstance(before, Connection)
         # Both in one tick: the last answer on the old connection, and the new one.
         broker.core.outbox.schedule()
         before.data_received(encode(Puback(first.packet_id), V5))

@@ -13,7 +13,7 @@ from tests.probe import Closed
 
 from geomq.broker.config.settings import Auth as AuthConfig
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.connections.admission import Exchange
+from geomq.broker.connections.ports import Exchange
 from geomq.broker.security.passwords import hash_password
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import (

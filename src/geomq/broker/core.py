@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from geomq.broker.clients.client import Client, split_voice
-from geomq.broker.clients.geotopics import FenceTexts
 from geomq.broker.config.settings import Config
 from geomq.broker.driver import Driver
-from geomq.broker.operations.counts import Counts
-from geomq.broker.operations.tracer import Listener, Tracer
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.acl import ALL_RIGHTS, Acl, Rights
 from geomq.broker.security.passwords import Passwords
+from geomq.broker.state.client import Client, split_voice
+from geomq.broker.state.counts import Counts
+from geomq.broker.state.fence_texts import FenceTexts
+from geomq.broker.state.tracer import Listener, Tracer
 from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.store import Store
 from geomq.geo import FenceLimits

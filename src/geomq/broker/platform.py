@@ -1,11 +1,11 @@
-"""What a broker needs of the machine it runs on: clocks, random numbers, threads, the disk and free addresses.
+"""What a broker needs of the machine it runs on: clocks, random numbers, threads and free addresses.
 
 A broker gets all of it from the one object it is given and takes nothing from anywhere else (`tests/test_tidy.py`
-checks it), so that a simulation decides what the time is, which number comes next and when the disk fails. The event
+checks it), so that a simulation decides what the time is and which number comes next. What opens its store it is given
+as well: there a simulation decides when the disk fails. The event
 loop is part of it without being named here: connections, timers and monotonic time are the running loop's.
 """
 
-import os
 import random
 import secrets
 import time
@@ -14,26 +14,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from geomq.broker.config.settings import Config, Listener
-from geomq.broker.connections.free_address import check_free
-from geomq.broker.storage.memory import MemoryStore
-from geomq.broker.storage.store import Store, open_store
-from geomq.errors import ConfigError
-
-
-def open_configured_store(config: Config) -> Store:
-    """The store a config asks for: a folder, or memory."""
-    if not config.persistence.enabled:
-        return MemoryStore()
-    try:
-        os.makedirs(config.broker.data_dir, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot make {config.broker.data_dir}: {error.strerror}") from None
-    return open_store(
-        config.store_path,
-        sync=config.persistence.sync,
-        free_bytes_min=config.persistence.free_bytes_min,
-    )
+from geomq.broker.config.free_address import check_free
+from geomq.broker.config.settings import Listener
 
 
 def start_worker(name: str) -> Executor:
@@ -55,7 +37,6 @@ class Platform:
     """For pauses that should not coincide."""
     start_worker: Callable[[str], Executor] = start_worker
     """A thread for what would keep the loop waiting, by name."""
-    open_store: Callable[[Config], Store] = open_configured_store
     check_free: Callable[[Listener], Awaitable[None]] = check_free
     """Raises ConfigError for an address that cannot be had."""
 

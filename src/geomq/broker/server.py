@@ -16,9 +16,9 @@ from geomq.broker.clients.once import NOTE
 from geomq.broker.cloud.link import CloudLink
 from geomq.broker.config.diff import config_changes, reloaded
 from geomq.broker.config.settings import Config
-from geomq.broker.connections.desk import Desk
 from geomq.broker.connections.listeners import Listeners
 from geomq.broker.core import Core, Security
+from geomq.broker.desk import Desk
 from geomq.broker.operations.logs import setup_logging
 from geomq.broker.operations.memory import keep_freed_memory
 from geomq.broker.operations.sys_topics import SysTopics
@@ -34,6 +34,7 @@ from geomq.broker.roaming.roaming import Roaming
 from geomq.broker.security.acl import load_acl
 from geomq.broker.security.passwords import load_passwords
 from geomq.broker.storage.committer import Committer
+from geomq.broker.storage.configured import open_configured_store
 from geomq.broker.storage.errors import StoreError
 from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.store import Store
@@ -57,8 +58,15 @@ EPOCH = "epoch"
 class Broker:
     """One broker on the running event loop. `addresses` are (kind, host, port) once it is started."""
 
-    def __init__(self, config: Config, *, platform: Platform = SYSTEM) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        platform: Platform = SYSTEM,
+        open_store: Callable[[Config], Store] = open_configured_store,
+    ) -> None:
         self._config = config
+        self._open_store = open_store
         self._platform = platform
         self._listeners = Listeners()
         self._stopping = asyncio.Event()
@@ -107,7 +115,7 @@ class Broker:
         security = load_security(config, platform)
         for listener in config.listeners:
             await platform.check_free(listener)
-        self._store = platform.open_store(config)
+        self._store = self._open_store(config)
         state = self._store.load()
         loop = asyncio.get_running_loop()
         durable = self._store.durable

@@ -7,7 +7,7 @@ import hmac
 import secrets
 from collections import OrderedDict
 
-from geomq.broker.connections.limits import TokenBucket, address_block
+from geomq.broker.security.limits import TokenBucket, address_block
 
 SESSIONS_MAX = 100
 SESSION_S = 12 * 3600.0

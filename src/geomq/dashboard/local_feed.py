@@ -2,9 +2,9 @@
 
 from itertools import islice
 
-from geomq.broker.operations.tracer import RING_RECORDS
 from geomq.broker.peers.membership import FederationView, Membership
 from geomq.broker.server import Broker
+from geomq.broker.state.tracer import RING_RECORDS
 from geomq.dashboard.feed import CLIENTS_MAX, ClientNow, FeedError, Look, Place, Subscribed, is_about
 from geomq.geo import Location, parse_fence
 from geomq.routing.core.model import EventId

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geomq.broker.clients.geotopics import (
-    FenceTexts,
     FenceTopic,
     LocationTopic,
     ToTopic,
@@ -17,7 +16,7 @@ from geomq.broker.clients.geotopics import (
     read_filter,
 )
 from geomq.errors import GeometryError, TopicError
-from geomq.geo import DEFAULT_LIMITS, Circle, Location
+from geomq.geo import Location
 
 
 def test_the_topics_one_can_publish_to_are_understood() -> None:
@@ -105,15 +104,3 @@ def test_nonsense_from_owntracks_is_refused(payload: bytes) -> None:
 
 def test_other_owntracks_messages_say_nothing_about_places() -> None:
     assert owntracks_location(b'{"_type":"lwt","tst":1}') is None
-
-
-def test_fences_are_parsed_once_and_the_memory_is_bounded() -> None:
-    texts = FenceTexts(DEFAULT_LIMITS)
-    first = texts["geo:1,2;u=30"]
-    assert first == Circle(Location(1.0, 2.0), 30.0)
-    assert texts["geo:1,2;u=30"] is first
-    for number in range(FenceTexts.COUNT_MAX + 10):
-        texts[f"geo:1,2;u={number}"]
-    assert len(texts) <= FenceTexts.COUNT_MAX
-    with pytest.raises(GeometryError):
-        texts["nonsense"]

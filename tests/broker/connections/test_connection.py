@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geomq.broker.config.settings import Config, Limits, Listener
-from geomq.broker.connections.desk import Desk
 from geomq.broker.core import Core, Security
+from geomq.broker.desk import Desk
 from geomq.broker.platform import Platform
 from geomq.broker.storage.memory import MemoryStore
 from geomq.broker.storage.outbox import Outbox

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from geomq.broker.config.settings import Config, Limits, Listener
 from geomq.broker.connections.connection import Connection
-from geomq.broker.connections.desk import Desk
 from geomq.broker.core import Core, Security
+from geomq.broker.desk import Desk
 from geomq.broker.fastpath.publishing import PROMPT_MAX
 from geomq.broker.security.acl import Acl
 from geomq.broker.storage.memory import MemoryStore

@@ -16,7 +16,7 @@ from geomq.broker.config.settings import Admin, Config, Metrics
 from geomq.broker.operations.admin import make_app
 from geomq.broker.operations.admin_server import AdminServer, load_token
 from geomq.broker.operations.admin_view import ClientView, SubscriptionView
-from geomq.broker.operations.tracer import Ring, RingPage
+from geomq.broker.state.tracer import Ring, RingPage
 from geomq.errors import ConfigError
 from geomq.routing.core.model import BrokerId, ClientId, EventId
 from geomq.routing.trace.records import TraceRecord

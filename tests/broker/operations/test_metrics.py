@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from geomq.broker.config.settings import Config
 from geomq.broker.operations.admin_view import ClientView, SubscriptionView
 from geomq.broker.operations.metrics import make_registry, metrics_text
-from geomq.broker.operations.tracer import RingPage
+from geomq.broker.state.tracer import RingPage
 
 
 class Numbers:

@@ -16,9 +16,9 @@ from tests.probe import Probe
 from geomq.broker.config.settings import Broker as BrokerSection
 from geomq.broker.config.settings import Config, Listener, Metrics, Persistence, Trace
 from geomq.broker.local_federation import free_ports
-from geomq.broker.operations.counts import Counts
 from geomq.broker.operations.trace_writer import RECORD_BYTES, TraceWriter
 from geomq.broker.server import Broker
+from geomq.broker.state.counts import Counts
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties
 from geomq.routing.core.model import BrokerId

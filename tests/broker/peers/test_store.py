@@ -10,11 +10,11 @@ import pytest
 from tests.broker.federated import until
 from tests.routing.worlds import federation_of
 
-from geomq.broker.operations.counts import Counts
 from geomq.broker.peers.channel import Credentials
 from geomq.broker.peers.peering import PeerAddress, Peering, PeerLimits
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.store import PeerStore
+from geomq.broker.state.counts import Counts
 from geomq.broker.storage.committer import Committer
 from geomq.broker.storage.store import open_store
 from geomq.geo import Circle, Location

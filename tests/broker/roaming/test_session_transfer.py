@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geomq.broker.clients.client import Client
 from geomq.broker.roaming.session_transfer import PART_BYTES, Luggage, PackedDelivery, pack, unpack, voices_of
 from geomq.broker.security.acl import ALL_RIGHTS
+from geomq.broker.state.client import Client
 from geomq.broker.storage.records import SessionRecord, SubscriptionRecord
 from geomq.errors import ProtocolError
 from geomq.geo import Circle, Location

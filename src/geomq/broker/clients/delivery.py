@@ -4,10 +4,10 @@ Routing has decided what matched. Here overlapping subscriptions become one deli
 and a reader that is too slow loses its QoS 0 messages, counted.
 """
 
-from geomq.broker.clients.client import Client, split_voice
 from geomq.broker.clients.details import told
 from geomq.broker.core import Core
-from geomq.broker.operations.tracer import named
+from geomq.broker.state.client import Client, split_voice
+from geomq.broker.state.tracer import named
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.session.message import Fanout, Message
 from geomq.mqtt.session.subscriptions import Subscription, Terms, merge

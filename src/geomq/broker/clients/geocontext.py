@@ -5,11 +5,11 @@ What is said to `$geo/enter/...`, `$geo/leave/...` and `$geo/error` reaches this
 
 from collections.abc import Iterator
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.delivery import Delivery
 from geomq.broker.clients.geotopics import Reading, from_prefix, read_filter
 from geomq.broker.clients.retention import Retention
 from geomq.broker.core import Core
+from geomq.broker.state.client import Client
 from geomq.errors import GeometryError
 from geomq.geo import Location, fence_text, location_text
 from geomq.mqtt.session.message import Fanout, Message

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from geomq.errors import GeometryError, TopicError
-from geomq.geo import WRITTEN_LIMITS, Fence, FenceLimits, Location, make_location, parse_fence, parse_location
+from geomq.geo import Location, make_location, parse_location
 from geomq.mqtt.codec.topics import check_filter, check_topic, split_shared
 from geomq.vocabulary import FENCE_PREFIX, FROM_PREFIX, GEO_PREFIX, LOCATION_TOPIC, TO_PREFIX
 
@@ -91,32 +91,6 @@ def read_filter(topic_filter: str) -> Reading:
         check_filter(rest)
     prefix = topic_filter[: len(topic_filter) - len(rest)]
     return Reading(prefix, rest, group, name, name is None and rest.startswith(GEO_PREFIX))
-
-
-class FenceTexts(dict[str, Fence]):
-    """Fences by their text, parsed once: clients repeat the same text with every publish."""
-
-    COUNT_MAX = 4_096
-    CACHED_CHARS_MAX = 4_096
-
-    def __init__(self, limits: FenceLimits) -> None:
-        super().__init__()
-        self.limits = limits
-
-    def __missing__(self, text: str) -> Fence:
-        fence = parse_fence(text, self.limits)
-        if len(text) <= self.CACHED_CHARS_MAX:
-            if len(self) >= self.COUNT_MAX:
-                self.clear()
-            self[text] = fence
-        return fence
-
-    def written(self, text: str) -> Fence:
-        """A fence that was taken in before, here or at another broker, maybe as another text or under other limits."""
-        try:
-            return self[text]
-        except GeometryError:
-            return parse_fence(text, WRITTEN_LIMITS)
 
 
 def payload_text(payload: bytes) -> str:

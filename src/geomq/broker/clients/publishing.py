@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.geocontext import GeoContext
 from geomq.broker.clients.geotopics import (
     FenceTopic,
@@ -23,6 +22,7 @@ from geomq.broker.clients.once import Writers
 from geomq.broker.clients.retention import About, Retention
 from geomq.broker.core import Core
 from geomq.broker.security.acl import Rights
+from geomq.broker.state.client import Client
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Fence, parse_location
 from geomq.mqtt.codec.faults import ProtocolViolation

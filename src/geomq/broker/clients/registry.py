@@ -9,13 +9,12 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.geotopics import read_filter
 from geomq.broker.clients.publishing import Publishing, Refused
 from geomq.broker.clients.subscribing import Subscribing
-from geomq.broker.connections.connection import Connection
-from geomq.broker.connections.limits import make_bucket
 from geomq.broker.core import Core
+from geomq.broker.security.limits import make_bucket
+from geomq.broker.state.client import Client, ClientConnection
 from geomq.broker.storage.records import SessionRecord, StoredSession
 from geomq.errors import GeomqError
 from geomq.geo import Location
@@ -50,7 +49,7 @@ class Registry:
     # Coming.
 
     def open(
-        self, connection: Connection, connect: Connect, agreement: Agreement, user: str | None
+        self, connection: ClientConnection, connect: Connect, agreement: Agreement, user: str | None
     ) -> tuple[Client, bool, list[bytes]]:
         """A client is let in: its record, whether its session was there, and what goes out after CONNACK."""
         core = self._core

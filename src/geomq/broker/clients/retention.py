@@ -6,12 +6,11 @@ The rule of delivery is the one of live events, with the publisher's location as
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.delivery import Delivery
 from geomq.broker.clients.geotopics import Reading, read_filter
 from geomq.broker.config.settings import Limits
-from geomq.broker.connections.connection import Connection
 from geomq.broker.core import Core
+from geomq.broker.state.client import Client, ClientConnection
 from geomq.broker.storage.records import RetainedRecord
 from geomq.geo import Fence, FenceIndex, Location, fence_text
 from geomq.mqtt.codec.topics import topic_matches
@@ -62,7 +61,7 @@ class Retention:
         self._events = RetainedStore(limits.retained_messages_max, limits.retained_bytes_max)
         self._about: dict[str, About] = {}
         self._fences: FenceIndex[str] = FenceIndex()
-        self._waiting: dict[Connection, dict[str, _Given]] = {}
+        self._waiting: dict[ClientConnection, dict[str, _Given]] = {}
 
     def __len__(self) -> int:
         return len(self._events)
@@ -138,7 +137,7 @@ class Retention:
             found = self._events.search(reading.plain, self._core.wall_s())
             self._wait(client, client.connection, subscription.topic_filter, _Given(found, subscription, fence))
 
-    def _wait(self, client: Client, connection: Connection, name: str, given: _Given) -> None:
+    def _wait(self, client: Client, connection: ClientConnection, name: str, given: _Given) -> None:
         waiting, mine = self._waiting.get(connection), client.session.subscriptions
         if waiting is None:
             self._waiting[connection] = {name: given}
@@ -150,7 +149,7 @@ class Retention:
             for gone in [whole for whole in waiting if whole not in mine and whole != _ENTERED]:
                 del waiting[gone]
 
-    def _go_on(self, client: Client, connection: Connection) -> None:
+    def _go_on(self, client: Client, connection: ClientConnection) -> None:
         """Give one slice, and the next when others had their turn and the client has room."""
         waiting, mine = self._waiting[connection], client.session.subscriptions
         looked = size = 0
@@ -180,7 +179,7 @@ class Retention:
         later = RETRY_S if self._is_busy(client, connection) else 0.0
         self._core.loop.call_later(later, self._go_on, client, connection)
 
-    def _is_busy(self, client: Client, connection: Connection) -> bool:
+    def _is_busy(self, client: Client, connection: ClientConnection) -> bool:
         """Whether what is given now would be lost, or is no longer for anybody."""
         limits, session = self._core.config.limits, client.session
         return (

@@ -1,10 +1,10 @@
 """SUBSCRIBE and UNSUBSCRIBE: options, fences, limits, and the retained events that follow."""
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.fenced import FencedFilters
 from geomq.broker.clients.geotopics import Reading, read_filter
 from geomq.broker.clients.retention import Retention
 from geomq.broker.core import Core
+from geomq.broker.state.client import Client
 from geomq.broker.storage.records import SubscriptionRecord
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Fence, fence_text

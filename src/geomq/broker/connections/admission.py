@@ -5,13 +5,13 @@ Passwords are checked in a thread; everything else is decided at once on the loo
 
 import logging
 from functools import partial
-from typing import Protocol
 
 from msgspec import structs
 
 from geomq.broker.clients.geocontext import GeoContext
 from geomq.broker.clients.registry import Registry
 from geomq.broker.connections.connection import Connection
+from geomq.broker.connections.ports import Authenticator
 from geomq.broker.core import Core
 from geomq.broker.roaming.roaming import Roaming
 from geomq.broker.roaming.searches import Trouble
@@ -28,22 +28,6 @@ from geomq.vocabulary import DETAILS_PROPERTY, LOCATION_PROPERTY, WAITING_PROPER
 log = logging.getLogger("geomq.broker")
 
 CHECKING_MAX = 1_000
-
-
-class Exchange(Protocol):
-    """One enhanced authentication under way."""
-
-    def step(self, data: bytes | None) -> tuple[bytes | None, str | None]:
-        """Take the client's data; return data to send on, or the user it has proved to be.
-
-        Raises PermissionError to refuse.
-        """
-
-
-class Authenticator(Protocol):
-    """An enhanced authentication method of MQTT 5."""
-
-    def begin(self, connect: Connect) -> Exchange: ...
 
 
 class Admission:

@@ -7,12 +7,12 @@ The connection knows MQTT's rules about packet order and keep-alive; what packet
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from geomq.broker.clients.client import Client
 from geomq.broker.config.settings import Listener
-from geomq.broker.connections.ports import Handlers, Transport
+from geomq.broker.connections.ports import Exchange, Handlers, Transport
 from geomq.broker.core import Core
+from geomq.broker.state.client import Client
 from geomq.mqtt.codec.decode import BODIES, decode_publish, pubacks_at
 from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
 from geomq.mqtt.codec.decoder import Reassembly, body_bounds, check_first_byte
@@ -35,10 +35,6 @@ from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode, to_connack
 from geomq.mqtt.codec.types import V5, V311, PacketType
 from geomq.mqtt.session.handshake import Agreement, expiry_after
-
-if TYPE_CHECKING:
-    from geomq.broker.connections.admission import Exchange
-    from geomq.broker.fastpath.publishing import Lane
 
 log = logging.getLogger("geomq.broker")
 
@@ -92,7 +88,7 @@ class Connection:
         "write",
     )
 
-    def __init__(self, core: Core, handlers: Handlers, listener: Listener) -> None:
+    def __init__(self, core: Core, handlers: "Handlers[Connection]", listener: Listener) -> None:
         self._core = core
         self._counts = core.counts
         self._handlers = handlers
@@ -115,7 +111,7 @@ class Connection:
         self.opened_at = self.last_read = core.loop.time()
         self.paused = False
         self.heard = False
-        self.lane: Lane | None = None
+        self.lane: Any = None
 
     @property
     def closed(self) -> bool:

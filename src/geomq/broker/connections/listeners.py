@@ -5,9 +5,9 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from geomq.broker.config.free_address import cannot_listen, first_line
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.connection import Connection
-from geomq.broker.connections.free_address import cannot_listen, first_line
 from geomq.broker.connections.websocket import WebSocketConnection
 from geomq.errors import ConfigError
 

@@ -1,12 +1,11 @@
 """What a connection needs of others: something to write to, and those who know what packets mean."""
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from geomq.broker.clients.client import Client
+from geomq.broker.state.client import Client
 from geomq.mqtt.codec.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
 
-if TYPE_CHECKING:
-    from geomq.broker.connections.connection import Connection
+ConnectionT_contra = TypeVar("ConnectionT_contra", contravariant=True)
 
 
 class Transport(Protocol):
@@ -27,20 +26,20 @@ class Transport(Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any: ...
 
 
-class Handlers(Protocol):
-    """Those who know what packets mean."""
+class Handlers(Protocol[ConnectionT_contra]):
+    """Those who know what the packets of a connection mean."""
 
-    def opened(self, connection: "Connection") -> bool: ...
+    def opened(self, connection: ConnectionT_contra) -> bool: ...
 
-    def connect(self, connection: "Connection", packet: Connect) -> None: ...
+    def connect(self, connection: ConnectionT_contra, packet: Connect) -> None: ...
 
-    def auth(self, connection: "Connection", packet: Auth) -> None: ...
+    def auth(self, connection: ConnectionT_contra, packet: Auth) -> None: ...
 
     def publish(self, client: Client, packet: Publish) -> None: ...
 
-    def publish_fast(self, connection: "Connection", data: bytes, pos: int) -> int: ...
+    def publish_fast(self, connection: ConnectionT_contra, data: bytes, pos: int) -> int: ...
 
-    def publish_surely(self, connection: "Connection", data: bytes, pos: int) -> int: ...
+    def publish_surely(self, connection: ConnectionT_contra, data: bytes, pos: int) -> int: ...
 
     def subscribe(self, client: Client, packet: Subscribe) -> None: ...
 
@@ -48,4 +47,20 @@ class Handlers(Protocol):
 
     def gone(self, client: Client, farewell: Disconnect | None) -> None: ...
 
-    def closed(self, connection: "Connection") -> None: ...
+    def closed(self, connection: ConnectionT_contra) -> None: ...
+
+
+class Exchange(Protocol):
+    """One enhanced authentication under way."""
+
+    def step(self, data: bytes | None) -> tuple[bytes | None, str | None]:
+        """Take the client's data; return data to send on, or the user it has proved to be.
+
+        Raises PermissionError to refuse.
+        """
+
+
+class Authenticator(Protocol):
+    """An enhanced authentication method of MQTT 5."""
+
+    def begin(self, connect: Connect) -> Exchange: ...

@@ -5,8 +5,8 @@ They were never in the routing node, so they are given ids here, and who of the 
 
 from typing import NamedTuple
 
-from geomq.broker.connections.connection import Connection
 from geomq.broker.core import Core
+from geomq.broker.state.client import ClientConnection as Connection
 from geomq.mqtt.codec.types import V5
 from geomq.routing.core.model import BrokerId, ClientId, Edition
 from geomq.routing.core.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer

@@ -7,14 +7,14 @@ write a tick. In a federation the routing core is asked for its plan of a topic,
 Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
 """
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.delivery import Delivery
 from geomq.broker.clients.fenced import FencedFilters
 from geomq.broker.clients.publishing import Publishing
-from geomq.broker.connections.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.fastpath.links import Far, FastLinks, far_of
 from geomq.broker.fastpath.packet_runs import as_old, as_v5, end_of_run
+from geomq.broker.state.client import Client
+from geomq.broker.state.client import ClientConnection as Connection
 from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5
 from geomq.mqtt.codec.wire import text
@@ -107,7 +107,7 @@ class FastPath:
         """
         if self._core.driver.links is not None and self._core.node.turns != self._turns:
             self.check_plans()
-        lane = connection.lane
+        lane: Lane | None = connection.lane
         if (
             lane is None
             or len(data) != lane.size

@@ -4,11 +4,11 @@ The routing core is asked once per topic; its answer holds as long as the routes
 Sessions, disk and acknowledgements are those of the ordinary way: an event is kept for those who are away, too.
 """
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.delivery import PLAIN_TERMS, Delivery
-from geomq.broker.connections.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.fastpath.publishing import ROUTES_MAX, FastPath
+from geomq.broker.state.client import Client
+from geomq.broker.state.client import ClientConnection as Connection
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.codec.types import V5

@@ -6,8 +6,8 @@ from typing import Protocol
 import msgspec
 
 from geomq.broker.config.settings import Config
-from geomq.broker.operations.tracer import RingPage
 from geomq.broker.peers.membership import Membership
+from geomq.broker.state.tracer import RingPage
 
 
 class ClientView(msgspec.Struct, frozen=True, kw_only=True):

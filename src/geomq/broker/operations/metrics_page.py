@@ -3,8 +3,8 @@
 `python -m geomq.broker.operations.metrics_page > docs/reference/metrics.md` writes it anew.
 """
 
-from geomq.broker.operations.counts import Counts
 from geomq.broker.operations.metrics import HELP, help_of
+from geomq.broker.state.counts import Counts
 
 HEAD = """# Metrics
 

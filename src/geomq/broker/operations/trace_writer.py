@@ -12,8 +12,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from geomq.broker.config.settings import Trace
-from geomq.broker.operations.counts import Counts
 from geomq.broker.operations.trace_files import BATCH, TraceFiles
+from geomq.broker.state.counts import Counts
 from geomq.errors import DataError
 from geomq.routing.federation.outline import Outline
 from geomq.routing.trace.records import TraceRecord

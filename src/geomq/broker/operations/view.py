@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.geotopics import read_filter
 from geomq.broker.config.settings import Config
-from geomq.broker.connections.desk import Desk
 from geomq.broker.core import Core
+from geomq.broker.desk import Desk
 from geomq.broker.operations.admin_view import ClientView, SubscriptionView
-from geomq.broker.operations.tracer import OnDemand, RingPage
 from geomq.broker.peers.membership import Membership
+from geomq.broker.state.client import Client
+from geomq.broker.state.tracer import OnDemand, RingPage
 from geomq.geo import fence_text
 from geomq.mqtt.codec.reasons import ReasonCode
 

@@ -7,7 +7,7 @@ sends nothing else fills no disk. Refusing ends no link.
 import logging
 from collections.abc import Callable
 
-from geomq.broker.operations.counts import Counts
+from geomq.broker.state.counts import Counts
 from geomq.routing.core.model import BrokerId
 from geomq.routing.node import Node
 from geomq.routing.wire.frames import Refused

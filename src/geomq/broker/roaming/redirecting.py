@@ -6,9 +6,9 @@ Only those that can follow, and want to. Their sessions wait here until the othe
 
 from collections.abc import Container
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.registry import Registry, roams
 from geomq.broker.core import Core
+from geomq.broker.state.client import Client
 from geomq.geo import Location
 from geomq.mqtt.codec.packets import Connect
 from geomq.mqtt.codec.types import V5

@@ -9,7 +9,6 @@ import logging
 
 import msgspec
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.geotopics import read_filter
 from geomq.broker.clients.registry import Registry
 from geomq.broker.connections.connection import Connection
@@ -19,6 +18,7 @@ from geomq.broker.roaming.redirecting import Redirecting
 from geomq.broker.roaming.searches import Search, Then, Trouble, Unasked, Visit
 from geomq.broker.roaming.session_transfer import PARTS_MAX, Ghost, ghost_of, pack, read_ghost, voices_of
 from geomq.broker.security.identity import client_id_refusal
+from geomq.broker.state.client import Client
 from geomq.broker.storage.records import StoredSession
 from geomq.geo import Fence, Location
 from geomq.mqtt.codec.packets import Connect

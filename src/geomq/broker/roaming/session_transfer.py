@@ -10,8 +10,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.geotopics import read_filter
+from geomq.broker.state.client import Client
 from geomq.broker.storage.records import SessionRecord, StoredSession, SubscriptionRecord
 from geomq.errors import GeomqError, ProtocolError
 from geomq.geo import Fence, fence_text, make_location

@@ -7,19 +7,25 @@ everything the store collected before is safe, in the order they were held. Noth
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from geomq.broker.storage.committer import Committer
 from geomq.broker.storage.store import Store
 from geomq.mqtt.session.changes import Journal
 
-if TYPE_CHECKING:
-    from geomq.broker.connections.connection import Connection
-
 PROMPT_MAX = 32
 """How many arrivals at most are answered at once before a whole tick is looked at again."""
 
-Held = list[tuple["Connection", bytes]]
+
+class Sender(Protocol):
+    """A connection: bytes gather in it until they are written out."""
+
+    def send(self, data: bytes) -> None: ...
+
+    def write_out(self) -> None: ...
+
+
+Held = list[tuple[Sender, bytes]]
 
 
 class Outbox:
@@ -37,7 +43,7 @@ class Outbox:
         self._committer = committer
         if committer is not None:
             committer.collectors.append(self._collect)
-        self._dirty: list[Connection] = []
+        self._dirty: list[Sender] = []
         self._held: Held = []
         self._scheduled = False
         self._prompt = False
@@ -53,7 +59,7 @@ class Outbox:
         """Whether the disk takes nothing more."""
         return self._committer is not None and self._committer.full
 
-    def mark(self, connection: "Connection") -> None:
+    def mark(self, connection: Sender) -> None:
         """The connection has something to write."""
         self._dirty.append(connection)
         if not self._scheduled:
@@ -90,7 +96,7 @@ class Outbox:
         self._arrivals = 0
         self.flush()
 
-    def hold(self, connection: "Connection", data: bytes) -> None:
+    def hold(self, connection: Sender, data: bytes) -> None:
         """Send when safe."""
         if self._committer is None:
             connection.send(data)

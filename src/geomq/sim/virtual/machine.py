@@ -78,7 +78,6 @@ class Machine:
             random_bytes=rng.randbytes,
             uniform=rng.uniform,
             start_worker=lambda _name: Worker(loop, rng, self.disk),
-            open_store=self._open_store,
             check_free=_check_free,
         )
 
@@ -99,7 +98,7 @@ class Machine:
         process.context().run(self._begin, process)
 
     def _begin(self, process: Process) -> None:
-        broker = self.broker = Broker(self.config, platform=self.platform())
+        broker = self.broker = Broker(self.config, platform=self.platform(), open_store=self._open_store)
         self._loop.create_task(self._live(broker, process))
 
     async def _live(self, broker: Broker, process: Process) -> None:

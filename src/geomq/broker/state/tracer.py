@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from geomq.broker.clients.client import Client
+from geomq.broker.state.client import Client
 from geomq.geo import Location
 from geomq.mqtt.session.message import Message
 from geomq.routing.core.actions import Action

@@ -4,19 +4,49 @@ A client has several voices in routing: its plain subscriptions speak under its 
 or a named fence under the id, a NUL and their prefix, so that equal filters stay apart.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from geomq.broker.connections.limits import TokenBucket
+from geomq.broker.config.settings import Listener
 from geomq.broker.security.acl import Rights
+from geomq.broker.security.limits import TokenBucket
 from geomq.geo import Fence, Location
+from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.session.session import Session
 from geomq.mqtt.session.wills import DueWill
 from geomq.routing.core.model import ClientId
 
-if TYPE_CHECKING:
-    from geomq.broker.connections.connection import Connection
-
 NO_FENCES: dict[str, Fence] = {}
+
+
+class ClientConnection(Protocol):
+    """What a client's network connection is to those who send on it; `connections` has the real ones.
+
+    `out` is what gathered in this tick, `write` writes at once, `lane` is what the fast path remembers.
+    """
+
+    client: "Client | None"
+    listener: Listener
+    address: str
+    version: int
+    keep_alive_s: int
+    size_max: int
+    opened_at: float
+    paused: bool
+    out: list[bytes]
+    write: Callable[[bytes | memoryview], object]
+    lane: Any
+
+    @property
+    def closed(self) -> bool: ...
+
+    def send(self, data: bytes) -> None: ...
+
+    def write_part(self, data: bytes | memoryview) -> None: ...
+
+    def write_out(self) -> None: ...
+
+    def dismiss(self, reason: ReasonCode, text: str | None = None, *, go_to: str | None = None) -> None: ...
 
 
 class Client:
@@ -51,7 +81,7 @@ class Client:
         self.user = user
         self.rights = rights
         self.asks = False
-        self.connection: Connection | None = None
+        self.connection: ClientConnection | None = None
         self.due_will: DueWill | None = None
         self.location: Location | None = None
         self.fences: dict[str, Fence] = NO_FENCES

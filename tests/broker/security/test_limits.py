@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geomq.broker.connections.limits import AddressCounts, TokenBucket, address_block, make_bucket
+from geomq.broker.security.limits import AddressCounts, TokenBucket, address_block, make_bucket
 
 
 def test_a_bucket_lets_a_burst_through_and_then_the_rate() -> None:

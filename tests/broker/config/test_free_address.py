@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
+from geomq.broker.config.free_address import check_free
 from geomq.broker.config.settings import Listener
-from geomq.broker.connections.free_address import check_free
 from geomq.errors import ConfigError
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ from tests.broker.federated import configs, federation, until
 from tests.probe import Probe
 
 from geomq.broker.config.settings import Admin, Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.operations import tracer
-from geomq.broker.operations.tracer import Ring
 from geomq.broker.server import Broker
+from geomq.broker.state import tracer
+from geomq.broker.state.tracer import Ring
 from geomq.client import Client
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties

@@ -3,7 +3,6 @@
 Also counts connections, in all, per listener and per address, and refuses those above the limits.
 """
 
-from geomq.broker.clients.client import Client
 from geomq.broker.clients.delivery import Delivery
 from geomq.broker.clients.fenced import FencedFilters
 from geomq.broker.clients.geocontext import GeoContext
@@ -14,11 +13,12 @@ from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.admission import Admission
 from geomq.broker.connections.connection import Connection
-from geomq.broker.connections.limits import AddressCounts
 from geomq.broker.core import Core
 from geomq.broker.fastpath.arrivals import FastArrivals
 from geomq.broker.fastpath.publishing import FastPath
 from geomq.broker.fastpath.qos1 import FastSure
+from geomq.broker.security.limits import AddressCounts
+from geomq.broker.state.client import Client
 from geomq.mqtt.codec.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from geomq.broker.config.settings import Config, Limits, Listener
 from geomq.broker.connections.connection import Connection
-from geomq.broker.connections.desk import Desk
 from geomq.broker.core import Core, Security
+from geomq.broker.desk import Desk
 from geomq.broker.platform import Platform
 from geomq.broker.storage.memory import MemoryStore
 from geomq.broker.storage.outbox import Outbox
