@@ -16,10 +16,10 @@ from geomq.routing.strategies.registry import strategy_class
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("address = 'host:0'", "no such port"),
+        ("address = 'host:0'", "invalid port"),
         ("address = 'host'", "address"),
         ("cafile = 'x.pem'", "tls = true"),
-        ("tls = true\ncertfile = 'x.pem'", "go together"),
+        ("tls = true\ncertfile = 'x.pem'", "must be set together"),
         ("adress = 'host:1'", "did you mean 'address'?"),
     ],
 )

@@ -126,7 +126,7 @@ async def test_one_the_receiver_cannot_read_is_acknowledged_counted_and_named_in
         assert linked.received == [Note("a", 1), Note("a", 2), Note("a", 3)]
         assert linked.here.core.counts.peer_messages_refused == 2
     message_registry.FORMS.pop(OfLaterVersion, None)
-    (record,) = [each for each in caplog.records if each.getMessage() == "a message of a peer is refused"]
+    (record,) = [each for each in caplog.records if each.getMessage() == "refused a message from a peer"]
     assert record.levelno == logging.WARNING
     assert (vars(record)["peer"], vars(record)["message_type"]) == (FRANKFURT, "letter")
 

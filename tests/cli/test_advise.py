@@ -35,7 +35,7 @@ def test_advice_for_programs_and_for_people(tmp_path: Path) -> None:
     [
         ([], "give traces to read"),
         (["missing"], "missing"),
-        (["--live", "ftp://x", "--seconds", "1"], "no address of an admin API"),
+        (["--live", "ftp://x", "--seconds", "1"], "not the address of an admin API"),
         (["--live", "127.0.0.1:1", "--seconds", "1"], "cannot be asked"),
         (["--engine", "local", "--master", "x", "t"], "--master needs"),
     ],

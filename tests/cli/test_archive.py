@@ -16,7 +16,7 @@ from geomq.workload.traffic.archived_traffic import MARK
         (["land", "--brokers", "a", "--option", "colour", "out"], "does not read NAME=VALUE"),
         (["land", "--brokers", "a", "--option", "colour=red", "out"], "option colour is unknown"),
         (["land", "--brokers", "a", "--every", "soon", "out"], "'soon' is no time such as"),
-        (["land", "--brokers", "a", "--admin", "ftp://a", "out"], "no address of an admin API"),
+        (["land", "--brokers", "a", "--admin", "ftp://a", "out"], "not the address of an admin API"),
         (["land", "--brokers", "a", "--admin", "a", "--token-file", "missing", "out"], "cannot read missing"),
         (["compact", "missing"], "missing is no archive"),
         (["compact", "--date", "May", "there"], "--date 'May' is no day such as"),

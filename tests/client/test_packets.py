@@ -35,8 +35,8 @@ def test_places_become_user_properties() -> None:
 
 
 WRONG: dict[str, Callable[[], object]] = {
-    "QoS is 0, 1 or 2, not 3": lambda: checked_qos(3),
-    "retain handling is 0, 1 or 2, not 3": lambda: checked_handling(3),
+    "QoS must be 0, 1 or 2, not 3": lambda: checked_qos(3),
+    "retain handling must be 0, 1 or 2, not 3": lambda: checked_handling(3),
     "'#' must be the whole last level": lambda: checked_filter("#/a"),
     "names no topic filter after the share name": lambda: checked_filter("$share/g"),
     "contains a wildcard": lambda: Will(topic="#").packet(),

@@ -81,7 +81,7 @@ async def test_calls_wait_for_the_connection_and_the_queue_is_bounded() -> None:
         await until(lambda: not client.connected)
         for number in range(3):
             await client.publish("t", str(number), wait=False)
-        with pytest.raises(ClientError, match="3 messages wait for the server"):
+        with pytest.raises(ClientError, match="3 messages are queued for the server"):
             await client.publish("t", "3", wait=False)
         waiting = asyncio.create_task(client.publish("t", "4", qos=1))
         await asyncio.sleep(0.2)
@@ -116,7 +116,7 @@ async def test_a_client_whose_id_another_takes_does_not_fight_for_it() -> None:
         await client.__aenter__()
         probe, _ = await Probe.connect(broker.port, Connect("c"))
         async with probe:
-            with pytest.raises(ClientError, match="is lost: the broker hung up: "):
+            with pytest.raises(ClientError, match="is lost: the broker disconnected: "):
                 await client.take()
             assert await probe.silent(0.5)
         await client.__aexit__(None, None, None)

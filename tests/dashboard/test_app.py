@@ -14,8 +14,8 @@ pytestmark = pytest.mark.anyio
 async def test_what_is_not_there_is_a_line() -> None:
     async with dashboard() as page:
         for path in ("/api/nothing", "/nothing.html"):
-            assert (await page.ask(path)).body == {"error": "no such path"}
-        assert (await page.post("/api/session")).body == {"error": "no such method here"}
+            assert (await page.ask(path)).body == {"error": "not found"}
+        assert (await page.post("/api/session")).body == {"error": "method not allowed"}
 
 
 async def test_without_a_federation_there_is_no_live_view() -> None:

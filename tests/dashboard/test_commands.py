@@ -150,7 +150,7 @@ async def test_links_have_a_latency_once_it_was_measured() -> None:
 async def test_a_broker_that_does_not_answer_is_passed_over() -> None:
     class Silent(LocalFeed):
         async def place(self) -> Place:
-            raise FeedError("it does not answer")
+            raise FeedError("no answer")
 
     async with LocalFederation(local_configs(THREE_REGIONS, "flood_events")) as federation:
         await until(lambda: federation.linked)

@@ -76,7 +76,7 @@ async def test_a_broker_that_went_away_is_shown_as_such_and_comes_back() -> None
 
         async def look(self, cursor: int | None) -> Look:
             if self.gone:
-                raise ClientError("it does not answer")
+                raise ClientError("no answer")
             return await super().look(cursor)
 
     async with LocalFederation(local_configs(THREE_REGIONS[:1], "single")) as running:

@@ -58,7 +58,7 @@ async def test_areas_that_cannot_be_are_an_error_of_the_broker() -> None:
     told = {"strategy": "dht", "areas": {"kind": "given"}, "brokers": overlapping}
     async with answering(*answers(ABOUT, told)) as url:
         feed = await RemoteFeed.connect(url)
-        with pytest.raises(FeedError, match="describes no federation"):
+        with pytest.raises(FeedError, match="sent no valid federation"):
             await feed.place()
         await feed.close()
 

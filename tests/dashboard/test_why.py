@@ -33,7 +33,7 @@ async def test_the_way_of_an_event_and_why_somebody_did_not_get_it() -> None:
 
 async def test_questions_nobody_can_answer_are_refused() -> None:
     async with running() as (page, _):
-        assert (await page.ask("/api/why/paris:1:999")).body == {"error": "no broker remembers this event"}
+        assert (await page.ask("/api/why/paris:1:999")).body == {"error": "no broker has records of this event"}
         assert (await page.ask("/api/why/nonsense")).status == 400
         many = "&".join(f"client={number}" for number in range(21))
         assert (await page.ask(f"/api/why/paris:1:1?{many}")).status == 400

@@ -105,13 +105,13 @@ def test_what_comes_instead_of_an_answer_ends_the_connection() -> None:
     with server((Connack(),), (Publish("t"),)) as port:
         one = link(port)
         one.connect()
-        with pytest.raises(ProtocolError, match="sends Publish before an answer"):
+        with pytest.raises(ProtocolError, match="sent Publish before its answer"):
             one.ask(one.session.subscribe(SubscribeRequest("t")))
         one.close()
     with server((Connack(),), (Disconnect(ReasonCode.SERVER_BUSY),)) as port:
         one = link(port)
         one.connect()
-        with pytest.raises(ConnectionResetError, match="ends the connection: server busy"):
+        with pytest.raises(ConnectionResetError, match="closed the connection: server busy"):
             one.ask(one.session.subscribe(SubscribeRequest("t")))
         one.close()
 

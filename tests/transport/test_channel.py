@@ -97,10 +97,10 @@ async def expect_failure(port: int, match: str, **options: Any) -> None:
 
 
 ANSWERS = {
-    b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n": "no WebSocket: .*404",
-    b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n": "no WebSocket: .*Accept",
-    b"SSH-2.0-OpenSSH\r\n\r\n": "no WebSocket",
-    b"x" * 100_000: "no WebSocket",
+    b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n": "handshake failed: .*404",
+    b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n": "handshake failed: .*Accept",
+    b"SSH-2.0-OpenSSH\r\n\r\n": "handshake failed",
+    b"x" * 100_000: "handshake failed",
 }
 
 

@@ -96,7 +96,7 @@ def free_ports(count: int) -> list[int]:
     """
     found = list(itertools.islice(filter(_is_free, itertools.islice(_candidates, len(PORTS))), count))
     if len(found) < count:
-        raise ConfigError(f"{HOST} has no {count} free ports from {PORTS[0]} to {PORTS[-1]}")
+        raise ConfigError(f"{HOST} has fewer than {count} free ports from {PORTS[0]} to {PORTS[-1]}")
     return found
 
 

@@ -257,7 +257,7 @@ class Client:
         """The answer to a request whose caller did not wait for it."""
         why = event.why if isinstance(event, Dropped) else event.refusal and words(event.refusal, event.properties)
         if why:
-            self._note_dropped(f"{event.request.subject!r} was not taken by the broker: {why}")
+            self._note_dropped(f"{event.request.subject!r} was refused by the broker: {why}")
 
     def _note_dropped(self, why: str) -> None:
         if not self.dropped:

@@ -57,7 +57,7 @@ def bytes_of(payload: bytes | str) -> bytes:
 
 def checked_qos(qos: int) -> int:
     if qos not in (0, 1, 2):
-        raise ValueError(f"QoS is 0, 1 or 2, not {qos}")
+        raise ValueError(f"QoS must be 0, 1 or 2, not {qos}")
     return qos
 
 
@@ -68,7 +68,7 @@ def checked_filter(topic_filter: str) -> str:
 
 def checked_handling(retain_handling: int) -> int:
     if retain_handling not in (0, 1, 2):
-        raise ValueError(f"retain handling is 0, 1 or 2, not {retain_handling}")
+        raise ValueError(f"retain handling must be 0, 1 or 2, not {retain_handling}")
     return retain_handling
 
 

@@ -24,7 +24,7 @@ def location_of(place: "LocationLike") -> "Location":
     if isinstance(place, str):
         return parse_location(place)
     if len(place) != 2:
-        raise GeometryError("a location is (lat, lon)")
+        raise GeometryError("a location must be (lat, lon)")
     return make_location(*place)
 
 
@@ -43,7 +43,7 @@ def fence_text_of(fence: "FenceLike") -> str:
         return fence
     if isinstance(fence, tuple):
         if len(fence) != 3:
-            raise GeometryError("a fence is (lat, lon, radius in metres), a Fence or text")
+            raise GeometryError("a fence must be (lat, lon, radius in metres), a Fence or text")
         lat, lon, radius_m = fence
         return fence_text(Circle(make_location(lat, lon), radius_m))
     return fence_text(fence)

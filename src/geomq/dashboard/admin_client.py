@@ -33,9 +33,9 @@ class AdminClient:
         url = check_address(url, token)
         parts = urlsplit(url)
         if parts.path not in ("", "/"):
-            raise UsageError(f"{url!r} is no address of an admin API, such as http://127.0.0.1:9883")
+            raise UsageError(f"{url!r} is not the address of an admin API, such as http://127.0.0.1:9883")
         if parts.username is not None or parts.password is not None:
-            raise UsageError("an address of an admin API holds no password; use --admin-token-file")
+            raise UsageError("the address of an admin API must not contain a password; use --admin-token-file")
         self.url = url.rstrip("/")
         self.host = parts.hostname or ""
         self._port = parts.port
@@ -60,7 +60,7 @@ class AdminClient:
                 return msgspec.json.decode(answer, type=kind)
             reason = msgspec.json.decode(answer, type=_Refusal).error
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            raise FeedError(f"{self.url}{path} answers {status} with something else than expected") from None
+            raise FeedError(f"{self.url}{path} answered {status} with an unexpected body") from None
         raise (UsageError if status in (400, 409) else FeedError)(f"{self.url}: {reason}")
 
     def close(self) -> None:

@@ -99,7 +99,7 @@ class _Handlers:
             return error(429, "too many attempts; wait a few seconds")
         session = self._access.log_in((await read(request, Login)).token, now=now)
         if session is None:
-            return error(401, "that is not the token")
+            return error(401, "wrong token")
         answer = Response(status_code=204)
         answer.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=self._secure, path="/")
         return answer
@@ -117,20 +117,20 @@ class _Handlers:
 
     async def view(self, request: Request) -> Response:
         view = self._views.get(request.path_params["view_id"])
-        return error(404, "no such view") if view is None else Response(view.body, media_type="application/json")
+        return error(404, "unknown view") if view is None else Response(view.body, media_type="application/json")
 
     async def client(self, request: Request) -> Response:
         live = self._need_live()
         await live.refresh_if_stale()
         found = live.state.client(request.path_params["client_id"])
-        return error(404, "no such client is connected") if found is None else _json(found)
+        return error(404, "this client is not connected") if found is None else _json(found)
 
     async def why(self, request: Request) -> Response:
         clients = list(dict.fromkeys(request.query_params.getlist("client")))
         if len(clients) > WHY_CLIENTS_MAX:
-            raise UsageError(f"ask about {WHY_CLIENTS_MAX} clients at most")
+            raise UsageError(f"at most {WHY_CLIENTS_MAX} clients in one request")
         found = await self._need_live().why(EventId.parse(request.path_params["event_id"]), clients)
-        return error(404, "no broker remembers this event") if found is None else _json(found)
+        return error(404, "no broker has records of this event") if found is None else _json(found)
 
     async def publish(self, request: Request) -> Response:
         return _json({"id": await self._need_commands().publish(await read(request, Publish))})
@@ -164,7 +164,7 @@ class _Handlers:
         """Push until the page goes away."""
         listener = None if self._live is None else await self._live.join()
         if self._live is None or listener is None:
-            await socket.close(1013, "no federation to show" if self._live is None else "too many pages look on")
+            await socket.close(1013, "no federation to show" if self._live is None else "too many open pages")
             return
         await socket.accept()
         works = (_push(socket, listener, lambda: self._knows(socket)), _closed(socket))
@@ -204,12 +204,12 @@ async def read(request: Request, kind: type[Body]) -> Body:
             async for chunk in request.stream():
                 data += chunk
                 if len(data) > BODY_BYTES_MAX:
-                    raise UsageError(f"a request has at most {BODY_BYTES_MAX} bytes")
+                    raise UsageError(f"a request body is at most {BODY_BYTES_MAX} bytes")
         return msgspec.json.decode(data, type=kind)
     except (TimeoutError, ClientDisconnect):
-        raise UsageError("the request never ended") from None
+        raise UsageError("the request was incomplete") from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
-        raise UsageError(f"the request is not understood: {problem}") from None
+        raise UsageError(f"invalid request: {problem}") from None
 
 
 def _json(value: object, status: int = 200) -> Response:
@@ -217,11 +217,11 @@ def _json(value: object, status: int = 200) -> Response:
 
 
 async def _not_found(_request: Request, _cause: Exception) -> Response:
-    return error(404, "no such path")
+    return error(404, "not found")
 
 
 async def _not_allowed(_request: Request, _cause: Exception) -> Response:
-    return error(405, "no such method here")
+    return error(405, "method not allowed")
 
 
 async def _forbidden(_request: Request, cause: Exception) -> Response:

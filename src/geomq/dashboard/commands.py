@@ -102,7 +102,7 @@ class Commands:
         if await self._visitor.move(client_id, to):
             return
         if self._movers is None or not await self._movers.move(client_id, to):
-            raise Refused("only demo clients and the page's own can be moved; others say themselves where they are")
+            raise Refused("only demo clients and the page's own can be moved; other clients send their own locations")
 
     async def change_strategy(self, asked: ChangeStrategy) -> None:
         """Any broker will do: it tells the others."""

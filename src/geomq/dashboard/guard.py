@@ -61,7 +61,7 @@ class Guard:
 
     def _refusal(self, request: HTTPConnection) -> Response | None:
         if not self._access.login_required and not is_loopback_name(request.headers.get("host")):
-            return error(403, "without a token the dashboard answers by a loopback name only")
+            return error(403, "without a token the dashboard must be opened by a loopback name")
         path = request.scope["path"]
         if not path.startswith("/api/"):
             return None
@@ -69,7 +69,7 @@ class Guard:
         if not self._access.requests.take(address, now=self._clock()):
             return error(429, "too many requests; wait a second")
         if not _same_origin(request):
-            return error(403, "this request comes from another site")
+            return error(403, "cross-site requests are refused")
         posted = request.scope["type"] == "http" and request.scope["method"] != "GET"
         if posted:
             too_much = _unwanted(request)
@@ -80,7 +80,7 @@ class Guard:
         if not self._access.knows(request.cookies.get(COOKIE), now=self._clock()):
             return error(401, "log in first")
         if posted and not self._access.admin:
-            return error(403, "this dashboard only shows; it was started without admin rights")
+            return error(403, "this dashboard is read-only; it was started without admin rights")
         return None
 
 
@@ -106,7 +106,7 @@ def _unwanted(request: HTTPConnection) -> Response | None:
         return error(403, "the header X-GeoMQ: 1 is missing")
     length = request.headers.get("content-length", "0")
     if not length.isdigit() or int(length) > BODY_BYTES_MAX:
-        return error(413, f"a request has at most {BODY_BYTES_MAX} bytes")
+        return error(413, f"a request body is at most {BODY_BYTES_MAX} bytes")
     return None
 
 

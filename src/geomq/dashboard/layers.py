@@ -134,7 +134,7 @@ def _mesh(setup: Setup) -> Layer:
         if group.is_member or group.is_core:
             marks[name] = Mark("core of the mesh", "core") if group.is_core else Mark("in the mesh", "member")
             lines += [(name, parent, "mesh") for parent in group.parents]
-    text = f"Brokers with subscribers of {setup.topic} (every third one here) form a mesh that its core announces."
+    text = f"Brokers with subscribers of {setup.topic} (every third one here) form a mesh, announced by its core."
     return Layer("mesh", "Mesh and core (mesh)", text, marks, lines)
 
 

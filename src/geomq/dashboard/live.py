@@ -47,7 +47,7 @@ class Live:
             try:
                 await self.refresh()
             except Exception:
-                log.exception("the dashboard could not look at the brokers")
+                log.exception("the dashboard failed to read the state of the brokers")
             await asyncio.sleep(TICK_S)
 
     async def join(self) -> Listener | None:

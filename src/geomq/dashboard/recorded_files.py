@@ -43,7 +43,7 @@ def read_views(directory: Path) -> list[View]:
                 continue
             raise
         return reader(directory)
-    raise DataError(f"{directory / MANIFEST} names no workload and no results: nothing to show")
+    raise DataError(f"{directory / MANIFEST} describes neither a workload nor results: nothing to show")
 
 
 def workload_view(view_id: str, title: str, world: World, workload: Workload) -> View:
@@ -108,7 +108,7 @@ def _results(directory: Path) -> list[View]:
         view_id = directory.name if len(tables["runs"]) == 1 else f"{directory.name}-{number}"
         brokers = [Broker(BrokerId(row["name"]), Location(row["lat"], row["lon"])) for row in mine["places"]]
         if not brokers:
-            raise DataError(f"{directory} names no brokers of run {number}")
+            raise DataError(f"{directory} lists no brokers for run {number}")
         federation = Federation(brokers, NearestAreas([broker.location for broker in brokers]))
         layers = [_links_layer(row["strategy"], mine["links"], federation) for row in mine["results"]]
         results = _results_json(run, mine)

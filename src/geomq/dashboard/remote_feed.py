@@ -125,7 +125,7 @@ class RemoteFeed:
             try:
                 self._place = drawn, Place(_federation(told), told.strategy)
             except GeomqError as error:
-                raise FeedError(f"{self._admin.url} describes no federation: {error}") from None
+                raise FeedError(f"{self._admin.url} sent no valid federation: {error}") from None
         return self._place[1]
 
     async def address(self) -> tuple[str, int] | None:

@@ -28,7 +28,9 @@ def replay_view(directory: Path) -> View:
     """The trace in a directory as a view with a time slider."""
     rows = trace_rows([directory])
     if rows > RECORDS_MAX:
-        raise DataError(f"{directory} holds {rows:,} records; a replay shows at most {RECORDS_MAX:,}: take files out")
+        raise DataError(
+            f"{directory} holds {rows:,} records; a replay shows at most {RECORDS_MAX:,}: remove some files"
+        )
     picked = read_trace([directory], everything)
     outline = read_trace_outline([directory]) or _guessed(picked.records)
     try:

@@ -51,19 +51,19 @@ def read_fence(given: object) -> Fence | None:
     if isinstance(given, str):
         return parse_fence(given)
     if not isinstance(given, dict):
-        raise GeometryError("a fence is text, a circle or a GeoJSON geometry")
+        raise GeometryError("a fence must be text, a circle or a GeoJSON geometry")
     if given.get("type") != "Circle":
         return parse_fence(msgspec.json.encode(given).decode())
     radius_m = given.get("radius_m")
     if isinstance(radius_m, bool) or not isinstance(radius_m, int | float):
-        raise GeometryError("a circle's radius_m is a number of metres")
+        raise GeometryError("radius_m of a circle must be a number of metres")
     return Circle(read_location(given.get("center")), radius_m)
 
 
 def read_location(given: object) -> Location:
     """The location a page sent: [lat, lon]."""
     if not isinstance(given, list | tuple) or len(given) != 2:
-        raise GeometryError("a location is [lat, lon]")
+        raise GeometryError("a location must be [lat, lon]")
     if any(isinstance(number, bool) or not isinstance(number, int | float) for number in given):
         raise GeometryError("latitude and longitude must be numbers")
     return make_location(*given)

@@ -42,7 +42,7 @@ class _Guest:
         self._received = received
         self._client: Client | None = None
         self._ready = asyncio.Event()
-        self._trouble = "it does not answer"
+        self._trouble = "no answer"
         self._staying = asyncio.create_task(self._stay())
 
     async def client(self) -> Client:

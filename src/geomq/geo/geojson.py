@@ -22,7 +22,7 @@ def parse_geojson(text: str, *, vertices_max: int, depth_max: int) -> Polygon | 
     try:
         data = json.loads(text, parse_int=float, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise GeometryError(f"GeoJSON is not JSON: {str(error)[:80]}") from None
+        raise GeometryError(f"invalid JSON: {str(error)[:80]}") from None
     geometry = _geometry(data)
     kind, coordinates = geometry.get("type"), geometry.get("coordinates")
     counter = _Counter(vertices_max)

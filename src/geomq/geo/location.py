@@ -75,7 +75,7 @@ def parse_geo_uri(text: str) -> GeoUri:
     coordinates, *parameters = text[4:].split(";")
     match = _COORDINATES.fullmatch(coordinates)
     if match is None:
-        raise GeometryError(f"geo URI {text[:80]!r} does not read geo:lat,lon")
+        raise GeometryError(f"geo URI {text[:80]!r} is not of the form geo:lat,lon")
     if match[3] is not None and not math.isfinite(float(match[3])):
         raise GeometryError("the altitude of the geo URI is not finite")
     uncertainty_m = _read_parameters(parameters)
@@ -100,7 +100,7 @@ def _read_parameters(parameters: list[str]) -> float | None:
             raise GeometryError(f"geo URI parameter {name!r} is given twice")
         seen.add(name)
         if name == "crs" and (match[2] or "").lower() != "wgs84":
-            raise GeometryError(f"coordinate reference system {match[2] or ''!r} is not known; only wgs84 is")
+            raise GeometryError(f"coordinate reference system {match[2] or ''!r} is not supported; only wgs84 is")
         if name == "u":
             uncertainty_m = _read_uncertainty(match[2] or "")
     return uncertainty_m

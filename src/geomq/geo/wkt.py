@@ -77,7 +77,7 @@ class _Reader:
         if match is None:
             rest = self._text[self._at :].strip()
             if rest:
-                raise GeometryError(f"WKT does not go on with {rest[:20]!r}")
+                raise GeometryError(f"WKT: unexpected {rest[:20]!r}")
             return _END
         self._at = match.end()
         return match[match.lastindex or 0]
@@ -102,7 +102,7 @@ class _Reader:
         while (token := self.take()) == ",":
             found.append(read())
         if token != ")":
-            raise GeometryError(f"WKT needs ',' or ')' where it has {token or 'its end'!r}")
+            raise GeometryError(f"WKT: expected ',' or ')', found {token or 'the end'!r}")
         return found
 
     def rings(self) -> list[list[Position]]:
@@ -114,12 +114,12 @@ class _Reader:
     def finish(self) -> None:
         token = self.take()
         if token != _END:
-            raise GeometryError(f"WKT goes on with {token!r} after its end")
+            raise GeometryError(f"WKT has {token!r} after the end")
 
     def _expect(self, wanted: str) -> None:
         token = self.take()
         if token != wanted:
-            raise GeometryError(f"WKT needs {wanted!r} where it has {token[:20] or 'its end'!r}")
+            raise GeometryError(f"WKT: expected {wanted!r}, found {token[:20] or 'the end'!r}")
 
     def _position(self) -> Position:
         self._vertices += 1
@@ -143,7 +143,7 @@ class _Reader:
         try:
             number = float(token)
         except ValueError:
-            raise GeometryError(f"WKT needs a number where it has {token[:20] or 'its end'!r}") from None
+            raise GeometryError(f"WKT: expected a number, found {token[:20] or 'the end'!r}") from None
         if not abs(number) < float("inf"):
             raise GeometryError(f"WKT number {token[:20]!r} is not finite")
         return number

@@ -3,8 +3,9 @@
 `python -m geomq.routing.messages_page > docs/reference/messages.md` writes it anew.
 """
 
-from geomq.routing.core.message_registry import declared, part_of
+from geomq.routing.core.message_registry import declared
 from geomq.routing.core.messages import Message
+from geomq.routing.parts import PARTS
 from geomq.routing.strategies.registry import STRATEGIES
 
 HEAD = """# Messages between brokers
@@ -47,9 +48,9 @@ def _row(number: int, kind: type[Message]) -> str:
 
 def _declared_by(kind: type[Message]) -> str:
     """The part, or the one class of all strategies."""
-    part = part_of(kind)
-    if part is not None:
-        return part
+    for part, messages in PARTS.items():
+        if kind in messages:
+            return part
     classes = dict.fromkeys(each for strategy in STRATEGIES.values() for each in strategy.__mro__)
     (declaring,) = [each.__name__ for each in classes if kind in vars(each).get("messages", ())]
     return declaring

@@ -27,7 +27,7 @@ class RefusedByBroker(GeomqError):  # noqa: N818
 
     def __init__(self, address: Address, said: Refused) -> None:
         more = f" ({words(said.reason, said.properties)})" if said.properties.reason_string else ""
-        super().__init__(f"broker {address} refuses the connection: {words(said.reason).lower()}{more}")
+        super().__init__(f"broker {address} refused the connection: {words(said.reason).lower()}{more}")
 
 
 class BlockingLink:
@@ -129,7 +129,7 @@ class BlockingLink:
                     return event
                 if isinstance(event, Ended):
                     raise self.ended(event)
-                raise ProtocolError(f"broker {self.address} sends {type(event).__name__} before an answer")
+                raise ProtocolError(f"broker {self.address} sent {type(event).__name__} before its answer")
 
     def _read_packet(self) -> None:
         """Give the session the next packet; bytes behind it are received later."""
@@ -155,7 +155,7 @@ class BlockingLink:
     def ended(self, event: Ended) -> ConnectionError:
         """The error for a broker that ended the connection."""
         why = event.properties.reason_string or words(event.reason).lower()
-        return ConnectionResetError(f"broker {self.address} ends the connection: {why}")
+        return ConnectionResetError(f"broker {self.address} closed the connection: {why}")
 
     def disconnect(self) -> None:
         """End the connection, if there is one; what waits stays in the session."""

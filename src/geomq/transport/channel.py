@@ -35,7 +35,7 @@ class Channel(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._websocket: WebSocketClient | None = None
-        self._reason = "the broker is gone, or hung up without a reason"
+        self._reason = "the connection was lost"
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
         self._paused = False
@@ -160,7 +160,7 @@ class Channel(asyncio.Protocol):
                     self.close(f"the broker refused to connect: {words(event.reason, event.properties)}")
                 elif isinstance(event, Ended):
                     self.said = event
-                    self.close(f"the broker hung up: {words(event.reason, event.properties)}")
+                    self.close(f"the broker disconnected: {words(event.reason, event.properties)}")
                 self._handle(event)
 
     def _leave(self, error: ProtocolError) -> None:

@@ -94,7 +94,7 @@ class Link:
             if self._attempts:
                 self._attempts -= 1
                 if not self._attempts:
-                    end = end._replace(reason=f"sent to {self.address}: {end.reason}")
+                    end = end._replace(reason=f"redirected to {self.address}: {end.reason}")
                     self.address = self._home
             if not self._attempts and not self._again(end):
                 return end

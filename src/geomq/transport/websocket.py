@@ -45,18 +45,18 @@ class WebSocketClient:
         protocol = self._protocol
         protocol.receive_data(data)
         if protocol.handshake_exc is not None:
-            raise ProtocolError(f"no WebSocket: {_line(protocol.handshake_exc)}")
+            raise ProtocolError(f"WebSocket handshake failed: {_line(protocol.handshake_exc)}")
         found: list[bytes] = []
         for event in protocol.events_received():
             if isinstance(event, Response):
                 continue
             assert isinstance(event, Frame)
             if event.opcode is Opcode.TEXT:
-                raise ProtocolError("the broker sends text over its WebSocket")
+                raise ProtocolError("the broker sent a text frame over the WebSocket")
             if event.opcode in (Opcode.BINARY, Opcode.CONT):
                 found.append(bytes(event.data))
         if protocol.parser_exc is not None:
-            raise ProtocolError(f"the broker breaks the WebSocket: {_line(protocol.parser_exc)}")
+            raise ProtocolError(f"WebSocket error: {_line(protocol.parser_exc)}")
         return b"".join(found)
 
 

@@ -243,7 +243,7 @@ def test_what_the_cloud_cannot_take_is_refused_in_one_line() -> None:
     bench.connect(maximum_packet_size=200)
     assert bench.send(publish(1, payload=b"x" * 500)) == []
     assert bench.session.dropped == 1
-    assert "the broker takes at most 200" in bench.complaints[0]
+    assert "the broker accepts at most 200" in bench.complaints[0]
     assert bench.send(publish(2)) != []
 
 
@@ -408,7 +408,7 @@ def test_a_refused_filter_is_named_and_blocks_nothing() -> None:
     one, two = ids(bench.send(CloudSubscribe("a"), CloudPing(1)))
     denied = (ReasonCode.NOT_AUTHORIZED,)
     assert bench.hear(Suback(one, denied), Suback(two, denied), Pingresp()) == [CloudPong(1)]
-    assert bench.complaints[0] == "the cloud refuses 'a': not authorized"
+    assert bench.complaints[0] == "the cloud refused 'a': not authorized"
 
 
 def test_answers_to_nothing_are_ignored() -> None:

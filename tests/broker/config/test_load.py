@@ -66,7 +66,7 @@ def test_every_kind_of_listener_has_its_usual_port() -> None:
         ("[limits]\nconnect_timeout_s = nan", "[limits]: connect_timeout_s: Expected float > 0.0"),
         ("[limits]\nconnect_timeout_s = inf", "[limits]: connect_timeout_s: Expected float <= 86400.0"),
         ("[listeners]\nport = 1", "[[listeners]]: write [[listeners]] for each, not [listeners]"),
-        ("listeners = []", "[[listeners]]: at least one is needed"),
+        ("listeners = []", "[[listeners]]: at least one is required"),
         ("listeners = [1]", "[[listeners]] #1: expected a table [[listeners]]"),
         (
             "[[listeners]]\n[[listeners]]\nport = 70000",
@@ -76,11 +76,11 @@ def test_every_kind_of_listener_has_its_usual_port() -> None:
         ("[[listeners]]\nkind = 'tls'", "[[listeners]] #1: certfile is needed for kind 'tls'"),
         (
             "[[listeners]]\norigins = ['*']",
-            "[[listeners]] #1: origins has no meaning for kind 'tcp'; use a WebSocket kind",
+            "[[listeners]] #1: origins does not apply to kind 'tcp'; use a WebSocket kind",
         ),
         (
             "[[listeners]]\nrequire_certificate = true",
-            "[[listeners]] #1: require_certificate has no meaning for kind 'tcp'; use a TLS kind",
+            "[[listeners]] #1: require_certificate does not apply to kind 'tcp'; use a TLS kind",
         ),
         (
             "[[listeners]]\ncertificate_user = 'subject'",
@@ -98,15 +98,15 @@ def test_every_kind_of_listener_has_its_usual_port() -> None:
         ),
         (
             "[routing]\noptions = {when = 2020-01-01}",
-            "[routing]: options: only texts, numbers, true/false, lists and tables, not too deep",
+            "[routing]: options: only strings, numbers, true/false, lists and tables, not nested too deeply",
         ),
         ("[[peers]]\nname = 'b'", "[[peers]] #1: address is missing"),
         (
             "[[peers]]\nname = 'geomq'\naddress = 'h:1'",
             "[[peers]] #1: name: 'geomq' is already a broker of this federation",
         ),
-        ("[[peers]]\nname = 'b'\naddress = 'h:0'", "[[peers]] #1: address: no such port in 'h:0'"),
-        ("[federation]\ncertfile = '/dev/null'", "[federation]: certfile and keyfile go together"),
+        ("[[peers]]\nname = 'b'\naddress = 'h:0'", "[[peers]] #1: address: invalid port in 'h:0'"),
+        ("[federation]\ncertfile = '/dev/null'", "[federation]: certfile and keyfile must be set together"),
         ("x =", "Invalid value (at end of document)"),
     ],
 )
@@ -140,7 +140,7 @@ def test_unreadable_files_are_refused_in_one_line(tmp_path: Path) -> None:
     for path, message in (
         (tmp_path / "none.toml", "cannot read it: No such file or directory"),
         (tmp_path, "cannot read it: Is a directory"),
-        (big, "larger than 1048576 bytes; that is no config file"),
+        (big, "larger than 1048576 bytes, not a config file"),
         (binary, "not UTF-8 text"),
     ):
         with pytest.raises(ConfigError) as caught:

@@ -106,7 +106,7 @@ def test_limits_persistence_and_files_are_carried_over(tmp_path: Path) -> None:
     assert (config.auth.acl_file, config.auth.password_file) == ("/etc/mosquitto/acl", str(tmp_path / "users"))
     assert (config.persistence.enabled, config.persistence.path) == (True, "/var/lib/mosquitto/geomq-store")
     assert (config.log.file, config.log.level, config.metrics.sys_interval_s) == ("/var/log/m.log", "info", 30)
-    assert notes == ["persistence: what Mosquitto saved so far is not carried over, only the settings"]
+    assert notes == ["persistence: only the settings are carried over, not what Mosquitto has saved"]
 
 
 def test_no_limit_stays_no_limit(tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ def test_what_cannot_be_carried_over_is_listed_by_line(tmp_path: Path) -> None:
     assert notes == [
         "mosquitto.conf:1: plugin /usr/lib/x.so: not carried over",
         "mosquitto.conf:2: max_qos 1: not carried over",
-        "mosquitto.conf:3: retain_available false: retained messages are always available",
+        "mosquitto.conf:3: retain_available false: retained messages are always enabled",
         "mosquitto.conf:4: use_username_as_clientid true: clients must now send their user name as client id;"
-        " it is not put in for them",
+        " the broker does not set it for them",
         "mosquitto.conf:5: listener 0 /run/socket: unix sockets are not carried over",
         "mosquitto.conf:7: psk_hint x: not carried over",
         "mosquitto.conf:8: max_keepalive soon: is not a number",

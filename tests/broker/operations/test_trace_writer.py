@@ -126,7 +126,7 @@ async def test_a_disk_that_fails_is_reported_and_the_broker_goes_on(
     async with Broker(config(tmp_path, file_rows_max=1)) as broker:
         shutil.rmtree(tmp_path / "trace")
         await publish(broker.port, 1)
-        await until(lambda: "a trace file is lost" in caplog.text)
+        await until(lambda: "failed to write a trace file" in caplog.text)
         await until(lambda: broker.view.counts()["trace_dropped"] > 0)
         (tmp_path / "trace").mkdir()
         await publish(broker.port, 1)

@@ -43,7 +43,7 @@ def test_a_peer_without_a_place_is_refused() -> None:
 
 def test_two_brokers_of_one_name_are_refused() -> None:
     config = configs("flood_events", brokers=2)["columbus"]
-    with pytest.raises(ConfigError, match="called frankfurt"):
+    with pytest.raises(ConfigError, match="named frankfurt"):
         federation_of(msgspec.structs.replace(config, peers=config.peers * 2))
 
 

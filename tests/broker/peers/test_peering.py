@@ -177,7 +177,7 @@ async def test_a_message_that_makes_trouble_takes_no_others_with_it(caplog: pyte
             here.send(BrokerId("frankfurt"), ForwardEvent(event))
         await until(lambda: len(listening.got) == 3)
         assert listening.got == [b"1", b"3", b"5"]
-        assert "failed to handle a message of a peer" in caplog.text
+        assert "failed to handle a message from a peer" in caplog.text
         await until(lambda: any(getattr(record, "reason", "") == "nonsense" for record in caplog.records))
         assert brokers["frankfurt"].core.counts.peer_messages_refused == 2
         assert there._peers[BrokerId("columbus")].channel is channel

@@ -41,7 +41,7 @@ async def test_who_asks_to_join_gets_an_answer() -> None:
     visitors.close()
     assert here.channel not in visitors
     await until(lambda: bool(there.reasons))
-    assert here.reasons == ["this broker stops"]
+    assert here.reasons == ["this broker is shutting down"]
     server.close()
 
 
@@ -57,7 +57,7 @@ async def test_who_believes_to_be_a_peer_is_told_or_refused(former: bool) -> Non
     assert there.frames == ([Described(b"b")] if former else [])
     visitors.hear(here.channel, Ack(1, 1))
     await until(lambda: bool(there.reasons))
-    assert here.reasons == ["broker 'b' is not wanted here"]
+    assert here.reasons == ["broker 'b' is not expected here"]
     assert visitors.left(here.channel)
     assert not visitors.left(here.channel)
     server.close()
@@ -74,7 +74,7 @@ async def test_visitors_are_few_and_stay_for_a_moment(monkeypatch: pytest.Monkey
     assert visitors.receive(here.channel)
     assert not visitors.receive(other.channel)
     await until(lambda: bool(here.reasons))
-    assert here.reasons == ["a stranger stayed too long"]
+    assert here.reasons == ["an unknown broker stayed connected too long"]
     other.channel.close("done")
     await until(lambda: bool(another.reasons))
     for server in servers:

@@ -121,12 +121,12 @@ def test_the_cache_of_decisions_is_bounded() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("topc a", "unknown word 'topc'; lines start with user, topic, pattern or fence"),
-        ("user", "a user line needs a name"),
+        ("topc a", "unknown keyword 'topc'; lines start with user, topic, pattern or fence"),
+        ("user", "a user line needs a user name"),
         ("topic", "a topic is missing"),
         ("topic rw a/b", "unknown access 'rw'; use read, write, readwrite or deny"),
         ("topic read a#", "filter 'a#': '#' must be the whole last level"),
-        ("fence near POINT", "a fence line reads: fence [deny] into|from [on FILTER] FENCE"),
+        ("fence near POINT", "expected: fence [deny] into|from [on FILTER] FENCE"),
         ("fence into", "fence text is empty"),
     ],
 )

@@ -99,16 +99,16 @@ def test_unknown_users_cost_as_much_as_wrong_passwords(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("alice", "users, line 1: does not read user:hash"),
+        ("alice", "users, line 1: is not of the form user:hash"),
         ("\nalice:secret", "users, line 2: the password is not hashed; write the line with geomq passwd"),
         ("a:$argon2id$x", "users, line 1: the hash is of an unknown kind; $7$ and $6$ are understood"),
         ("a:$7$0$YQ==$YQ==", "users, line 1: iterations must be between 1 and 5000000"),
         ("a:$7$99999999999999999999$YQ==$YQ==", "users, line 1: iterations must be between 1 and 5000000"),
         ("a:$7$²$YQ==$YQ==", "users, line 1: iterations must be between 1 and 5000000"),
-        ("a:$7$1$YQ==$YQ==", "users, line 1: the hash is damaged"),
-        ("a:$7$1$?$YQ==", "users, line 1: the hash is damaged"),
-        ("a:$7$1$é$YQ==", "users, line 1: the hash is damaged"),
-        (f"{MOSQUITTO_LINE}\n{MOSQUITTO_LINE}", "users, line 2: user 'alice' stands there twice"),
+        ("a:$7$1$YQ==$YQ==", "users, line 1: the hash is malformed"),
+        ("a:$7$1$?$YQ==", "users, line 1: the hash is malformed"),
+        ("a:$7$1$é$YQ==", "users, line 1: the hash is malformed"),
+        (f"{MOSQUITTO_LINE}\n{MOSQUITTO_LINE}", "users, line 2: user 'alice' is listed twice"),
         (":x", "users, line 1: a user name has 1 to 65535 bytes"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
 
 
 def test_a_name_that_would_be_a_comment_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="does not begin with #"):
+    with pytest.raises(UsageError, match="must not start with #"):
         set_password(tmp_path / "users", "#alice", b"1", iterations=1)
     assert not (tmp_path / "users").exists()
 

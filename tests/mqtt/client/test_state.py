@@ -85,7 +85,7 @@ def test_a_saved_session_subscribes_again_if_the_server_lost_it() -> None:
 def test_bytes_of_another_form_are_refused() -> None:
     state = bytearray(save(lived(), 0.0))
     state[1] = 2
-    with pytest.raises(ProtocolError, match="has form 2, and only 1 can be read"):
+    with pytest.raises(ProtocolError, match="has format 2; only format 1 can be read"):
         restore(ClientSession(CONNECT), bytes(state), 0.0)
 
 

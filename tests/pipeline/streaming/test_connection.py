@@ -56,9 +56,9 @@ def test_what_follows_the_handshake_is_kept(listener: socket.socket) -> None:
 
 
 def test_a_refusal_says_why(listener: socket.socket) -> None:
-    refusal = Connack(False, ReasonCode.NOT_AUTHORIZED, Properties(reason_string="a user name is needed"))
+    refusal = Connack(False, ReasonCode.NOT_AUTHORIZED, Properties(reason_string="a user name is required"))
     thread = answer(listener, encode(refusal, V5))
-    with pytest.raises(Refused, match=r"refuses the connection: not authorized \(a user name is needed\)"):
+    with pytest.raises(Refused, match=r"refused the connection: not authorized \(a user name is required\)"):
         dial(listener)
     thread.join()
 

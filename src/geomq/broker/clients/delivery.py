@@ -118,7 +118,7 @@ class Delivery:
         counts, rights = self._core.counts, client.rights
         if not rights.all_allowed and not rights.may_read(fanout.message.topic):
             counts.deliveries_denied += 1
-            return self._kept_back(client, fanout.message, terms.qos, "no right to read")
+            return self._kept_back(client, fanout.message, terms.qos, "not authorized to read")
         if terms.qos:
             return self._send_surely(client, fanout, terms)
         connection = client.connection

@@ -46,14 +46,14 @@ def parse_geo_topic(topic: str) -> FenceTopic | ToTopic | LocationTopic:
     if topic.startswith(TO_PREFIX):
         name, slash, rest = topic[len(TO_PREFIX) :].partition("/")
         if not slash or rest.startswith(GEO_PREFIX):
-            raise TopicError(f"{topic[:80]!r} does not read $geo/to/<name>/<topic>")
+            raise TopicError(f"{topic[:80]!r} is not of the form $geo/to/<name>/<topic>")
         return ToTopic(_name(name), check_topic(rest))
     raise TopicError(f"nothing can be published to {topic[:80]!r}")
 
 
 def _name(name: str) -> str:
     if not name or len(name) > _NAME_MAX or "/" in name:
-        raise TopicError(f"a fence's name is one topic level of 1 to {_NAME_MAX} characters")
+        raise TopicError(f"a fence name is one topic level of 1 to {_NAME_MAX} characters")
     return name
 
 
@@ -86,7 +86,7 @@ def read_filter(topic_filter: str) -> Reading:
     if rest.startswith(FROM_PREFIX):
         name, slash, rest = rest[len(FROM_PREFIX) :].partition("/")
         if not slash or not rest or rest.startswith(GEO_PREFIX):
-            raise TopicError(f"{topic_filter[:80]!r} does not read $geo/from/<name>/<filter>")
+            raise TopicError(f"{topic_filter[:80]!r} is not of the form $geo/from/<name>/<filter>")
         _name(name)
         check_filter(rest)
     prefix = topic_filter[: len(topic_filter) - len(rest)]
@@ -107,7 +107,7 @@ def parse_location_payload(payload: bytes) -> Location | None:
     if payload[:1] == b"{":
         location = owntracks_location(payload)
         if location is None:
-            raise GeometryError("the JSON is no OwnTracks location")
+            raise GeometryError("the JSON is not an OwnTracks location")
         return location
     return parse_location(payload_text(payload[:_LOCATION_BYTES_MAX]))
 

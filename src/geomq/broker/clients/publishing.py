@@ -129,7 +129,7 @@ class Publishing:
         """Keep it if it is retained, then hand it to the routing core."""
         core = self._core
         if message.retain and not self._retention.put(message, about, stored=publisher is not BROKER):
-            raise Refused(ReasonCode.QUOTA_EXCEEDED, "no room for more retained messages")
+            raise Refused(ReasonCode.QUOTA_EXCEEDED, "the limit on retained messages is reached")
         properties = b""
         if core.driver.links is not None and message.properties is not NO_PROPERTIES:
             properties = encode_properties(message.properties, PacketType.PUBLISH)
@@ -230,11 +230,11 @@ class Publishing:
         if rights.all_allowed:
             return
         if not rights.may_write(topic):
-            raise Refused(ReasonCode.NOT_AUTHORIZED, f"no right to publish to {topic[:80]!r}")
+            raise Refused(ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {topic[:80]!r}")
         if not rights.may_publish_from(topic, client.location):
-            raise Refused(ReasonCode.NOT_AUTHORIZED, f"no right to publish to {topic[:80]!r} from here")
+            raise Refused(ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {topic[:80]!r} from here")
         if not rights.may_publish_into(topic, fence):
-            raise Refused(ReasonCode.NOT_AUTHORIZED, f"no right to publish to {topic[:80]!r} into this fence")
+            raise Refused(ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {topic[:80]!r} into this fence")
 
     def _refuse_for_space(self, client: Client, packet: Publish) -> None:
         """Say so where MQTT has words for it, end the connection where it has none; the identifier is free again."""

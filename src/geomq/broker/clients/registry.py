@@ -91,7 +91,9 @@ class Registry:
         core = self._core
         rights = client.rights = core.security.rights(client.user, client.id)
         if not rights.all_allowed and client.session.pending:
-            denied = client.session.withdraw(lambda message: not rights.may_read(message.topic), "no right to read")
+            denied = client.session.withdraw(
+                lambda message: not rights.may_read(message.topic), "not authorized to read"
+            )
             core.counts.deliveries_denied += denied
             core.outbox.schedule()
 
@@ -141,7 +143,7 @@ class Registry:
         connection, will = client.connection, client.session.will
         assert connection is not None
         client.session.will = None
-        connection.dismiss(ReasonCode.USE_ANOTHER_SERVER, "another broker is nearer", go_to=address)
+        connection.dismiss(ReasonCode.USE_ANOTHER_SERVER, "another broker serves this location", go_to=address)
         if will is not None and client.id in self._core.clients:
             delay_s = max(JOURNEY_S, will.properties.will_delay_interval or 0)
             due_at = min(self._core.wall_s() + delay_s, client.session.expires_at or math.inf)

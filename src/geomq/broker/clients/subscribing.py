@@ -96,7 +96,7 @@ class Subscribing:
         except TopicError as error:
             raise _Refused(ReasonCode.TOPIC_FILTER_INVALID, str(error)) from None
         if reading.private and reading.group is not None:
-            raise _Refused(ReasonCode.TOPIC_FILTER_INVALID, "what concerns one client cannot be shared")
+            raise _Refused(ReasonCode.TOPIC_FILTER_INVALID, "a filter for one client's own topics cannot be shared")
         if topic_filter.count("/") >= self._core.config.limits.topic_levels_max:
             raise _Refused(ReasonCode.TOPIC_FILTER_INVALID, "the filter has too many levels")
         return reading

@@ -119,10 +119,10 @@ class CloudLink:
         if self._connected:
             self._connected = False
             self.session.disconnected()
-            log.warning("cloud gone", extra={"cloud": self._cloud, "reason": reason})
+            log.warning("cloud disconnected", extra={"cloud": self._cloud, "reason": reason})
             self._handle(PeerDown(self._cloud))
         elif reason != self._reason:
-            log.warning("cloud not reached", extra={"cloud": self._cloud, "reason": reason})
+            log.warning("cloud connection failed", extra={"cloud": self._cloud, "reason": reason})
         self._reason = reason
         return self._task is not None
 
@@ -141,7 +141,7 @@ class CloudLink:
                 self._hold(self._link.channel, answer)
 
     def _on_connected(self, event: Connected) -> None:
-        log.info("cloud there", extra={"cloud": self._cloud, "session": event.connack.session_present})
+        log.info("cloud connected", extra={"cloud": self._cloud, "session": event.connack.session_present})
         self._connected = True
         self._reason = ""
         if not self.session.connected(event):
@@ -189,7 +189,7 @@ def start_cloud(
     """
     config, cloud = core.config, strategy.cloud
     if config.cloud.address is None:
-        raise ConfigError("[cloud] address is needed for broadcast groups: it is how they reach each other")
+        raise ConfigError("broadcast groups need [cloud] address: they reach each other through the cloud broker")
     reader = CloudReader(
         me=core.node.me,
         cloud=cloud,
@@ -238,7 +238,7 @@ def _secret(path: str, bytes_min: int) -> bytes:
     except OSError as error:
         raise ConfigError(f"{path}: cannot read it: {error.strerror}") from None
     if not bytes_min <= len(secret) <= SECRET_BYTES_MAX:
-        raise ConfigError(f"{path}: one line of at least {bytes_min} bytes is wanted")
+        raise ConfigError(f"{path}: one line of at least {bytes_min} bytes is required")
     return secret
 
 

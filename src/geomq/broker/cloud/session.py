@@ -204,7 +204,7 @@ class CloudSession:
         request, packet = event.request, event.request.packet
         refused = event.refusal
         if refused is not None:
-            self._complain(f"the cloud refuses {request.subject!r}: {refused.name.lower().replace('_', ' ')}")
+            self._complain(f"the cloud refused {request.subject!r}: {refused.name.lower().replace('_', ' ')}")
         match packet:
             case Publish():
                 self._done(request)

@@ -65,7 +65,9 @@ class _Checker:
         if config.admin.enabled and not is_loopback(config.admin.host) and config.admin.token_file is None:
             self.fail("[admin]", "token_file is needed when host is not loopback")
         if not _plain_data(config.routing.options, OPTIONS_DEPTH_MAX):
-            self.fail("[routing]", "options: only texts, numbers, true/false, lists and tables, not too deep")
+            self.fail(
+                "[routing]", "options: only strings, numbers, true/false, lists and tables, not nested too deeply"
+            )
         for topic_filter in config.geo.owntracks_topics:
             try:
                 check_filter(topic_filter)
@@ -74,12 +76,12 @@ class _Checker:
         self.check_federation(config.broker.name, config.federation, config.peers)
         self.check_cloud(config.cloud)
         if config.routing.strategy == "broadcast_groups" and config.cloud.address is None:
-            self.fail("[cloud]", "address is needed for broadcast_groups: it is how groups reach each other")
+            self.fail("[cloud]", "broadcast_groups needs address: groups reach each other through the cloud broker")
         self.check_geometry(config)
 
     def check_listeners(self, listeners: tuple[Listener, ...]) -> None:
         if not listeners:
-            self.fail("[[listeners]]", "at least one is needed")
+            self.fail("[[listeners]]", "at least one is required")
         taken: dict[tuple[str, int], int] = {}
         for number, listener in enumerate(listeners, 1):
             where = f"[[listeners]] #{number}"
@@ -97,28 +99,28 @@ class _Checker:
         else:
             for key in ("certfile", "keyfile", "cafile", "crlfile", "require_certificate"):
                 if getattr(listener, key):
-                    self.fail(where, f"{key} has no meaning for kind {listener.kind!r}; use a TLS kind")
+                    self.fail(where, f"{key} does not apply to kind {listener.kind!r}; use a TLS kind")
         if listener.require_certificate and listener.cafile is None:
             self.fail(where, "cafile is needed when require_certificate is true")
         if listener.certificate_user != "none" and not listener.require_certificate:
             self.fail(where, "certificate_user needs require_certificate = true")
         if not listener.websocket and (listener.origins or listener.path):
             key = "origins" if listener.origins else "path"
-            self.fail(where, f"{key} has no meaning for kind {listener.kind!r}; use a WebSocket kind")
+            self.fail(where, f"{key} does not apply to kind {listener.kind!r}; use a WebSocket kind")
 
     def check_federation(self, own: str, federation: Federation, peers: tuple[Peer, ...]) -> None:
         if (federation.certfile is None) != (federation.keyfile is None):
-            self.fail("[federation]", "certfile and keyfile go together")
+            self.fail("[federation]", "certfile and keyfile must be set together")
         if federation.certfile is not None and federation.cafile is None:
-            self.fail("[federation]", "cafile is needed beside certfile")
+            self.fail("[federation]", "certfile needs cafile")
         for key in ("seed", "address"):
             address = getattr(federation, key)
             if address is not None and not 1 <= int(address.rpartition(":")[2]) <= 65_535:
-                self.fail("[federation]", f"{key}: no such port in {address!r}")
+                self.fail("[federation]", f"{key}: invalid port in {address!r}")
         if federation.seed is not None and peers:
-            self.fail("[federation]", "seed has no meaning beside [[peers]]")
+            self.fail("[federation]", "seed and [[peers]] exclude each other")
         if federation.seed is not None and federation.port is None:
-            self.fail("[federation]", "port is needed beside seed, so that other brokers can connect")
+            self.fail("[federation]", "seed needs port, so that other brokers can connect")
         if federation.grid_deg is not None and 90 % federation.grid_deg:
             self.fail("[federation]", f"grid_deg: {federation.grid_deg} does not divide 90")
         seen = {own}
@@ -128,16 +130,16 @@ class _Checker:
                 self.fail(where, f"name: {peer.name!r} is already a broker of this federation")
             seen.add(peer.name)
             if not 1 <= int(peer.address.rpartition(":")[2]) <= 65_535:
-                self.fail(where, f"address: no such port in {peer.address!r}")
+                self.fail(where, f"address: invalid port in {peer.address!r}")
 
     def check_cloud(self, cloud: Cloud) -> None:
         if cloud.address is not None and not 1 <= int(cloud.address.rpartition(":")[2]) <= 65_535:
-            self.fail("[cloud]", f"address: no such port in {cloud.address!r}")
+            self.fail("[cloud]", f"address: invalid port in {cloud.address!r}")
         for key in ("cafile", "certfile", "keyfile"):
             if getattr(cloud, key) is not None and not cloud.tls:
-                self.fail("[cloud]", f"{key} has no meaning without tls = true")
+                self.fail("[cloud]", f"{key} needs tls = true")
         if (cloud.certfile is None) != (cloud.keyfile is None):
-            self.fail("[cloud]", "certfile and keyfile go together")
+            self.fail("[cloud]", "certfile and keyfile must be set together")
 
     def check_geometry(self, config: Config) -> None:
         texts = [

@@ -36,14 +36,14 @@ PLAIN = {
 }
 LISTENER_PATHS = ("cafile", "certfile", "crlfile", "keyfile")
 NEEDLESS = {
-    "allow_duplicate_messages": "overlapping subscriptions give one delivery",
+    "allow_duplicate_messages": "an event that matches several subscriptions is delivered once",
     "autosave_interval": "every change is saved at once",
     "autosave_on_changes": "every change is saved at once",
     "connection_messages": "connections are logged at level info",
-    "log_timestamp": "every line has its time",
-    "log_timestamp_format": "every line has its time",
+    "log_timestamp": "every line has a timestamp",
+    "log_timestamp_format": "every line has a timestamp",
     "persistence_file": "the store is a folder",
-    "pid_file": "the service manager knows the process",
+    "pid_file": "no PID file is written; use the service manager",
     "set_tcp_nodelay": "always so",
     "user": "the broker runs as whoever starts it",
 }
@@ -124,7 +124,7 @@ def import_mosquitto(path: Path) -> Imported:
         except ValueError as error:
             made.notes.append(f"{where}: {key} {value}: {error}")
     toml = _finish(made, path)
-    parse_config(toml, name=f"what came of {path}", base=made.base, files=False)
+    parse_config(toml, name=f"the config made from {path}", base=made.base, files=False)
     return Imported(toml, made.notes)
 
 
@@ -136,7 +136,7 @@ def _lines(path: Path, *, depth: int = 0) -> Iterator[tuple[str, str, str]]:
     except OSError as error:
         raise UsageError(f"{path}: cannot read it: {error.strerror}") from None
     if len(data) > FILE_BYTES_MAX:
-        raise UsageError(f"{path}: larger than {FILE_BYTES_MAX} bytes; that is no mosquitto.conf")
+        raise UsageError(f"{path}: larger than {FILE_BYTES_MAX} bytes, not a mosquitto.conf")
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         key, _, value = line.strip().partition(" ")
         value = value.strip()
@@ -196,7 +196,7 @@ def _number(value: str) -> int:
 
 def _flag(value: str) -> bool:
     if value.lower() not in ("true", "false"):
-        raise ValueError("is neither true nor false")
+        raise ValueError("is not true or false")
     return value.lower() == "true"
 
 
@@ -274,7 +274,9 @@ def _queued(key: str, unlimited: int) -> Callable[[_Import, str], None]:
 def _message_size_limit(made: _Import, value: str) -> None:
     if _number(value):
         made.put("limits", "packet_bytes_max", min(_number(value) + 131_072, 268_435_460))
-        raise ValueError("counts payloads in Mosquitto; carried over as a packet size with 128 KiB for the rest")
+        raise ValueError(
+            "limits the payload in Mosquitto; carried over as a packet size with 128 KiB for everything else"
+        )
 
 
 def _client_expiration(made: _Import, value: str) -> None:
@@ -287,7 +289,7 @@ def _client_expiration(made: _Import, value: str) -> None:
 def _username_as_clientid(made: _Import, value: str) -> None:
     if _flag(value):
         made.put("auth", "client_id", "username")
-        raise ValueError("clients must now send their user name as client id; it is not put in for them")
+        raise ValueError("clients must now send their user name as client id; the broker does not set it for them")
 
 
 def _per_listener(_made: _Import, value: str) -> None:
@@ -341,9 +343,9 @@ _SPECIAL: dict[str, Callable[[_Import, str], None]] = {
     "persistent_client_expiration": _client_expiration,
     "port": _port,
     "protocol": _protocol,
-    "queue_qos0_messages": _only("false", "QoS 0 is not queued for absent clients"),
+    "queue_qos0_messages": _only("false", "QoS 0 messages are not queued for disconnected clients"),
     "require_certificate": _require_certificate,
-    "retain_available": _only("true", "retained messages are always available"),
+    "retain_available": _only("true", "retained messages are always enabled"),
     "tls_version": _tls_version,
     "upgrade_outgoing_qos": _only("false", "not carried over"),
     "use_identity_as_username": _identity("common_name"),
@@ -358,7 +360,7 @@ def _finish(made: _Import, path: Path) -> str:
     if made.persistence:
         if made.persistence_location is not None:
             made.put("persistence", "path", f"{made.persistence_location.rstrip('/')}/geomq-store")
-        made.notes.append("persistence: what Mosquitto saved so far is not carried over, only the settings")
+        made.notes.append("persistence: only the settings are carried over, not what Mosquitto has saved")
     if "packet_bytes_max" not in made.sections.get("limits", {}):
         made.notes.append("max_packet_size is not set: GeoMQ refuses packets above 2000000 bytes")
     lines = [f"# Made from {path.name} by geomq import-mosquitto."]

@@ -9,15 +9,15 @@ from geomq.broker.config.text import toml_value
 HEAD = """# Configuration
 
 `geomq broker -c geomq.toml` reads one TOML file. Every key has a default, so an empty file, or none, is a working
-broker: it listens on localhost, port 1883, lets everybody on this machine in, and keeps its data in `geomq-data`.
+broker: it listens on localhost, port 1883, accepts every client on this machine, and keeps its data in `geomq-data`.
 
 - `geomq broker --print-config` prints every key with the value in effect and a comment; the output is itself a
   config file that gives the same broker.
-- A key or section that does not exist is refused, with the nearest one that does:
+- An unknown key or section is refused, and the error names the closest known one:
   `geomq.toml: [limits]: unknown key 'queue_message_max'; did you mean 'queue_messages_max'?`
 - Relative paths start at the folder of the file (without a file, at the working folder).
-- SIGHUP makes a running broker read the file again. Keys marked *reload* take effect at once, what was agreed with
-  a connected client from its next connection on; the log names the others that changed and need a restart.
+- SIGHUP makes a running broker read the file again. Keys marked *reload* take effect at once; what was agreed with
+  a connected client changes with its next connection. The log names other changed keys, which need a restart.
   Password, ACL and token files are read again too.
 
 ```toml

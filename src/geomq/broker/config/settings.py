@@ -40,12 +40,12 @@ class Broker(Section, frozen=True):
     """Who this broker is."""
 
     name: Annotated[Name, about("Name of this broker; unique in a federation.")] = "geomq"
-    location: Annotated[Text | None, about("Where this broker stands: 'lat,lon' or a geo URI.")] = None
+    location: Annotated[Text | None, about("Location of this broker: 'lat,lon' or a geo URI.")] = None
     data_dir: Annotated[Path, about("Folder for everything this broker writes.", path="write")] = "geomq-data"
     client_address: Annotated[
         Address | None,
         about(
-            "host:port where clients reach this broker, for other brokers to send them here; the first listener's"
+            "host:port where clients reach this broker, for redirects by other brokers; the first listener's"
             " address when not given."
         ),
     ] = None
@@ -82,7 +82,7 @@ class Listener(Section, frozen=True):
     ] = None
     origins: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...],
-        about("Origins a browser page may come from (WebSocket kinds); '*' is any, none given: same host."),
+        about("Allowed origins of browser pages (WebSocket kinds); '*' is any; when empty, the same host only."),
     ] = ()
 
     @property
@@ -113,13 +113,13 @@ class Auth(Section, frozen=True):
     anonymous: Annotated[
         Literal["loopback", "always", "never"],
         about(
-            "Clients without a user name: 'loopback' (only on loopback listeners), always, never.",
+            "Accept clients without a user name: loopback (only on loopback listeners), always or never.",
             reload=True,
         ),
     ] = "loopback"
     password_file: Annotated[
         Path | None,
-        about("Users and password hashes, as geomq passwd writes them.", reload=True, path="read"),
+        about("Users and password hashes, written by geomq passwd.", reload=True, path="read"),
     ] = None
     acl_file: Annotated[
         Path | None, about("Who may read and write which topics and areas.", reload=True, path="read")
@@ -140,11 +140,11 @@ class Limits(Section, frozen=True):
     connect_timeout_s: Annotated[Seconds, about("Seconds a new connection has to send CONNECT.", reload=True)] = 5.0
     pre_auth_bytes_max: Annotated[
         Annotated[int, Meta(ge=64, le=1_048_576)],
-        about("Bytes of the CONNECT packet, before the client is known.", reload=True),
+        about("Largest CONNECT packet, in bytes, before the client is authenticated.", reload=True),
     ] = 16_384
     packet_bytes_max: Annotated[
         Annotated[int, Meta(ge=64, le=268_435_460)],
-        about("Bytes of one packet, announced as Maximum Packet Size.", reload=True),
+        about("Largest packet, in bytes; announced as Maximum Packet Size.", reload=True),
     ] = 2_000_000
     keep_alive_max_s: Annotated[
         Annotated[int, Meta(ge=10, le=65_535)], about("Longest keep-alive granted.", reload=True)
@@ -155,21 +155,22 @@ class Limits(Section, frozen=True):
     ] = FOREVER_S
     connections_max: Annotated[Positive, about("Connections on all listeners.", reload=True)] = 100_000
     sessions_max: Annotated[
-        Positive, about("Sessions, of connected clients and kept for those away; new ones are refused.", reload=True)
+        Positive,
+        about("Sessions, of disconnected clients, too; beyond that new ones are refused.", reload=True),
     ] = 1_000_000
     connections_per_address_max: Annotated[
         Count, about("Connections from one address; 0 is no limit.", reload=True)
     ] = 10_000
     pending_per_address_max: Annotated[
-        Count, about("Connections from one address that sent no CONNECT yet; 0 is no limit.", reload=True)
+        Count, about("Connections from one address that have not sent CONNECT yet; 0 is no limit.", reload=True)
     ] = 1_000
     receive_maximum: Annotated[
         Annotated[int, Meta(ge=1, le=65_535)],
-        about("QoS 1 and 2 messages a client may have under way to the broker.", reload=True),
+        about("QoS 1 and 2 messages a client may have in flight to the broker (Receive Maximum).", reload=True),
     ] = 20
     inflight_messages_max: Annotated[
         Annotated[int, Meta(ge=1, le=65_535)],
-        about("QoS 1 and 2 messages under way to a client that states no Receive Maximum.", reload=True),
+        about("QoS 1 and 2 messages in flight to a client that sends no Receive Maximum.", reload=True),
     ] = 20
     topic_alias_maximum: Annotated[
         Annotated[int, Meta(ge=0, le=65_535)], about("Topic aliases per client and direction.", reload=True)
@@ -181,29 +182,29 @@ class Limits(Section, frozen=True):
         Positive, about("Subscriptions of one client, of ten levels on average.", reload=True)
     ] = 10_000
     queue_messages_max: Annotated[
-        Positive, about("Messages waiting for one client beyond those under way.", reload=True)
+        Positive, about("Messages queued for one client, beyond those in flight.", reload=True)
     ] = 1_000
     queue_bytes_max: Annotated[
-        Size, about("Payload bytes waiting for one client, and as many under way to it.", reload=True)
+        Size, about("Payload bytes queued for one client, and as many in flight to it.", reload=True)
     ] = 67_108_864
     write_buffer_bytes_max: Annotated[
         Annotated[int, Meta(ge=1_024, le=1 << 32)],
-        about("Bytes handed to a socket that its client has not read; more waits in the queue.", reload=True),
+        about("Bytes in a client's socket buffer that it has not read; more stay in the queue.", reload=True),
     ] = 1_048_576
-    retained_messages_max: Annotated[Positive, about("Retained messages kept.", reload=True)] = 1_000_000
-    retained_bytes_max: Annotated[Size, about("Bytes they may occupy, with topics.", reload=True)] = 1_073_741_824
-    publish_rate_per_s: Annotated[Rate, about("Publishes a second from one client; 0 is no limit.", reload=True)] = 0.0
+    retained_messages_max: Annotated[Positive, about("Retained messages.", reload=True)] = 1_000_000
+    retained_bytes_max: Annotated[Size, about("Bytes of retained messages and topics.", reload=True)] = 1_073_741_824
+    publish_rate_per_s: Annotated[Rate, about("Publishes per second of one client; 0 is no limit.", reload=True)] = 0.0
     publish_burst: Annotated[Positive, about("Publishes a client may send at once above the rate.", reload=True)] = (
         1_000
     )
     location_rate_per_s: Annotated[
-        Rate, about("Location updates a second from one client; 0 is no limit.", reload=True)
+        Rate, about("Location updates per second of one client; 0 is no limit.", reload=True)
     ] = 0.0
     location_burst: Annotated[
         Positive, about("Location updates a client may send at once above the rate.", reload=True)
     ] = 100
     fence_text_bytes_max: Annotated[
-        Annotated[int, Meta(ge=16, le=1_048_576)], about("Bytes of a fence as text.", reload=True)
+        Annotated[int, Meta(ge=16, le=1_048_576)], about("Largest text of a fence, in bytes.", reload=True)
     ] = 65_536
     fence_vertices_max: Annotated[
         Annotated[int, Meta(ge=3, le=100_000)], about("Vertices of a fence.", reload=True)
@@ -218,11 +219,11 @@ class Persistence(Section, frozen=True):
     enabled: Annotated[bool, about("false keeps everything in memory only.")] = True
     path: Annotated[Path | None, about("Folder of the store; 'store' in data_dir when not given.", path="write")] = None
     sync: Annotated[
-        bool, about("Acknowledge only what reached the disk; false trusts the operating system's cache.")
+        bool, about("Acknowledge only what has reached the disk; false trusts the operating system's cache.")
     ] = True
     free_bytes_min: Annotated[
         Annotated[int, Meta(ge=0, le=1 << 50)],
-        about("Below this much free space publishes with QoS 1 and 2 are refused.", reload=True),
+        about("With less free disk space than this, publishes with QoS 1 and 2 are refused.", reload=True),
     ] = 67_108_864
 
 
@@ -236,7 +237,7 @@ class Geo(Section, frozen=True):
     details: Annotated[
         tuple[Literal["event", "time", "broker", "publisher", "location", "fence"], ...],
         about(
-            "What subscribers that ask for details are told about each event: event (its id), time, broker, location,"
+            "Details of each event, for subscribers that ask for them: event (its id), time, broker, location,"
             " fence, and, only if named here, publisher.",
             reload=True,
         ),
@@ -248,7 +249,7 @@ class Routing(Section, frozen=True):
 
     strategy: Annotated[
         Annotated[str, Meta(min_length=1, max_length=200)],
-        about("Name of a strategy, or package.module:Class; 'single' is one broker alone."),
+        about("Name of a strategy, or package.module:Class; 'single' is a broker without peers."),
     ] = "single"
     options: Annotated[dict[str, Any], about("Options of the strategy.")] = field(default_factory=dict)
 
@@ -260,57 +261,57 @@ class Federation(Section, frozen=True):
         Annotated[str, Meta(min_length=1, max_length=255)],
         about("Address to bind for links from other brokers; '*' is every interface."),
     ] = "*"
-    port: Annotated[Port | None, about("Port for links from other brokers; none given: no such listener.")] = None
+    port: Annotated[Port | None, about("Port for links from other brokers; without it, no such listener.")] = None
     address: Annotated[
         Annotated[str, Meta(pattern=r"^[^\s]{1,255}:\d{1,5}$")] | None,
         about("host:port under which other brokers reach that listener; host and port when not given."),
     ] = None
     seed: Annotated[
         Annotated[str, Meta(pattern=r"^[^\s]{1,255}:\d{1,5}$")] | None,
-        about("host:port of any broker of a federation to join; instead of [[peers]]."),
+        about("host:port of any broker of the federation to join; used instead of [[peers]]."),
     ] = None
-    admit: Annotated[
-        bool, about("Let brokers that prove their name join the federation with this broker as their seed.")
-    ] = True
+    admit: Annotated[bool, about("Let authenticated brokers join the federation with this broker as their seed.")] = (
+        True
+    )
     version: Annotated[
         Count,
-        about("Raise it in all brokers' files to put these, with their areas and strategy, above run-time changes."),
+        about("Raise it in the files of all brokers to let the files override the run-time changes."),
     ] = 0
-    area: Annotated[
-        Text | None, about("The area of this broker as a fence; where it is the nearest when not given.")
-    ] = None
+    area: Annotated[Text | None, about("Area of this broker, as a fence; when not given, where it is the nearest.")] = (
+        None
+    )
     grid_deg: Annotated[
         Annotated[int, Meta(ge=1, le=90)] | None,
-        about("Areas are squares of so many degrees, each of the broker nearest to its centre; divides 90."),
+        about("Areas are squares of this many degrees, each of the broker nearest to its centre; must divide 90."),
     ] = None
     certfile: Annotated[Path | None, about("PEM certificate that names this broker.", path="read")] = None
     keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
     cafile: Annotated[Path | None, about("PEM authorities that sign the brokers' certificates.", path="read")] = None
     key_file: Annotated[
         Path | None,
-        about("File with a key all brokers share; for development, instead of certificates.", path="read"),
+        about("File with a key shared by all brokers; for development, instead of certificates.", path="read"),
     ] = None
     redirect: Annotated[
         Literal["asked", "all", "never"],
         about(
-            "Which MQTT 5 clients outside the area are sent to the right broker: those that ask for it with the user"
-            " property geo-roam, all but those with geo-stay, or none.",
+            "Which MQTT 5 clients outside the area are redirected to the right broker: asked, those with the user"
+            " property geo-roam; all, all but those with geo-stay; never, none.",
             reload=True,
         ),
     ] = "asked"
     redirect_after_s: Annotated[
         Annotated[float, Meta(ge=0, le=86_400)],
-        about("How long a client has to be outside the area before it is sent away.", reload=True),
+        about("Seconds a client has to be outside the area before it is redirected.", reload=True),
     ] = 5.0
     session_wait_s: Annotated[
         Annotated[float, Meta(ge=0, le=3_600)],
-        about("How long a client waits for its session while a broker that may have it does not answer.", reload=True),
+        about("Seconds a client waits for its session while a broker that may have it does not answer.", reload=True),
     ] = 3.0
     session_missing: Annotated[
         Literal["start", "refuse"],
         about(
-            "What then: start lets it in with a new session, and what waits in the old one follows; refuse turns it"
-            " away with 'server unavailable' until that broker is back or no longer in the federation.",
+            "What happens then: start gives the client a new session, and the messages of the old one follow; refuse"
+            " turns it away with 'server unavailable' until that broker is back or no longer in the federation.",
             reload=True,
         ),
     ] = "start"
@@ -319,12 +320,12 @@ class Federation(Section, frozen=True):
 class Peer(Section, frozen=True):
     """Another broker of the federation."""
 
-    name: Annotated[Name, about("Name of the other broker, as its own config says.")]
+    name: Annotated[Name, about("Name of the other broker, as in its own config.")]
     address: Annotated[Address, about("host:port of its federation listener.")]
-    location: Annotated[Text | None, about("Where it stands: 'lat,lon' or a geo URI.")] = None
-    area: Annotated[Text | None, about("Its area as a fence; where it is the nearest when not given.")] = None
+    location: Annotated[Text | None, about("Its location: 'lat,lon' or a geo URI.")] = None
+    area: Annotated[Text | None, about("Its area, as a fence; when not given, where it is the nearest.")] = None
     client_address: Annotated[
-        Address | None, about("host:port where clients reach it; what it says itself when not given.")
+        Address | None, about("host:port where clients reach it; when not given, what it announces.")
     ] = None
 
 
@@ -335,30 +336,28 @@ class Cloud(Section, frozen=True):
         Address | None,
         about("host:port of the cloud broker; used when the strategy is broadcast_groups."),
     ] = None
-    tls: Annotated[bool, about("Speak TLS with it.")] = False
+    tls: Annotated[bool, about("Connect to it with TLS.")] = False
     cafile: Annotated[
         Path | None, about("PEM authorities that sign its certificate; the system's when not given.", path="read")
     ] = None
-    certfile: Annotated[Path | None, about("PEM certificate this broker shows to it.", path="read")] = None
+    certfile: Annotated[Path | None, about("PEM certificate this broker presents to it.", path="read")] = None
     keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
-    username: Annotated[Text | None, about("User name of this broker there.")] = None
-    password_file: Annotated[Path | None, about("File whose one line is the password there.", path="read")] = None
+    username: Annotated[Text | None, about("User name at the cloud broker.")] = None
+    password_file: Annotated[Path | None, about("File with the password there, on one line.", path="read")] = None
     key_file: Annotated[
         Path | None,
-        about("File with a key all brokers share: events that claim to be a broker's must be signed.", path="read"),
+        about("File with a key shared by all brokers: events sent as a broker must be signed.", path="read"),
     ] = None
     client_id: Annotated[
         Annotated[str, Meta(min_length=1, max_length=256)] | None,
-        about("Client id of this broker there; 'geomq-' and the broker's name when not given."),
+        about("Client id at the cloud broker; 'geomq-' and the broker's name when not given."),
     ] = None
     session_expiry_s: Annotated[
         Annotated[int, Meta(ge=0, le=FOREVER_S)],
-        about("How long it keeps what this broker subscribed to, and QoS 1 and 2 events, when the link breaks."),
+        about("Seconds the cloud broker keeps this broker's session after the link breaks."),
     ] = 3_600
-    queue_messages_max: Annotated[Positive, about("Events waiting for it; beyond that the oldest are dropped.")] = (
-        10_000
-    )
-    queue_bytes_max: Annotated[Annotated[int, Meta(ge=1_024, le=1 << 40)], about("Bytes of events waiting for it.")] = (
+    queue_messages_max: Annotated[Positive, about("Events queued for it; beyond that the oldest are dropped.")] = 10_000
+    queue_bytes_max: Annotated[Annotated[int, Meta(ge=1_024, le=1 << 40)], about("Bytes of events queued for it.")] = (
         67_108_864
     )
 
@@ -366,12 +365,12 @@ class Cloud(Section, frozen=True):
 class Admin(Section, frozen=True):
     """The JSON admin API, /health and /metrics."""
 
-    enabled: Annotated[bool, about("Serve them at all.")] = False
+    enabled: Annotated[bool, about("Serve them.")] = False
     host: Annotated[Annotated[str, Meta(min_length=1, max_length=255)], about("Address to bind.")] = "127.0.0.1"
     port: Annotated[Port, about("Port to bind; 0 picks a free one.")] = 9883
     token_file: Annotated[
         Path | None,
-        about("File whose one line is the bearer token; needed off loopback.", reload=True, path="read"),
+        about("File with the bearer token on one line; required when host is not loopback.", reload=True, path="read"),
     ] = None
 
 
@@ -380,7 +379,7 @@ class Metrics(Section, frozen=True):
 
     public: Annotated[bool, about("Serve /metrics without the admin token.", reload=True)] = False
     sys_interval_s: Annotated[
-        Annotated[int, Meta(ge=0, le=86_400)], about("Seconds between $SYS updates; 0 is none.", reload=True)
+        Annotated[int, Meta(ge=0, le=86_400)], about("Seconds between $SYS updates; 0 turns them off.", reload=True)
     ] = 10
 
 
@@ -389,21 +388,19 @@ class Trace(Section, frozen=True):
 
     directory: Annotated[
         Path | None,
-        about("Folder for the files; many brokers may share one. None given: no files.", path="write"),
+        about("Folder for the files; brokers may share one. Without it, nothing is recorded.", path="write"),
     ] = None
     steps: Annotated[tuple[Step, ...], about("Which steps are recorded.")] = STEPS
     file_rows_max: Annotated[
-        Annotated[int, Meta(ge=1, le=10_000_000)], about("A file is finished with this many records,")
+        Annotated[int, Meta(ge=1, le=10_000_000)], about("A file is closed after this many records,")
     ] = 200_000
     file_bytes_max: Annotated[
         Annotated[int, Meta(ge=1_024, le=1 << 32)], about("or with about this many bytes before compression,")
     ] = 67_108_864
-    file_s_max: Annotated[Seconds, about("or after this many seconds; a killed broker loses what is not finished.")] = (
-        60.0
-    )
+    file_s_max: Annotated[Seconds, about("or after this many seconds; a killed broker loses the open file.")] = 60.0
     kept_bytes_max: Annotated[
         Annotated[int, Meta(ge=1_024, le=1 << 50)],
-        about("Bytes of this broker's files that are kept; beyond that the oldest are removed."),
+        about("Bytes of this broker's files to keep; beyond that the oldest are removed."),
     ] = 1_073_741_824
     queue_bytes_max: Annotated[
         Annotated[int, Meta(ge=1_024, le=1 << 40)],

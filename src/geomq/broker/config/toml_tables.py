@@ -34,7 +34,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     except OSError as error:
         raise ConfigError(f"{source}: cannot read it: {error.strerror}") from None
     if len(data) > FILE_BYTES_MAX:
-        raise ConfigError(f"{source}: larger than {FILE_BYTES_MAX} bytes; that is no config file")
+        raise ConfigError(f"{source}: larger than {FILE_BYTES_MAX} bytes, not a config file")
     try:
         return data.decode()
     except UnicodeDecodeError:

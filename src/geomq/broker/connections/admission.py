@@ -58,7 +58,7 @@ class Admission:
             if anonymous_allowed(self._core.config.auth, connection.listener):
                 self._finish(connection, connect, None)
             else:
-                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "a user name is needed")
+                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "a user name is required")
         else:
             self._check_password(connection, connect, connect.username, connect.password or b"")
 
@@ -69,13 +69,13 @@ class Admission:
             if anonymous_allowed(self._core.config.auth, connection.listener):
                 self._finish(connection, connect, user)
             else:
-                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "there is no password file")
+                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "no password file is configured")
             return
         if passwords.remembered(user, password):
             self._finish(connection, connect, user)
             return
         if self._checking >= CHECKING_MAX:
-            self._refuse(connection, ReasonCode.SERVER_BUSY, "too many passwords to check")
+            self._refuse(connection, ReasonCode.SERVER_BUSY, "too many password checks are waiting")
             return
         self._checking += 1
         loop = self._core.loop
@@ -128,7 +128,9 @@ class Admission:
             return
         address = self.roaming.redirecting.address_for(connect, location)
         if address is not None:
-            self._refuse(connection, ReasonCode.USE_ANOTHER_SERVER, "another broker is nearer", go_to=address)
+            self._refuse(
+                connection, ReasonCode.USE_ANOTHER_SERVER, "another broker serves this location", go_to=address
+            )
             return
         come_in = partial(self._found, connection, connect, agreement, user, location)
         self.roaming.fetch(connection, connect, agreement, user, come_in)
@@ -195,11 +197,13 @@ class Admission:
         if connect is None or connect.properties.authentication_method is None:
             raise ProtocolViolation("AUTH without an authentication method in CONNECT")
         if method != connect.properties.authentication_method:
-            raise ProtocolViolation("AUTH names another method", ReasonCode.BAD_AUTHENTICATION_METHOD)
+            raise ProtocolViolation(
+                "AUTH names a different authentication method", ReasonCode.BAD_AUTHENTICATION_METHOD
+            )
         if connection.client is not None and packet.reason == ReasonCode.REAUTHENTICATE:
             connection.exchange = self.authenticators[method].begin(connect)
         elif packet.reason != ReasonCode.CONTINUE_AUTHENTICATION or connection.exchange is None:
-            raise ProtocolViolation("AUTH does not continue anything")
+            raise ProtocolViolation("AUTH without an authentication in progress")
         self._step(connection, packet.properties.authentication_data)
 
     def _step(self, connection: Connection, data: bytes | None) -> None:
@@ -223,7 +227,7 @@ class Admission:
         if connection.client is None:
             self._finish(connection, connect, user)
         elif connection.client.user != user:
-            raise ProtocolViolation("authenticated as somebody else", ReasonCode.NOT_AUTHORIZED)
+            raise ProtocolViolation("re-authenticated as a different user", ReasonCode.NOT_AUTHORIZED)
         else:
             connection.send_packet(Auth(ReasonCode.SUCCESS, properties))
 

@@ -214,7 +214,7 @@ class Connection:
                 check_first_byte(first)
                 self._check_order(first >> 4)
             elif self._state is not _OPEN:
-                raise ProtocolViolation("PUBLISH before the client is let in")
+                raise ProtocolViolation("PUBLISH before the client is admitted")
             if pos + 1 < end and (length := data[pos + 1]) < 0x80:
                 body, stop = pos + 2, pos + 2 + length
             else:
@@ -252,7 +252,7 @@ class Connection:
 
     def _check_order(self, packet_type: int) -> None:
         if packet_type not in _FROM_CLIENTS:
-            raise ProtocolViolation(f"{PacketType(packet_type).name} cannot come from a client")
+            raise ProtocolViolation(f"{PacketType(packet_type).name} is not allowed from a client")
         if packet_type == _P.CONNECT:
             if self._state is not State.OPENING or self.pending_connect is not None:
                 raise ProtocolViolation("a second CONNECT on one connection")
@@ -275,7 +275,7 @@ class Connection:
     def _publish(self, data: bytes, flags: int, body: int, stop: int) -> None:
         packet = decode_publish(data, flags, body, stop, self.version, self._core.names)
         if packet.properties is not NO_PROPERTIES and packet.properties.subscription_identifiers:
-            raise ProtocolViolation("a client cannot publish with a subscription identifier")
+            raise ProtocolViolation("a client must not publish with a subscription identifier")
         assert self.client is not None
         self._handlers.publish(self.client, packet)
 
@@ -333,7 +333,7 @@ class Connection:
                 self._shut(packet)
                 return
             case _:
-                raise ProtocolViolation(f"{packet.type.name} cannot come from a client")
+                raise ProtocolViolation(f"{packet.type.name} is not allowed from a client")
         for data in out:
             outbox.hold(self, data)
 

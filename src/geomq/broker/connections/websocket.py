@@ -37,7 +37,7 @@ def accept_upgrade(head: bytes, listener: Listener) -> bytes:
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name or " " in name or "\t" in name:
-            raise BadRequest("400 Bad Request", "a header line has no name")
+            raise BadRequest("400 Bad Request", "a header line without a name")
         key = name.lower()
         headers[key] = f"{headers[key]},{value.strip()}" if key in headers else value.strip()
     if method != "GET" or version != "HTTP/1.1":
@@ -45,15 +45,15 @@ def accept_upgrade(head: bytes, listener: Listener) -> bytes:
     try:
         path, host = urlsplit(target).path, urlsplit(f"//{headers.get('host', '')}").hostname
     except ValueError:
-        raise BadRequest("400 Bad Request", "the target or the host makes no URL") from None
+        raise BadRequest("400 Bad Request", "the target and host are not a valid URL") from None
     if listener.path is not None and path != listener.path:
         raise BadRequest("404 Not Found", "nothing here")
     if "websocket" not in headers.get("upgrade", "").lower() or "upgrade" not in _tokens(
         headers.get("connection", "").lower()
     ):
-        raise BadRequest("426 Upgrade Required", "this is a WebSocket")
+        raise BadRequest("426 Upgrade Required", "only WebSocket connections are accepted")
     if headers.get("sec-websocket-version") != "13":
-        raise BadRequest("426 Upgrade Required", "WebSocket version 13 only")
+        raise BadRequest("426 Upgrade Required", "only WebSocket version 13 is supported")
     _check_origin(headers.get("origin"), host, listener)
     offered = _tokens(headers.get("sec-websocket-protocol", ""))
     chosen = next((name for name in _PROTOCOLS if name in offered), None)

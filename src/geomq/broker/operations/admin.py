@@ -70,9 +70,9 @@ class _Guard:
             given = request.headers.get("authorization", "")
             if hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
                 return None
-            return _error(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
+            return _error(401, "a bearer token is required", {"WWW-Authenticate": "Bearer"})
         if "origin" in request.headers or not is_loopback_name(request.headers.get("host")):
-            return _error(403, "without a token only programs on this machine may ask, by a loopback name")
+            return _error(403, "without a token only requests from this machine to a loopback name are allowed")
         return None
 
 
@@ -134,7 +134,7 @@ class _Handlers:
     async def kick(self, request: Request) -> Response:
         discard = request.query_params.get("discard", "false")
         if discard not in ("true", "false"):
-            return _error(400, "discard is true or false")
+            return _error(400, "discard must be true or false")
         if not self._view.kick(request.path_params["client_id"], discard=discard == "true"):
             return _error(404, "no such session")
         return Response(status_code=204)
@@ -158,7 +158,7 @@ class _Handlers:
             return page
         since = request.query_params.get("since", "0")
         if not (since.isascii() and since.isdigit() and len(since) < 16):
-            return _error(400, "since is the `next` of the answer before, or 0")
+            return _error(400, "since must be 0 or the `next` of the previous answer")
         records, following, missed = self._view.trace(int(since), page[1])
         return _json({"items": [record_fields(one) for one in records], "next": following, "missed": missed})
 
@@ -172,7 +172,7 @@ def _following(client_ids: Iterable[str], after: str | None, limit: int | None) 
 def _page(request: Request) -> tuple[str | None, int] | Response:
     text = request.query_params.get("limit", str(PAGE_DEFAULT))
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= PAGE_MAX):
-        return _error(400, f"limit is between 1 and {PAGE_MAX}")
+        return _error(400, f"limit must be between 1 and {PAGE_MAX}")
     return request.query_params.get("after"), int(text)
 
 
@@ -185,8 +185,8 @@ def _error(status: int, text: str, headers: dict[str, str] | None = None) -> Res
 
 
 async def _not_found(_request: Request, _cause: Exception) -> Response:
-    return _error(404, "no such path")
+    return _error(404, "not found")
 
 
 async def _not_allowed(_request: Request, _cause: Exception) -> Response:
-    return _error(405, "no such method here")
+    return _error(405, "method not allowed")

@@ -16,7 +16,7 @@ def check_address(address: str, token: str | None) -> str:
     except ValueError:
         proper = False
     if not proper:
-        raise UsageError(f"{address!r} is no address of an admin API, such as http://127.0.0.1:9883")
+        raise UsageError(f"{address!r} is not the address of an admin API, such as http://127.0.0.1:9883")
     if token is not None and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise UsageError(f"{url} would send the token in the clear; use https or a tunnel")
+        raise UsageError(f"{url} would send the token unencrypted; use https or a tunnel")
     return url

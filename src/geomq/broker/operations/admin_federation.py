@@ -65,7 +65,7 @@ class _Handlers:
         if membership is None:
             return _error(503, "the broker is starting")
         if dry_run not in ("0", "1", "false", "true"):
-            return _error(400, "dry_run is 0 or 1")
+            return _error(400, "dry_run must be 0 or 1")
         try:
             return _json(_changed(membership, read(await _body(request)), dry_run=dry_run in ("1", "true")))
         except msgspec.MsgspecError as error:
@@ -83,7 +83,7 @@ async def _body(request: Request) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > BODY_BYTES_MAX:
-            raise ConfigError(f"a request is at most {BODY_BYTES_MAX} bytes long")
+            raise ConfigError(f"a request body is at most {BODY_BYTES_MAX} bytes")
     return body
 
 

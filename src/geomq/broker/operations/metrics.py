@@ -16,36 +16,36 @@ from geomq.broker.operations.admin_view import BrokerView
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 HELP = {
-    "bytes_received": "Bytes from clients.",
-    "bytes_sent": "Bytes to clients.",
-    "cloud_connected": "Whether the cloud broker is connected.",
+    "bytes_received": "Bytes received from clients.",
+    "bytes_sent": "Bytes sent to clients.",
+    "cloud_connected": "1 while the cloud broker is connected, else 0.",
     "connections": "Connected clients.",
-    "connections_opened": "Network connections accepted.",
-    "connections_refused": "Network connections or CONNECTs refused.",
-    "deliveries_denied": "Deliveries kept back by the access control file.",
-    "events_delivered": "Events handed to subscribers.",
+    "connections_opened": "Connections accepted.",
+    "connections_refused": "Connections or CONNECTs refused.",
+    "deliveries_denied": "Deliveries denied by access control.",
+    "events_delivered": "Events delivered to subscribers.",
     "events_dropped": "Events dropped because a queue was full.",
-    "events_received": "Events published by clients.",
+    "events_received": "Events received from clients.",
     "events_refused": "Events refused by access control, limits or the disk.",
-    "events_repeated": "Events acknowledged but dropped because their writer had sent them before.",
-    "expired_sessions": "Sessions that ended because nobody came back in time.",
-    "geo_errors": "Locations and fences that were none.",
-    "location_updates": "Location updates taken.",
+    "events_repeated": "Events acknowledged but dropped as duplicates: their writer had sent them before.",
+    "expired_sessions": "Sessions that expired.",
+    "geo_errors": "Invalid locations and fences from clients.",
+    "location_updates": "Location updates accepted.",
     "locations_dropped": "Location updates dropped by the rate limit.",
-    "messages_stored": "Messages the store keeps.",
-    "packets_received": "MQTT packets from clients.",
-    "peer_messages_refused": "Messages of peers refused: unknown here, malformed, or not handled.",
-    "peer_messages_unsent": "Messages to peers dropped because no link can carry them.",
-    "peers_connected": "Linked peers.",
+    "messages_stored": "Messages in the store.",
+    "packets_received": "MQTT packets received from clients.",
+    "peer_messages_refused": "Messages from peers refused: unknown, malformed, or failed in handling.",
+    "peer_messages_unsent": "Messages to peers dropped because they could not be encoded for a link.",
+    "peers_connected": "Connected peers.",
     "protocol_errors": "Connections closed because of a protocol error.",
-    "retained": "Retained messages.",
-    "retained_refused": "Retained messages not kept because there were too many.",
+    "retained": "Retained messages held.",
+    "retained_refused": "Retained messages refused because the limit was reached.",
     "sessions_given": "Sessions handed over to other brokers.",
-    "sessions_taken": "Sessions taken over from other brokers.",
+    "sessions_taken": "Sessions received from other brokers.",
     "sessions": "Sessions, connected or not.",
     "subscriptions": "Subscriptions.",
-    "trace_dropped": "Trace records dropped because the disk did not keep up or failed.",
-    "trace_records": "Trace records taken to be written.",
+    "trace_dropped": "Trace records dropped because the disk was too slow or failed.",
+    "trace_records": "Trace records queued for writing.",
     "wills_published": "Wills published.",
 }
 
@@ -57,10 +57,12 @@ class BrokerCollector(Collector):
         self._view = view
 
     def collect(self) -> Iterator[Metric]:
-        info = InfoMetricFamily("geomq_broker", "Which broker this is.")
+        info = InfoMetricFamily("geomq_broker", "Name and version of the broker.")
         info.add_metric([], {"version": __version__, "name": self._view.config.broker.name})
         yield info
-        yield GaugeMetricFamily("geomq_start_time_seconds", "When the broker started.", self._view.started_at)
+        yield GaugeMetricFamily(
+            "geomq_start_time_seconds", "Start time of the broker, in seconds since 1970.", self._view.started_at
+        )
         for name, count in self._view.counts().items():
             yield CounterMetricFamily(f"geomq_{name}", help_of(name), count)
         for name, value in self._view.gauges().items():

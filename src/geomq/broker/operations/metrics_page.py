@@ -8,7 +8,7 @@ from geomq.broker.state.counts import Counts
 
 HEAD = """# Metrics
 
-A broker with `[admin] enabled = true` serves Prometheus text at `/metrics`: to whoever may use the
+A broker with `[admin] enabled = true` serves Prometheus text at `/metrics`: to everybody who may use the
 [admin API](admin.md), or to everybody with `[metrics] public = true`.
 
 ```yaml
@@ -21,7 +21,7 @@ scrape_configs:
 ```
 
 Counters only grow while the broker runs. The same numbers are in `GET /api/v1/broker` and, every
-`[metrics] sys_interval_s` seconds, under `$SYS/broker/`. With them come the numbers of the process itself:
+`[metrics] sys_interval_s` seconds, under `$SYS/broker/`. The usual process metrics are served as well:
 `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds` and more.
 """
 
@@ -32,8 +32,8 @@ def metrics_page() -> str:
     counters = [f"| `geomq_{name}_total` | counter | {help_of(name)} |" for name in sorted(counts)]
     gauges = [f"| `geomq_{name}` | gauge | {help_of(name)} |" for name in sorted(HELP) if name not in counts]
     fixed = [
-        "| `geomq_broker_info` | info | Which broker this is: labels `name` and `version`. |",
-        "| `geomq_start_time_seconds` | gauge | When the broker started. |",
+        "| `geomq_broker_info` | info | Name and version of the broker, in the labels `name` and `version`. |",
+        "| `geomq_start_time_seconds` | gauge | Start time of the broker, in seconds since 1970. |",
     ]
     rows = "\n".join([*fixed, *gauges, *counters])
     return f"{HEAD}\n| metric | kind | meaning |\n|---|---|---|\n{rows}\n"

@@ -121,4 +121,4 @@ class TraceWriter:
                 self._files.flush()
         except DataError as error:
             self._loop.call_soon_threadsafe(self._lose, waiting - self._files.rows)
-            log.error("a trace file is lost", extra={"reason": str(error)})
+            log.error("failed to write a trace file", extra={"reason": str(error)})

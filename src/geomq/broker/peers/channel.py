@@ -116,14 +116,14 @@ class PeerChannel(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods, not the base
         self._loop = asyncio.get_running_loop()
-        self._deadline = self._loop.call_later(GREETING_S_MAX, self.close, "no greeting in time")
+        self._deadline = self._loop.call_later(GREETING_S_MAX, self.close, "no greeting within the time limit")
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         _let_run(self._transport)
         self._say(self._mine)
         self._listener.made(self)
 
     def pause_writing(self) -> None:
-        self.close("the peer is too slow")
+        self.close("the peer reads too slowly")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._incoming.space()
@@ -200,7 +200,9 @@ class PeerChannel(asyncio.BufferedProtocol):
         if isinstance(frame, Data):
             self._listener.unsent(BrokerId(self.peer or ""), frame.message, problem)
             return encode_frame(Data(frame.epoch, frame.number, NOTHING))
-        log.error("a frame cannot be sent", extra={"peer": self.peer, "frame": type(frame).__name__, "reason": problem})
+        log.error(
+            "failed to encode a frame", extra={"peer": self.peer, "frame": type(frame).__name__, "reason": problem}
+        )
         return b""
 
     def close(self, reason: str) -> None:
@@ -236,13 +238,15 @@ class PeerChannel(asyncio.BufferedProtocol):
         try:
             theirs = msgspec.msgpack.decode(data, type=Greeting)
         except msgspec.MsgspecError:
-            raise ProtocolError("no greeting of a GeoMQ broker") from None
+            raise ProtocolError("not the greeting of a GeoMQ broker") from None
         if theirs.magic != "geomq" or len(theirs.nonce) != NONCE_BYTES or theirs.nonce == self._mine.nonce:
-            raise ProtocolError("no greeting of a GeoMQ broker")
+            raise ProtocolError("not the greeting of a GeoMQ broker")
         if theirs.version != PROTOCOL_VERSION:
-            raise ProtocolError(f"{theirs.name[:80]!r} speaks version {theirs.version}, this is {PROTOCOL_VERSION}")
+            raise ProtocolError(
+                f"{theirs.name[:80]!r} uses protocol version {theirs.version}, this broker {PROTOCOL_VERSION}"
+            )
         if theirs.name == self._mine.name:
-            raise ProtocolError(f"the other side calls itself {theirs.name} too")
+            raise ProtocolError(f"the other broker is named {theirs.name} too")
         if self.expected is not None and theirs.name != self.expected:
             raise ProtocolError(f"expected broker {self.expected}, found {theirs.name[:80]!r}")
         self._check_certificate(theirs.name)
@@ -259,14 +263,14 @@ class PeerChannel(asyncio.BufferedProtocol):
         subject = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
         names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
         if name not in (*subject, *names):
-            raise ProtocolError(f"the certificate shown is not that of broker {name[:80]!r}")
+            raise ProtocolError(f"the certificate does not name broker {name[:80]!r}")
 
     def _proved(self, data: memoryview) -> None:
         assert self._theirs is not None
         try:
             proof = msgspec.msgpack.decode(data, type=Proof)
         except msgspec.MsgspecError:
-            raise ProtocolError("no proof of the name") from None
+            raise ProtocolError("invalid proof of the broker's name") from None
         if not hmac.compare_digest(proof.code, self._credentials.code(self._theirs, self._mine)):
             raise ProtocolError(f"{self._theirs.name[:80]!r} does not know the shared key")
         self._deadline.cancel()
@@ -274,14 +278,14 @@ class PeerChannel(asyncio.BufferedProtocol):
         self._hear = self._framed
         self._incoming.bytes_max = self._frame_bytes_max
         if not self._listener.opened(self):
-            raise ProtocolError(f"broker {self.peer[:80]!r} is not wanted here")
+            raise ProtocolError(f"broker {self.peer[:80]!r} is not expected here")
 
     def _framed(self, data: memoryview) -> None:
         self._listener.heard(self, decode_frame(data))
 
 
 def _too_long(size: int) -> str:
-    return f"{size} bytes are too many for a frame"
+    return f"{size} bytes exceed the frame limit"
 
 
 def _let_run(transport: asyncio.Transport) -> None:

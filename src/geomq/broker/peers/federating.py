@@ -26,7 +26,7 @@ def description_of(config: Config) -> Description:
     entries = [entry_of(config)]
     for peer in config.peers:
         if any(entry.name == peer.name for entry in entries):
-            raise ConfigError(f"two brokers of the federation are called {peer.name}")
+            raise ConfigError(f"two brokers of the federation are named {peer.name}")
         entries.append(BrokerEntry(peer.name, _place(peer.location), peer.address, peer.area))
     edition = Edition(config.federation.version, "")
     return Description(
@@ -114,7 +114,7 @@ def tls_of(config: Config) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None
     if section.certfile is None:
         return None, None
     if section.keyfile is None or section.cafile is None:
-        raise ConfigError("[federation] certfile needs keyfile and cafile beside it")
+        raise ConfigError("[federation] certfile needs keyfile and cafile")
     listen = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(section.cafile))
     listen.verify_mode = ssl.CERT_REQUIRED
     dial = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(section.cafile))

@@ -142,7 +142,10 @@ class Membership:
         if configured.edition > self._editions.edition and configured.edition != CONFIGURED:
             self._core.driver.handle(DescriptionLearned(configured))
         elif self._editions.edition != CONFIGURED:
-            log.info("federation as changed at run time", extra={"edition": str(self._editions.edition)})
+            log.info(
+                "federation description restored, as changed at run time",
+                extra={"edition": str(self._editions.edition)},
+            )
         seed = self._config.federation.seed
         belongs = self._editions.edition.number and self._node.me in self._editions.description.names
         if seed is not None and not belongs:
@@ -205,20 +208,20 @@ class Membership:
         try:
             self._admit(name, _ENTRY.decode(entry))
         except (GeomqError, msgspec.MsgspecError) as error:
-            log.warning("a broker was not let in", extra={"peer": name, "reason": str(error)})
+            log.warning("refused a broker that asked to join", extra={"peer": name, "reason": str(error)})
             return NotJoined(str(error)[:500])
         return Described(encode_description(self._editions.description))
 
     def _admit(self, name: BrokerId, entry: BrokerEntry) -> None:
         if not self._config.federation.admit:
-            raise ConfigError("this broker lets nobody join; add the new broker through the admin API")
+            raise ConfigError("this broker admits no new brokers; add the broker through the admin API")
         if entry.name != name:
             raise ConfigError(f"broker {name} cannot join as {entry.name}")
         if self._node.me not in self._editions.description.names:
             raise ConfigError("this broker itself is no longer part of the federation")
         if self._editions.description.entry(name) != entry:
             self.change(AddBroker(entry, replace=True))
-            log.info("a broker joined", extra={"peer": name})
+            log.info("broker joined", extra={"peer": name})
 
     def unknown(self, name: BrokerId) -> Aside | None:
         if self._editions.edition == CONFIGURED:
@@ -234,7 +237,7 @@ class Membership:
             description = decode_description(data)
             self._core.driver.handle(DescriptionLearned(description))
         except ConfigError as error:
-            log.warning("a federation description was refused", extra={"reason": str(error)})
+            log.warning("refused a federation description", extra={"reason": str(error)})
             return False
         return self._node.me in self._editions.description.names
 
@@ -269,7 +272,7 @@ class Membership:
     def _check_here(self, change: Change, after: Description) -> None:
         if len(self._editions.descriptions) > EDITIONS_MAX // 2:
             waiting = ", ".join(self._editions.waiting_for()) or "nobody"
-            raise ConfigError(f"too many changes at once; the last ones still wait for {waiting}")
+            raise ConfigError(f"too many changes in progress; the last ones still wait for {waiting}")
         groups = issubclass(strategy_class(after.strategy), BroadcastGroups)
         if isinstance(change, SetStrategy) and groups and self._config.cloud.address is None:
             raise ConfigError("[cloud] address is needed for broadcast groups, at every broker")

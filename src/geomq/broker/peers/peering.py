@@ -167,7 +167,7 @@ class Peering:
                 if pending is not None:
                     pending.cancel()
             if peer.channel is not None:
-                peer.channel.close("this broker stops")
+                peer.channel.close("this broker is shutting down")
 
     def set_peers(self, peers: Mapping[BrokerId, PeerAddress | None]) -> None:
         """The federation changed: forget who left, dial who came."""
@@ -239,7 +239,7 @@ class Peering:
         for lost in output.lost:
             self._lost(peer.name, lost, "link down" if lost is message else "link queue full")
         if output.overrun and peer.channel is not None:
-            peer.channel.close("the peer takes in nothing")
+            peer.channel.close("the peer reads nothing")
         if output.frames and peer.channel is not None:
             self._emit(peer, peer.channel, output.frames, durable=False)
         if peer.waits:
@@ -280,7 +280,7 @@ class Peering:
         if channel.expected is not None:
             return
         if len(self._unproven) >= UNPROVEN_MAX:
-            next(iter(self._unproven)).close("too many strangers at once")
+            next(iter(self._unproven)).close("too many unknown brokers at once")
         self._unproven[channel] = None
 
     def _dial(self, peer: _Peer) -> None:
@@ -302,7 +302,7 @@ class Peering:
                     server_hostname=peer.name if self._dial_tls is not None else None,
                 )
             except (OSError, ssl.SSLError) as error:
-                log.debug("peer not reached", extra={"peer": peer.name, "reason": str(error)})
+                log.debug("peer connection failed", extra={"peer": peer.name, "reason": str(error)})
             await asyncio.sleep(peer.pause_s * self._platform.uniform(0.5, 1.0))
             peer.pause_s = min(2 * peer.pause_s, RETRY_S[1])
         peer.dial = None
@@ -362,7 +362,7 @@ class Peering:
         if self._visitors.left(channel):
             return
         if peer is not None and peer.channel is channel:
-            log.info("peer gone", extra={"peer": peer.name, "reason": reason})
+            log.info("peer disconnected", extra={"peer": peer.name, "reason": reason})
             peer.channel = None
             self._down(peer)
             self._dial(peer)
@@ -392,7 +392,7 @@ class Peering:
                 frames = [*(frame for frame in frames if not isinstance(frame, Data)), *runs(data)]
             self._emit(peer, peer.channel, frames, durable=durable)
         if output.came_up:
-            log.info("peer there", extra={"peer": peer.name})
+            log.info("peer connected", extra={"peer": peer.name})
             peer.up = peer.met = True
             self._handle(PeerUp(peer.name))
         self._watch(peer)
@@ -445,6 +445,6 @@ class Peering:
             if peer.channel is None:
                 continue
             if self._loop.time() - peer.heard_s > SILENCE_S_MAX:
-                peer.channel.close("the peer fell silent")
+                peer.channel.close("the peer stopped sending")
             else:
                 peer.channel.send(Ping(self._platform.perf_ns()))

@@ -33,12 +33,12 @@ class PeerRefusals:
         sent again for ever."""
         self._counts.peer_messages_refused += 1
         level = logging.WARNING if message.promised else logging.INFO
-        self._log(level, "a message of a peer is refused", peer, message.name, message.reason)
+        self._log(level, "refused a message from a peer", peer, message.name, message.reason)
 
     def failed(self, peer: BrokerId, name: str, error: Exception) -> None:
         """A message of a peer could not be dealt with."""
         self._counts.peer_messages_refused += 1
-        self._log(logging.ERROR, "failed to handle a message of a peer", peer, name, str(error), error)
+        self._log(logging.ERROR, "failed to handle a message from a peer", peer, name, str(error), error)
 
     def unsent(self, peer: BrokerId, name: str, reason: str) -> None:
         """An own message cannot travel."""

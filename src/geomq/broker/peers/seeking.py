@@ -63,7 +63,9 @@ class Seeker:
                 if self._found(await asyncio.wait_for(self._ask(), ANSWER_S_MAX)):
                     return
             except (OSError, ssl.SSLError, TimeoutError) as error:
-                log.warning("the seed did not take us in", extra={"seed": str(self._seed), "reason": str(error)})
+                log.warning(
+                    "the seed refused to admit this broker", extra={"seed": str(self._seed), "reason": str(error)}
+                )
             await asyncio.sleep(pause_s * self._uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, RETRY_S[1])
 

@@ -308,5 +308,5 @@ def _messages_of(value: bytes, *, of: BrokerId) -> tuple[Message, ...]:
     for message in messages:
         if isinstance(message, Refused):
             extra = {"peer": of, "message_type": message.name, "reason": message.reason}
-            log.warning("a message on disk cannot be read", extra=extra)
+            log.warning("failed to read a message from disk", extra=extra)
     return tuple([message for message in messages if not isinstance(message, Refused)])

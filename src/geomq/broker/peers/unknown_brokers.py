@@ -40,7 +40,9 @@ class Visitors:
         if self._strangers is None or len(self._leave) >= VISITORS_MAX:
             return False
         loop = asyncio.get_running_loop()
-        self._leave[channel] = loop.call_later(VISIT_S_MAX, channel.close, "a stranger stayed too long")
+        self._leave[channel] = loop.call_later(
+            VISIT_S_MAX, channel.close, "an unknown broker stayed connected too long"
+        )
         return True
 
     def hear(self, channel: PeerChannel, frame: Frame | Aside) -> None:
@@ -51,7 +53,7 @@ class Visitors:
         elif isinstance(frame, Hello) and (answer := self._strangers.unknown(name)) is not None:
             channel.send(answer)
         else:
-            channel.close(f"broker {name[:80]!r} is not wanted here")
+            channel.close(f"broker {name[:80]!r} is not expected here")
 
     def left(self, channel: PeerChannel) -> bool:
         """A connection ended; whether it was a visitor's."""
@@ -63,4 +65,4 @@ class Visitors:
     def close(self) -> None:
         for channel in tuple(self._leave):
             self.left(channel)
-            channel.close("this broker stops")
+            channel.close("this broker is shutting down")

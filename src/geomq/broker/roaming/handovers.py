@@ -106,13 +106,13 @@ class HandOvers:
         if token in self._taken or not 0 <= message.part < message.parts <= PARTS_MAX:
             return None
         if not self._is_asked_for(token, message.client):
-            log.warning("%s hands over a session of %r that nobody asked for", peer, message.client[:80])
+            log.warning("%s sent a session of %r that this broker did not request", peer, message.client[:80])
             return None
         gathered = self._under_way.get(token) or self._begin(peer, message)
         if gathered is None:
             return None
         if gathered.giver != peer:
-            log.warning("%s and %s both hand over a session of %r", gathered.giver, peer, message.client[:80])
+            log.warning("%s and %s both sent a session of %r", gathered.giver, peer, message.client[:80])
             return None
         gathered.parts[message.part] = message.data
         if any(number not in gathered.parts for number in range(message.parts)):
@@ -128,7 +128,7 @@ class HandOvers:
 
     def _begin(self, peer: BrokerId, message: HandOver) -> _Gathered | None:
         if len(self._under_way) >= UNDER_WAY_MAX:
-            log.error("session of %r lost: too many are under way", message.client[:80])
+            log.error("session of %r lost: too many transfers in progress", message.client[:80])
             return None
         return self._under_way.setdefault(message.token, _Gathered(peer))
 

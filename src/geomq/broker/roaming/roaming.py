@@ -113,7 +113,7 @@ class Roaming:
         if before is not None:
             self._cancel(before)
         if len(self._visits) >= VISITS_MAX:
-            then(Trouble(ReasonCode.SERVER_BUSY, "too many clients wait for their sessions"))
+            then(Trouble(ReasonCode.SERVER_BUSY, "too many clients are waiting for their sessions"))
             return
         visit = self._visits[client_id] = Visit(wanted, connection, then)
         wait_s = core.config.federation.session_wait_s
@@ -145,7 +145,7 @@ class Roaming:
         """The same client comes once more before it was let in."""
         if visit.timer is not None:
             visit.timer.cancel()
-        visit.connection.dismiss(ReasonCode.SERVER_BUSY, "the client connects once more")
+        visit.connection.dismiss(ReasonCode.SERVER_BUSY, "the client connected again")
         if visit.successor is not None:
             self._wanted(*visit.successor)
 
@@ -264,7 +264,7 @@ class Roaming:
         if visit is not None and wanted.live and visit.successor is None and visit.is_before(peer, wanted, self._me):
             # The client is at two brokers at once. The one it came to later keeps it; we answer when we know.
             visit.successor = (peer, wanted)
-            visit.connection.dismiss(ReasonCode.SERVER_BUSY, "the client connects once more")
+            visit.connection.dismiss(ReasonCode.SERVER_BUSY, "the client connected again")
             return
         client = core.clients.get(client_id)
         if client is None or self._stays(client, peer, wanted):
@@ -301,7 +301,7 @@ class Roaming:
         subscribed = [(whole, self._fence_of(client, whole)) for whole in client.session.subscriptions]
         parts = pack(client, subscribed, core.node.had_by(voices))
         if len(parts) > PARTS_MAX:
-            log.warning("the session of %s is too large to be handed over", client.id)
+            log.warning("the session of %s is too large to hand over", client.id)
             core.driver.tell_peer(peer, NoSession(client.id, token))
             return
         for number, data in enumerate(parts):

@@ -104,7 +104,7 @@ def unpack(parts: Iterable[bytes]) -> tuple[StoredSession, tuple[EventId, ...]]:
         for packed in luggage.deliveries:
             _check_message(packed.message)
     except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:
-        raise ProtocolError(f"a session that cannot be read: {error}") from None
+        raise ProtocolError(f"unreadable session: {error}") from None
     stored = StoredSession(
         luggage.record,
         {subscribed.subscription.topic_filter: subscribed for subscribed in luggage.subscriptions},
@@ -117,7 +117,7 @@ def unpack(parts: Iterable[bytes]) -> tuple[StoredSession, tuple[EventId, ...]]:
 
 def _check_record(record: SessionRecord) -> None:
     if record.version not in (V311, V5) or not 0 <= record.expiry_s <= NEVER_EXPIRES or record.will is not None:
-        raise ProtocolError("it is of no client")
+        raise ProtocolError("invalid session record")
     if record.location is not None:
         make_location(*record.location)
     _check_time(record.expires_at)
@@ -126,13 +126,13 @@ def _check_record(record: SessionRecord) -> None:
 def _check_subscription(wanted: Subscription) -> None:
     check_filter(read_filter(wanted.topic_filter).plain)
     if not (0 <= wanted.qos <= 2 and 0 <= wanted.retain_handling <= 2 and 0 <= wanted.identifier <= VARINT_MAX):
-        raise ProtocolError("it has a subscription that nobody can make")
+        raise ProtocolError("invalid subscription")
 
 
 def _check_message(message: Message) -> None:
     check_topic(message.topic)
     if not 0 <= message.qos <= 2:
-        raise ProtocolError(f"a message in it has QoS {message.qos}")
+        raise ProtocolError(f"a message has QoS {message.qos}")
     if message.properties != NO_PROPERTIES:
         check_properties(encode_properties(message.properties, PacketType.PUBLISH))
     _check_time(message.expires_at)
@@ -140,7 +140,7 @@ def _check_message(message: Message) -> None:
 
 def _check_time(moment: float | None) -> None:
     if moment is not None and not isfinite(moment):
-        raise ProtocolError("a time in it never comes")
+        raise ProtocolError("an expiry time is not finite")
 
 
 def _delivery(number: int, packed: PackedDelivery) -> Delivery:

@@ -135,7 +135,7 @@ class Acl:
         rest = rest.strip()
         if word == "user":
             if not rest:
-                raise ValueError("a user line needs a name")
+                raise ValueError("a user line needs a user name")
             self._users.setdefault(rest, _Lines())
             return rest
         lines = self._anonymous if user is None else self._users[user]
@@ -149,7 +149,7 @@ class Acl:
         elif word == "pattern":
             self._patterns.append(_topic_access(rest))
         else:
-            raise ValueError(f"unknown word {word[:40]!r}; lines start with user, topic, pattern or fence")
+            raise ValueError(f"unknown keyword {word[:40]!r}; lines start with user, topic, pattern or fence")
         return user
 
 
@@ -159,7 +159,7 @@ def load_acl(path: str | os.PathLike[str]) -> Acl:
         with Path(path).open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
         if len(data) > FILE_BYTES_MAX:
-            raise ConfigError(f"{path}: larger than {FILE_BYTES_MAX} bytes; that is no ACL file")
+            raise ConfigError(f"{path}: larger than {FILE_BYTES_MAX} bytes, not an ACL file")
         return parse_acl(data.decode(), name=str(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot read it: {error.strerror}") from None
@@ -211,7 +211,7 @@ def _fence_rule(text: str) -> FenceRule:
     if deny:
         word, _, rest = rest.strip().partition(" ")
     if word not in ("into", "from"):
-        raise ValueError("a fence line reads: fence [deny] into|from [on FILTER] FENCE")
+        raise ValueError("expected: fence [deny] into|from [on FILTER] FENCE")
     direction: Direction = "into" if word == "into" else "from"
     rest = rest.strip()
     topic_filter = None

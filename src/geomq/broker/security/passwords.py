@@ -95,10 +95,10 @@ def parse_passwords(text: str, *, name: str) -> dict[str, Entry]:
         user, colon, secret = line.partition(":")
         try:
             if not colon:
-                raise ValueError("does not read user:hash")
+                raise ValueError("is not of the form user:hash")
             check_user(user)
             if user in entries:
-                raise ValueError(f"user {user[:80]!r} stands there twice")
+                raise ValueError(f"user {user[:80]!r} is listed twice")
             entries[user] = _parse_secret(secret)
         except ValueError as error:
             raise ConfigError(f"{name}, line {number}: {error}") from None
@@ -112,9 +112,9 @@ def check_user(user: str) -> None:
     if not user or len(user.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
         raise ValueError(f"a user name has 1 to {NAME_BYTES_MAX} bytes")
     if any(char in user for char in ":\0\r\n") or not user.isprintable() or user != user.strip():
-        raise ValueError("a user name has no colon, no control character and no space at its ends")
+        raise ValueError("a user name must not contain a colon or a control character, nor start or end with a space")
     if user.startswith("#"):
-        raise ValueError("a user name does not begin with #, which begins a comment")
+        raise ValueError("a user name must not start with #, which starts a comment")
 
 
 def hash_password(password: bytes, *, iterations: int = ITERATIONS_DEFAULT) -> str:
@@ -180,7 +180,7 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
         if len(data) > FILE_BYTES_MAX:
-            raise ConfigError(f"{path}: larger than {FILE_BYTES_MAX} bytes; that is no password file")
+            raise ConfigError(f"{path}: larger than {FILE_BYTES_MAX} bytes, not a password file")
         return data.decode()
     except OSError as error:
         raise ConfigError(f"{path}: cannot read it: {error.strerror}") from None
@@ -205,14 +205,14 @@ def _base64(text: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("the hash is damaged") from None
+        raise ValueError("the hash is malformed") from None
     if not 1 <= len(data) <= SALT_BYTES_MAX:
-        raise ValueError("the hash is damaged")
+        raise ValueError("the hash is malformed")
     return data
 
 
 def _digest(text: str) -> bytes:
     data = _base64(text)
     if len(data) != HASH_BYTES:
-        raise ValueError("the hash is damaged")
+        raise ValueError("the hash is malformed")
     return data

@@ -83,12 +83,12 @@ class Requests:
         """Let the request wait for its turn; QueueFull if too much waits already."""
         if isinstance(request.packet, Publish):
             if not self.has_room(request.size):
-                raise QueueFull(f"{self._messages:,} messages wait for the server, no more are taken")
+                raise QueueFull(f"{self._messages:,} messages are queued for the server; the queue is full")
             self._count(request, 1)
             (self._queue if self._withheld is None else self._withheld).append(request)
         else:
             if len(self._queue) - self._messages >= OTHERS_MAX:
-                raise QueueFull(f"{OTHERS_MAX:,} requests wait for the server, no more are taken")
+                raise QueueFull(f"{OTHERS_MAX:,} requests are queued for the server; the queue is full")
             self._queue.append(request)
 
     def put_first(self, request: Request) -> None:
@@ -227,7 +227,7 @@ class Requests:
         if request is None:
             return None
         if request.qos != 2 or request.state not in (State.SENT, State.RELEASED):
-            raise ProtocolViolation(f"PUBREC for packet {packet_id}, which is no QoS 2 message")
+            raise ProtocolViolation(f"PUBREC for packet {packet_id}, which is not a QoS 2 message in flight")
         # PUBRELs are repeated in the order of the PUBRECs, so the request moves to the end.
         del self.under_way[packet_id]
         self.under_way[packet_id] = request

@@ -251,7 +251,7 @@ class ClientSession:
     def _send(self, request: Request, publish: Publish, now: float) -> None:
         if request.expires_at is not None:
             if request.expires_at < now:
-                self._drop(request, "it expired while it waited")
+                self._drop(request, "it expired in the queue")
                 return
             left_s = ceil(request.expires_at - now)
             properties = msgspec.structs.replace(publish.properties, message_expiry_interval=left_s)
@@ -308,7 +308,7 @@ class ClientSession:
 
     def receive(self, data: bytes, now: float) -> None:
         """Take in bytes of the server; ProtocolError if the connection has to end."""
-        assert self._decoder is not None, "open comes first"
+        assert self._decoder is not None, "the session is not open yet"
         self._pings.heard_at = now
         if not self.up and self._version == V5 and data[:2] == _CONNACK_V311:
             self._events.append(Refused(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION))
@@ -328,7 +328,7 @@ class ClientSession:
             self._events.append(Refused(packet.reason, packet.properties))
             return
         if packet.session_present and self._clean:
-            raise ProtocolViolation("the server resumes a session although a new one was asked for")
+            raise ProtocolViolation("the server resumed a session although a new one was requested")
         self.client_id = packet.properties.assigned_client_identifier or self.client_id
         lost = self.known and not self._clean and not packet.session_present
         self.terms = ServerTerms(self.connect, packet, self.policy)
@@ -378,14 +378,14 @@ class ClientSession:
             case Disconnect():
                 self._events.append(Ended(packet.reason, packet.properties))
             case _:
-                raise ProtocolViolation(f"{packet.type.name} has no place here")
+                raise ProtocolViolation(f"{packet.type.name} is not expected now")
 
     def _on_puback(self, packet: Puback) -> None:
         request = self.requests.under_way.get(packet.packet_id)
         if request is None:
             return
         if request.qos != 1:
-            raise ProtocolViolation("PUBACK for what is no QoS 1 message")
+            raise ProtocolViolation("PUBACK for a packet that is not a QoS 1 message in flight")
         if packet.reason:
             self._finish_publish(request, packet)
         else:
@@ -417,7 +417,7 @@ class ClientSession:
 
     def _finish_publish(self, request: Request, packet: Puback | Pubrec) -> None:
         if packet.reason == ReasonCode.QUOTA_EXCEEDED and self.policy.retries_quota:
-            raise ProtocolError("the server takes no more for now")
+            raise ProtocolError("the server's receive window is full")
         self._finish(request)
         self._events.append(Acknowledged(request, (packet.reason,), packet.properties))
 

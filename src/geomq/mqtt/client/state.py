@@ -72,9 +72,9 @@ def restore(session: ClientSession, state: bytes, now: float) -> None:
     try:
         saved = _decoder.decode(state)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise ProtocolError("this is not the state of a client session") from None
+        raise ProtocolError("not the state of a client session") from None
     if saved.form != FORM:
-        raise ProtocolError(f"the state of a client session has form {saved.form}, and only {FORM} can be read")
+        raise ProtocolError(f"the state of a client session has format {saved.form}; only format {FORM} can be read")
     requests = [_request(one, now) for one in saved.requests]
     subscriptions = [_packet(packet) for packet in saved.subscriptions]
     identifiers = [one.packet_id for one in saved.requests if one.packet_id]
@@ -95,17 +95,17 @@ def _request(saved: _Saved, now: float) -> Request:
     if isinstance(packet, Publish):
         packet = msgspec.structs.replace(packet, packet_id=0)
         if saved.left_s is not None and not abs(saved.left_s) <= NEVER_EXPIRES:
-            raise ProtocolError("the state of a client session has a message that expires never")
+            raise ProtocolError("the state of a client session has a message whose expiry is not finite")
         request = request_of(packet, None if saved.left_s is None else now + saved.left_s)
         if saved.packet_id:
             if not 1 <= saved.qos <= packet.qos or (saved.released and saved.qos != 2):
-                raise ProtocolError("the state of a client session has a message on its way without QoS")
+                raise ProtocolError("the state of a client session has a message in flight with QoS 0")
             request.packet_id, request.qos = _checked(saved.packet_id), saved.qos
             request.state = State.RELEASED if saved.released else State.SENT
         return request
     if isinstance(packet, Subscribe | Unsubscribe):
         return Request(msgspec.structs.replace(packet, packet_id=0))
-    raise ProtocolError(f"the state of a client session holds a {packet.type.name}")
+    raise ProtocolError(f"the state of a client session contains a {packet.type.name}")
 
 
 def _packet(data: bytes) -> Packet:

@@ -45,7 +45,7 @@ def reasons_for(request: Request, answer: Suback | Unsuback) -> tuple[ReasonCode
         count = len(asked.topic_filters)
         reasons = answer.reasons or (ReasonCode.SUCCESS,) * count
     else:
-        raise ProtocolViolation(f"{answer.type.name} for packet {answer.packet_id}, which is no such request")
+        raise ProtocolViolation(f"{answer.type.name} for packet {answer.packet_id}, which does not match the request")
     if len(reasons) != count:
         raise ProtocolViolation(f"{answer.type.name} has {len(reasons)} reason codes for {count} topic filters")
     return reasons

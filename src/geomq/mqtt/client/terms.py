@@ -79,17 +79,17 @@ class ServerTerms:
             return qos, retain
         if limits.maximum_qos is not None and qos > limits.maximum_qos:
             if not self._adapts:
-                return f"the broker takes at most QoS {limits.maximum_qos}"
+                return f"the broker accepts at most QoS {limits.maximum_qos}"
             qos = limits.maximum_qos
         if retain and limits.retain_available == 0:
             if not self._adapts:
-                return "the broker retains nothing"
+                return "the broker does not support retained messages"
             retain = False
         return qos, retain
 
     def too_large(self, size: int) -> str:
         """Why a packet of that many bytes cannot be sent."""
-        return f"it makes a packet of {size:,} bytes, and the broker takes at most {self.packet_max:,}"
+        return f"the packet has {size:,} bytes; the broker accepts at most {self.packet_max:,}"
 
 
 def expiry_of(connect: Connect, limits: Properties) -> int:

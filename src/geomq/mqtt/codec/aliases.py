@@ -29,7 +29,7 @@ class InboundAliases:
             return publish.topic
         topic = self._topics.get(alias)
         if topic is None:
-            raise ProtocolViolation(f"topic alias {alias} stands for no topic")
+            raise ProtocolViolation(f"topic alias {alias} has not been set")
         return topic
 
 

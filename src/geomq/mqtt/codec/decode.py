@@ -117,7 +117,7 @@ def _connack(buf: bytes, _flags: int, pos: int, end: int, version: int) -> Conna
         raise truncated()
     acknowledge, code = buf[pos], buf[pos + 1]
     if acknowledge > 1:
-        raise MalformedPacket("CONNACK uses reserved flags")
+        raise MalformedPacket("CONNACK with reserved flags set")
     if version != V5:
         _finish(pos + 2, end)
         if code not in FROM_CONNACK_V311:
@@ -164,7 +164,7 @@ def _subscribe(buf: bytes, _flags: int, pos: int, end: int, version: int) -> Sub
     if version == V5:
         properties, pos = decode_properties(buf, pos, end, PacketType.SUBSCRIBE)
     if pos == end:
-        raise ProtocolViolation("SUBSCRIBE names no topic filter")
+        raise ProtocolViolation("SUBSCRIBE without a topic filter")
     requests: list[SubscribeRequest] = []
     while pos < end:
         topic_filter, pos = _topic_filter(buf, pos, end)
@@ -177,14 +177,14 @@ def _subscribe(buf: bytes, _flags: int, pos: int, end: int, version: int) -> Sub
 
 def _request(topic_filter: str, options: int, version: int) -> SubscribeRequest:
     if options & (0xC0 if version == V5 else 0xFC):
-        raise MalformedPacket("SUBSCRIBE uses reserved option bits")
+        raise MalformedPacket("SUBSCRIBE with reserved option bits set")
     qos, handling, no_local = options & 3, options >> 4 & 3, options & 4 == 4
     if qos == 3:
-        raise MalformedPacket("SUBSCRIBE asks for QoS 3")
+        raise MalformedPacket("SUBSCRIBE with QoS 3")
     if handling == 3:
-        raise ProtocolViolation("SUBSCRIBE asks for retain handling 3")
+        raise ProtocolViolation("SUBSCRIBE with retain handling 3")
     if no_local and topic_filter.startswith("$share/"):
-        raise ProtocolViolation("a shared subscription cannot be no-local")
+        raise ProtocolViolation("a shared subscription must not set No Local")
     return SubscribeRequest(topic_filter, qos, no_local, options & 8 == 8, handling)
 
 
@@ -204,7 +204,7 @@ def _suback(buf: bytes, _flags: int, pos: int, end: int, version: int) -> Suback
     if version == V5:
         properties, pos = decode_properties(buf, pos, end, PacketType.SUBACK)
     if pos == end:
-        raise ProtocolViolation("SUBACK carries no reason code")
+        raise ProtocolViolation("SUBACK without a reason code")
     return Suback(packet_id, _reasons(buf[pos:end], PacketType.SUBACK), properties)
 
 
@@ -215,7 +215,7 @@ def _unsubscribe(buf: bytes, _flags: int, pos: int, end: int, version: int) -> U
     if version == V5:
         properties, pos = decode_properties(buf, pos, end, PacketType.UNSUBSCRIBE)
     if pos == end:
-        raise ProtocolViolation("UNSUBSCRIBE names no topic filter")
+        raise ProtocolViolation("UNSUBSCRIBE without a topic filter")
     filters: list[str] = []
     while pos < end:
         topic_filter, pos = _topic_filter(buf, pos, end)
@@ -231,7 +231,7 @@ def _unsuback(buf: bytes, _flags: int, pos: int, end: int, version: int) -> Unsu
         return Unsuback(packet_id)
     properties, pos = decode_properties(buf, pos, end, PacketType.UNSUBACK)
     if pos == end:
-        raise ProtocolViolation("UNSUBACK carries no reason code")
+        raise ProtocolViolation("UNSUBACK without a reason code")
     return Unsuback(packet_id, _reasons(buf[pos:end], PacketType.UNSUBACK), properties)
 
 
@@ -268,7 +268,7 @@ def _auth(buf: bytes, _flags: int, pos: int, end: int, version: int) -> Auth:
     properties, pos = decode_properties(buf, pos + 1, end, PacketType.AUTH)
     _finish(pos, end)
     if properties.authentication_method is None:
-        raise ProtocolViolation("AUTH names no authentication method")
+        raise ProtocolViolation("AUTH without an authentication method")
     return Auth(reason, properties)
 
 
@@ -282,7 +282,7 @@ def _packet_id(buf: bytes, pos: int, end: int) -> int:
 def _reason(code: int, packet_type: PacketType) -> ReasonCode:
     reason = ALLOWED[packet_type].get(code)
     if reason is None:
-        raise MalformedPacket(f"{packet_type.name} cannot carry reason code 0x{code:02X}")
+        raise MalformedPacket(f"{packet_type.name} must not have reason code 0x{code:02X}")
     return reason
 
 

@@ -52,7 +52,7 @@ def _version(buf: bytes, pos: int, end: int) -> tuple[int, int]:
         raise truncated()
     level = buf[pos]
     if name != b"MQTT":
-        raise UnsupportedVersion("CONNECT names another protocol", V311)
+        raise UnsupportedVersion("CONNECT with an unknown protocol name", V311)
     if level not in (V311, V5):
         answer = V5 if V5 < level < 0x80 else V311
         raise UnsupportedVersion(f"protocol level {level} is not supported", answer)
@@ -61,7 +61,7 @@ def _version(buf: bytes, pos: int, end: int) -> tuple[int, int]:
 
 def _check_flags(flags: int, version: int) -> None:
     if flags & 1:
-        raise MalformedPacket("CONNECT uses its reserved flag")
+        raise MalformedPacket("CONNECT with its reserved flag set")
     if flags & _WILL:
         if flags >> 3 & 3 == 3:
             raise MalformedPacket("will with QoS 3")

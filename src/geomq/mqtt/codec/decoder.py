@@ -45,7 +45,7 @@ def check_first_byte(first: int) -> None:
     if packet_type == 0:
         raise MalformedPacket("packet type 0 is reserved")
     if flags != (2 if packet_type in _FLAGS_OF_TWO else 0):
-        raise MalformedPacket(f"{PacketType(packet_type).name} has wrong flags")
+        raise MalformedPacket(f"{PacketType(packet_type).name} has invalid flags")
 
 
 def body_bounds(buf: bytes, pos: int, size_max: int, *, strict: bool) -> tuple[int, int] | None:
@@ -153,14 +153,14 @@ class Decoder:
             return BODIES[packet_type](buf, first & 15, start, end, version)
         publish = decode_publish(buf, first & 15, start, end, version, self._names)
         if self.side is Side.SERVER and publish.properties.subscription_identifiers:
-            raise ProtocolViolation("a client cannot publish with a subscription identifier")
+            raise ProtocolViolation("a client must not publish with a subscription identifier")
         return publish
 
     def _admit(self, first: int) -> None:
         check_first_byte(first)
         packet_type = first >> 4
         if packet_type not in self._readable:
-            raise ProtocolViolation(f"{PacketType(packet_type).name} cannot be sent to a {self.side.value}")
+            raise ProtocolViolation(f"{PacketType(packet_type).name} must not be sent to a {self.side.value}")
         if self.version is None and packet_type != _P.CONNECT:
             raise ProtocolViolation("the first packet is not CONNECT")
 

@@ -21,7 +21,7 @@ def check_topic(topic: str) -> str:
     """Return `topic` if a client may publish to it, else raise TopicError."""
     _check_text(topic, "topic")
     if "+" in topic or "#" in topic:
-        raise TopicError(f"topic {topic[:80]!r} contains a wildcard; only filters may")
+        raise TopicError(f"topic {topic[:80]!r} contains a wildcard; only topic filters may")
     return topic
 
 

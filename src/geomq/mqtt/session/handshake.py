@@ -58,7 +58,7 @@ def agree(connect: Connect, policy: Policy, *, spare_id: str) -> Agreement:
     if will is not None and will.qos > policy.qos_max:
         raise ProtocolViolation(f"wills above QoS {policy.qos_max}", ReasonCode.QOS_NOT_SUPPORTED)
     if will is not None and will.retain and not policy.retain_available:
-        raise ProtocolViolation("retained wills are switched off", ReasonCode.RETAIN_NOT_SUPPORTED)
+        raise ProtocolViolation("retained wills are not supported", ReasonCode.RETAIN_NOT_SUPPORTED)
     return Agreement(
         client_id=connect.client_id or spare_id,
         assigned=not connect.client_id,
@@ -114,5 +114,5 @@ def expiry_after(farewell: Disconnect | None, expiry_s: int, policy: Policy) -> 
     if wanted_s is None:
         return expiry_s
     if wanted_s and not expiry_s:
-        raise ProtocolViolation("DISCONNECT gives a session expiry to a session that had none")
+        raise ProtocolViolation("DISCONNECT with a session expiry, which CONNECT did not set")
     return min(wanted_s, policy.session_expiry_max_s)
