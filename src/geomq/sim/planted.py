@@ -20,6 +20,11 @@ _SHARED = "geomq.routing.sharing.groups"
 _NODE = "geomq.routing.node"
 _EDITIONS = "geomq.routing.federation.live_editions"
 _ROUTINGS = "geomq.routing.federation.routings"
+_RETAINED = "geomq.routing.retained.sync"
+_MOVES = "geomq.routing.sessions.moves"
+_TRANSFER = "geomq.broker.roaming.session_transfer"
+_DRIVER = "geomq.broker.driver"
+_CLOUD = "geomq.broker.cloud.codec"
 _FASTPATH = "geomq.broker.fastpath.publishing"
 _ARRIVALS = "geomq.broker.fastpath.arrivals"
 
@@ -250,5 +255,124 @@ PLANTED: tuple[Fault, ...] = (
         "geomq.broker.fastpath.links",
         "Batched(client.id, client.location, first, count, connection.version == V5, matches, size)",
         "Batched(client.id, client.location, first, 1, connection.version == V5, matches, size)",
+    ),
+    # The node and its driver.
+    Fault(
+        "the node asks for nothing",
+        _NODE,
+        "self._handlers[type(event)](event, now)",
+        "return self._handlers[type(event)](event, now) or []",
+    ),
+    Fault(
+        "the node hands out one id twice",
+        _NODE,
+        "self._sequence += count",
+        "self._sequence += count - 1",
+    ),
+    Fault(
+        "a client that is gone stays in the routing",
+        _NODE,
+        "state = self.clients.pop(happened.client, None)",
+        "state = self.clients.get(happened.client)",
+    ),
+    Fault(
+        "the node's deadlines are not kept",
+        _DRIVER,
+        "self._timer = self._core.loop.call_at(deadline / 1000.0, self._due)",
+        "pass",
+    ),
+    Fault(
+        "an event overtakes what took the fast path before it",
+        _DRIVER,
+        "self.before_delivery()",
+        "pass",
+    ),
+    # Editions.
+    Fault(
+        "what editions ask for is not sent",
+        _EDITIONS,
+        "self._act(SendToPeer(peer, message))",
+        "pass",
+    ),
+    Fault(
+        "nobody waits for the others in a change",
+        _EDITIONS,
+        "return reached is not None and reached.phase >= phase",
+        "return True",
+    ),
+    Fault(
+        "own events keep to the old routing",
+        _EDITIONS,
+        "routings.publishing = strategy",
+        "pass",
+    ),
+    Fault(
+        "a new routing is not introduced to the clients",
+        _EDITIONS,
+        "routings.introduce(strategy, now)",
+        "pass",
+    ),
+    Fault(
+        "promised messages do not wait for a peer to adopt the edition",
+        _ROUTINGS,
+        "elif action.peer in self.within.get(key, ()) or is_promised(action.message):",
+        "elif action.peer in self.within.get(key, ()):",
+    ),
+    # Retained events.
+    Fault(
+        "brokers that meet again do not compare what they retain",
+        _RETAINED,
+        "if digest != self._versions.digest:",
+        "if False:",
+    ),
+    Fault(
+        "deletions of retained events are not sent",
+        _RETAINED,
+        "for peer in self._peers():",
+        "for peer in () if happened.deleted else self._peers():",
+    ),
+    Fault(
+        "an earlier retained event replaces a later one",
+        _RETAINED,
+        "if not is_own(event.topic) and (before is None or Version(event.id.sequence, event.id.origin) > before):",
+        "if not is_own(event.topic):",
+    ),
+    # Sessions that move.
+    Fault(
+        "a new home does not know what its client had",
+        _MOVES,
+        "self._arrived[client] = _Arrival(dict.fromkeys(had), now)",
+        "self._arrived[client] = _Arrival({}, now)",
+    ),
+    Fault(
+        "events do not follow a client that left",
+        _MOVES,
+        "yield SendToPeer(broker, DeliverMoved(event, tuple(theirs), hops + 1))",
+        "pass",
+    ),
+    Fault(
+        "what is in flight moves under new packet ids",
+        _TRANSFER,
+        "PackedDelivery(d.message, d.qos, d.retain, d.identifiers, d.packet_id, d.phase is Phase.RELEASED)",
+        "PackedDelivery(d.message, d.qos, d.retain, d.identifiers, 0, False)",
+    ),
+    Fault(
+        "a session moves without its receipts",
+        _TRANSFER,
+        "tuple(receipts),",
+        "(),",
+    ),
+    # The cloud.
+    Fault(
+        "events come from the cloud without their fences",
+        _CLOUD,
+        "fence = None if fence_said is None else self._fence_of(fence_said)",
+        "fence = None",
+    ),
+    Fault(
+        "events go to the cloud without their publisher's location",
+        _CLOUD,
+        "ours.append((EVENT_LOCATION_PROPERTY, location_text(event.location)))",
+        "pass",
     ),
 )

@@ -155,6 +155,23 @@ def test_of_a_batch_that_was_lost_on_the_way_only_the_number_is_sent_again(editi
     assert wire.received["b"] == [EventBatch(0, 0, (), ()), event(1)]
 
 
+@pytest.mark.parametrize(("epoch", "again"), [(0, [0, 1]), (1, [1])])
+def test_an_event_of_qos_0_is_not_sent_again_to_a_peer_that_restarted(epoch: int, again: list[int]) -> None:
+    wire = Wire(1, loss=0, repeat=0, shuffle=0)
+    wire.connect()
+    wire.settle(3)
+    plain = ForwardEvent(Event(EventId(BrokerId("a"), 0, 0), "t", ClientId("c"), None, None))
+    wire.send("a", plain)
+    wire.send("a", event(1))
+    wire.cut()
+    if epoch:
+        wire.ends["b"] = Link(epoch=epoch)
+    wire.connect()
+    wire.settle(5)
+    events = [message for message in wire.received["b"] if isinstance(message, ForwardEvent)]
+    assert [message.event.id.sequence for message in events] == again
+
+
 def test_a_full_outbox_drops_the_oldest_and_the_rest_still_arrives() -> None:
     link, peer = Link(epoch=0, outbox_max=3), Link(epoch=0)
     for number in range(5):

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.sim.virtual.stage import Town
 
-from geomq.sim.virtual.census import disagreement, leftovers
+from geomq.sim.virtual.census import disagreement, leftovers, twins
 from geomq.sim.virtual.records import Wish
 
 
@@ -54,6 +54,19 @@ def test_messages_nobody_waits_for_are_left_over_but_for_those_retained() -> Non
         return count(town)
 
     assert town.play(story) == ["left over: b0 keeps 1 messages on disk, 0 of them retained"]
+
+
+def test_a_client_with_a_session_at_two_brokers_is_a_twin() -> None:
+    town = Town()
+    device = town.device("d")
+
+    async def story() -> list[list[str]]:
+        device.come()
+        await asyncio.sleep(1.0)
+        broker = town.machine.broker
+        return [[str(violation) for violation in twins(brokers)] for brokers in ([broker, None], [broker, broker])]
+
+    assert town.play(story) == [[], ["twin: d has a session at b0, b0"]]
 
 
 def test_brokers_of_one_edition_agree() -> None:

@@ -107,6 +107,25 @@ def test_a_client_that_moves_gets_what_is_fenced_to_where_it_is() -> None:
     assert reader.place == FAR
 
 
+def test_a_broker_whose_client_is_gone_without_a_word_takes_it_in_again() -> None:
+    town = Town()
+    device = town.device("d")
+
+    async def story() -> None:
+        device.come()
+        await asyncio.sleep(1.0)
+        device.links[-1].fade()
+        assert device.link is None
+        assert town.machine.broker is not None
+        assert len(town.machine.broker.desk.connections) == 1
+        await asyncio.sleep(2.0)
+        assert len(town.machine.broker.desk.connections) == 1
+
+    town.play(story)
+    assert device.link is not None
+    assert town.ledger.violations == []
+
+
 def test_a_slow_reader_gets_everything_later() -> None:
     town = Town()
     writer, reader = town.device("w"), town.device("r")

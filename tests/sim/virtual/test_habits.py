@@ -18,7 +18,7 @@ TRACES = {
     "expire": "e1:1 sent to",
     "roam": "r0 is let in by",
     "read slowly": "l1:1 sent to",
-    "change": "changes the strategy to",
+    "change": "changes to",
     "plain": "on plain/",
 }
 

@@ -308,3 +308,18 @@ def test_a_will_reaches_who_wants_it_once() -> None:
         for _ in range(times):
             story.ledger.received("t", "will:s:1", "will/x", qos=1, dup=False, retain=False, connection=1)
         assert story.kinds() == expected
+
+
+def test_events_from_before_a_client_subscribed_may_come_in_any_order() -> None:
+    story = Story()
+    first, second = story.publishes(), story.publishes()
+    story.wait(0.1)
+    story.wants("s", Wish("a", 2))
+    for event in (second, first):
+        story.gets("s", event)
+    assert story.kinds() == []
+    later = story.publishes()
+    last = story.publishes()
+    for event in (last, later):
+        story.gets("s", event)
+    assert story.kinds() == ["inversion"]

@@ -3,7 +3,8 @@
 Bytes and sockets are the driver's affair: frames go in, frames and messages come out. Frames carry the sender's
 epoch (its start count) and a running number; the receiver takes them in order, ignores what it had and asks again for
 what is missing. What a peer has not acknowledged is sent again after a pause, and after every reconnection; but of
-batches of QoS 0 events only the number.
+batches of QoS 0 events only the number, and after the peer's restart of all events of QoS 0: it may have had them, and
+no longer knows.
 
 While the link is down only events and deliveries of QoS 1 and 2 wait (they were promised to somebody, and their number
 is bounded). Subscriptions, locations and control messages are not kept: when the link comes up the strategy repeats
@@ -128,6 +129,8 @@ class Link:
         """The number of the first message of the outbox."""
         self._next = 0
         """The number of the next message to go on the wire."""
+        self._sent = 0
+        """All messages with a smaller number have been on the wire before."""
         self._heard_epoch: int | None = None
         self._heard_next = 0
         self._retry_at: float | None = None
@@ -247,6 +250,7 @@ class Link:
             return LinkOutput([], [])  # a straggler from before the peer's restart
         if hello.epoch != self._heard_epoch:
             self._heard_epoch, self._heard_next = hello.epoch, hello.starts_at
+            self._give_up_sent()
         elif hello.starts_at > self._heard_next:
             self._heard_next = hello.starts_at  # the peer's bounded outbox dropped what lay between
         if hello.heard_epoch == self.epoch:
@@ -257,6 +261,14 @@ class Link:
         if came_up:
             self._next = self._first
         return LinkOutput([*frames, *self._pump()], [], came_up)
+
+    def _give_up_sent(self) -> None:
+        """Not to send again what nobody waits for: events of QoS 0 that have been on the wire."""
+        for number in self._events:
+            message = self._outbox[number - self._first]
+            if number < self._sent and not is_promised(message):
+                self._bytes -= _size(message)
+                self._outbox[number - self._first] = NOTHING
 
     def _heard(self, epoch: int, number: int, messages: tuple[Message, ...]) -> LinkOutput:
         """Take in what was not heard yet of messages that follow each other, unless some before them are missing."""
@@ -313,6 +325,7 @@ class Link:
         if end <= start:
             return []
         self._next = first + end
+        self._sent = max(self._sent, self._next)
         frames = []
         for place in range(start, end):
             message = outbox[place]

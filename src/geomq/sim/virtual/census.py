@@ -3,10 +3,12 @@
 The one part of the judgement that looks into brokers, because no client can see what stays behind there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 from geomq.broker.server import Broker
 from geomq.sim.virtual.ledger import Violation
+from geomq.sim.virtual.scenario import CLOUD
 
 
 def leftovers(name: str, broker: Broker, retained: int, served: int = 0) -> Iterator[Violation]:
@@ -35,6 +37,18 @@ def _waiting_for_peers(broker: Broker) -> int:
     if broker.peering is None:
         return 0
     return sum(len(peer.link._outbox) for peer in broker.peering._peers.values())
+
+
+def twins(brokers: Iterable[Broker | None]) -> Iterator[Violation]:
+    """No client has its session at two brokers."""
+    homes: dict[str, list[str]] = defaultdict(list)
+    for broker in brokers:
+        if broker is not None:
+            for client in broker.core.clients:
+                homes[client].append(broker.core.config.broker.name)
+    for client, names in homes.items():
+        if len(names) > 1 and CLOUD not in names:
+            yield Violation("twin", f"{client} has a session at {', '.join(names)}")
 
 
 def disagreement(brokers: Sequence[Broker | None]) -> Iterator[Violation]:

@@ -80,6 +80,12 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def fade(self) -> None:
+        """Be gone without a word: the broker goes on with its half of the connection until it notices."""
+        if self._transport is not None:
+            self._transport.die(silently=True)
+            self.connection_lost(None)
+
     def pause_writing(self) -> None:
         """What a client writes is little."""
 

@@ -41,6 +41,8 @@ from geomq.sim.virtual.unanswered import Asked, Outgoing
 ANSWER_S_MAX: Final = 8.0
 """So long a client waits for its CONNACK, or for any answer while it expects one."""
 PING_S: Final = 6.0
+HALF_OPEN: Final = 0.3
+"""How often a connection that is lost stays open at the broker."""
 WINDOW: Final = 4
 WAITING_MAX: Final = 200
 
@@ -110,9 +112,12 @@ class Device:
         self.drop()
 
     def drop(self) -> None:
-        """Lose the connection without a word."""
+        """Lose the connection; sometimes only this end knows."""
         for link in self.links[-1:]:
-            link.abort()
+            if self._rng.random() < HALF_OPEN:
+                link.fade()
+            else:
+                link.abort()
 
     def leave(self) -> None:
         """Say goodbye and stay away."""
@@ -127,9 +132,10 @@ class Device:
                 link.abort()
 
     def vanish(self) -> None:
-        """Stay away without a word."""
+        """Stay away from now on; the broker learns that the connection broke."""
         self._away = True
-        self.drop()
+        for link in self.links[-1:]:
+            link.abort()
 
     def end_session(self) -> None:
         """Connect once more so that nothing is left of the session, then stay away."""

@@ -227,11 +227,11 @@ async def read_slowly(world: "World", rng: random.Random) -> None:
 
 
 async def change(world: "World", rng: random.Random) -> None:
-    """The federation changes its strategy while events flow."""
+    """The federation changes its strategy and its areas while events flow."""
     await world.until(TROUBLE_S + 1.0)
     while world.scenario.strategy != ALONE and world.elapsed_s < HEALED_S - 6.0:
         await asyncio.sleep(rng.uniform(3.0, 9.0))
-        world.change_strategy(rng)
+        world.change_federation(rng)
 
 
 HABITS: dict[str, Habit] = {

@@ -152,12 +152,17 @@ def _judge_order(ledger: Ledger, client: Client) -> Iterator[Violation]:
         newest = receipt.connection
         before = latest.get((event.publisher, event.topic, receipt.qos))
         unsure = receipt.qos == 0 or ledger.reroutes or client.moves or not _steady(client, event, before, receipt)
-        if event.ambiguous or (unsure and ledger.in_trouble(receipt.at_s)):
+        if event.ambiguous or (unsure and ledger.in_trouble(receipt.at_s)) or not _was_wanted(client, event):
             continue
         if before is None or event.number > before.number:
             latest[event.publisher, event.topic, receipt.qos] = event
         elif len(before.brokers | event.brokers) == 1 and event.sends == before.sends == 1:
             yield Violation("inversion", f"{event.name} after {before.name} at {client.name} on {event.topic}")
+
+
+def _was_wanted(client: Client, event: Event) -> bool:
+    """Whether the client had asked for an event before it was published; what comes of earlier ones is not promised."""
+    return any(held.asked_s <= event.sent_s for held in client.wishes if _matches(held.wish.plain, event.topic))
 
 
 def _steady(client: Client, event: Event, before: Event | None, receipt: Receipt) -> bool:

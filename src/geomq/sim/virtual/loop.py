@@ -9,7 +9,7 @@ import heapq
 from asyncio import events
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
 from geomq.sim.virtual.network import Network, Server
@@ -39,8 +39,17 @@ class Callback(asyncio.TimerHandle):
         loop: "VirtualLoop",
         context: Context | None,
     ) -> None:
-        super().__init__(when, callback, args, loop, context)
-        self.process: Process | None = PROCESS.get() if context is None else context.get(PROCESS)
+        # What the constructors of both base classes would set; there are hundreds of thousands of these in a run.
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+        self.process: Process | None = self._context.get(PROCESS)
 
     def run(self) -> None:
         process = self.process

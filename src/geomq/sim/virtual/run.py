@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from geomq.errors import ConfigError
-from geomq.routing.federation.changes import SetStrategy
+from geomq.routing.federation.changes import SetAreas, SetStrategy
 from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.virtual import habits
-from geomq.sim.virtual.census import disagreement, leftovers
+from geomq.sim.virtual.census import disagreement, leftovers, twins
 from geomq.sim.virtual.device import Device
 from geomq.sim.virtual.faults import Faults
 from geomq.sim.virtual.judge import judge
@@ -100,20 +100,21 @@ class World:
         self.devices[profile.name] = made
         return made
 
-    def change_strategy(self, rng: random.Random) -> None:
-        """Ask a broker that is there for another strategy."""
+    def change_federation(self, rng: random.Random) -> None:
+        """Ask a broker that is there for another strategy, or for other areas."""
         machine = rng.choice(self.machines)
         names = [name for name in STRATEGIES if name not in ("single", "broadcast_groups")]
         broker = machine.broker
         if not machine.linked or broker is None:
             return
-        wanted = rng.choice(names)
+        strategy, areas = rng.choice(names), rng.choice([SetAreas("nearest"), SetAreas("grid", 10)])
+        change, wanted = rng.choice([(SetStrategy(strategy, {}), strategy), (areas, f"{areas.kind} areas")])
         try:
-            machine.do(lambda: broker.membership and broker.membership.change(SetStrategy(wanted, {})))
+            machine.do(lambda: broker.membership and broker.membership.change(change))
         except ConfigError as error:
             self.note(f"{machine.name} does not change to {wanted}: {error}")
         else:
-            self.note(f"{machine.name} changes the strategy to {wanted}")
+            self.note(f"{machine.name} changes to {wanted}")
 
     # The parts of a run.
 
@@ -171,6 +172,7 @@ class World:
             if device.unanswered and device.link is not None:
                 self.ledger.fault(f"{device.name} has {device.unanswered} publishes that nobody answered", "unanswered")
         self._judge_retained(readers)
+        self.ledger.violations += twins(machine.broker for machine in self.machines if machine.linked)
         self.note("all sessions end")
         for device in self.devices.values():
             device.end_session()

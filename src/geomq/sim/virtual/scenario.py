@@ -127,9 +127,9 @@ class Scenario:
                 found.append(Stream(number, topic, qos, self.fence(), rng.uniform(0.4, 1.5), rng.choice([1, 1, 1, 4])))
             if "plain" in self.habits:
                 topic = f"{PLAIN}/{rng.choice('xy')}"
-                found.append(Stream(number, topic, 0, None, rng.uniform(0.3, 1.0), rng.choice([1, 3, 8])))
+                found.append(Stream(number, topic, 0, None, rng.uniform(0.5, 1.6), rng.choice([1, 3, 8])))
                 topic = f"{PLAIN}/z"
-                found.append(Stream(number, topic, 1, None, rng.uniform(0.3, 1.0), rng.choice([1, 3, 8])))
+                found.append(Stream(number, topic, 1, None, rng.uniform(0.5, 1.6), rng.choice([1, 3, 8])))
         return found
 
     # Configuration.
