@@ -62,6 +62,7 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/pipeline/generate.py": "pipeline/test_spark_evaluate.py",
     "geomq/pipeline/progress.py": "pipeline/test_spark_evaluate.py",
     "geomq/workload/evaluation/adaptive_kernel.py": "workload/evaluation/test_parity_adaptive.py",
+    "geomq/testbed/replay_client.py": "testbed/test_replay.py",
     "geomq/testbed/soak.py": "testbed/test_faults.py",
     "geomq/testbed/streams.py": "testbed/test_faults.py",
     "geomq/workload/evaluation/kernel_messages.py": "workload/evaluation/test_kernel.py",

@@ -14,7 +14,6 @@ from geomq.cli import main
 from geomq.errors import UsageError
 from geomq.testbed.processes import BrokerProcess, MosquittoProcess, mosquitto_path
 from geomq.testbed.replay import ReplayReport, ReplaySettings, replay, spread
-from geomq.testbed.replay_client import client_name, client_number
 from geomq.testbed.replay_worker import BrokerAddress
 from geomq.workload.dataset import read_manifest
 from geomq.workload.files import read_table
@@ -112,11 +111,6 @@ def test_wrong_brokers_are_refused_before_anything_starts(
 def test_impossible_settings_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         ReplaySettings(**wrong)
-
-
-def test_clients_are_known_to_brokers_by_their_number() -> None:
-    assert client_number(client_name(17)) == 17
-    assert client_number("somebody") is None
 
 
 def test_a_spread_of_nothing_is_empty() -> None:

@@ -15,7 +15,7 @@ from geomq.workload.evaluation.evaluate import evaluate
 from geomq.workload.files import new_directory, read_table
 from geomq.workload.generation.generate import write_workload
 from geomq.workload.generation.presets import Request, build
-from geomq.workload.schema import DATASETS, arrow_schema, markdown
+from geomq.workload.schema import DATASETS, arrow_schema
 
 
 @pytest.fixture(scope="module")
@@ -229,12 +229,13 @@ def test_something_that_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
         read_table(tmp_path, "brokers")
 
 
-def test_every_dataset_has_a_schema_and_a_page() -> None:
+def test_every_dataset_has_a_schema() -> None:
     for name, columns in DATASETS.items():
         assert arrow_schema(name).names == [column.name for column in columns]
-        assert f"### {name}" in markdown()
 
 
 def test_the_reference_page_shows_the_schemas_as_they_are() -> None:
-    page = Path(__file__).parents[2] / "docs" / "reference" / "schemas.md"
-    assert markdown() in page.read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "schemas.md").read_text()
+    for name, columns in DATASETS.items():
+        rows = "\n".join(f"| `{column.name}` | {column.type} | {column.meaning} |" for column in columns)
+        assert f"### {name}\n\n| column | type | meaning |\n|---|---|---|\n{rows}\n" in page

@@ -4,7 +4,7 @@ Pure computation on numpy and shapely. No sockets, no clock, no randomness.
 """
 
 from geomq.geo.areas import Areas, SoleArea
-from geomq.geo.box import WORLD, Box
+from geomq.geo.box import Box
 from geomq.geo.fence import Circle, Fence, MultiPolygon, Polygon
 from geomq.geo.fences import FenceIndex
 from geomq.geo.grid import GridAreas
@@ -33,7 +33,6 @@ from geomq.geo.text import (
     FenceLimits,
     fence_geojson,
     fence_text,
-    fence_wkt,
     parse_fence,
 )
 
@@ -41,7 +40,6 @@ __all__ = [
     "DEFAULT_LIMITS",
     "EARTH_RADIUS_M",
     "HALF_CIRCUMFERENCE_M",
-    "WORLD",
     "WRITTEN_LIMITS",
     "Areas",
     "Box",
@@ -66,7 +64,6 @@ __all__ = [
     "distances_m",
     "fence_geojson",
     "fence_text",
-    "fence_wkt",
     "fences_meet",
     "location_text",
     "m_to_degrees",

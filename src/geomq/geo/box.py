@@ -20,9 +20,6 @@ class Box(NamedTuple):
     lon_max: float
 
 
-WORLD = Box(-90.0, 90.0, -180.0, 180.0)
-
-
 def enclosing_circles(boxes: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Centre latitude and longitude of each box, and a radius in metres that holds all of it."""
     south, north, west, east = boxes.T

@@ -50,13 +50,6 @@ def fence_text(fence: Fence) -> str:
     return polygon_wkt(fence)
 
 
-def fence_wkt(fence: Fence) -> str:
-    """The WKT of a polygon or multipolygon; WKT has no circles."""
-    if isinstance(fence, Circle):
-        raise GeometryError("WKT cannot express a circle; use fence_text")
-    return polygon_wkt(fence)
-
-
 def fence_geojson(fence: Fence) -> str:
     """The GeoJSON geometry of a polygon or multipolygon; GeoJSON has no circles."""
     if isinstance(fence, Circle):

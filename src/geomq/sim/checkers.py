@@ -90,10 +90,10 @@ class SameAsOracle(PlainChecker):
 
     def acted(self, t_ms: int, home: BrokerId, event: RoutingEvent) -> None:
         super().acted(t_ms, home, event)
-        self._oracle.note(event)
+        receivers = self._oracle.observe(event)
         in_span = t_ms >= self._from_ms and (self._until_ms is None or t_ms < self._until_ms)
-        if in_span and isinstance(event, ClientPublished) and event.payload:
-            self._receivers[event.payload] = self._oracle.receivers(event)
+        if receivers is not None and in_span and isinstance(event, ClientPublished) and event.payload:
+            self._receivers[event.payload] = receivers
             if self._lossy and not event.qos:
                 self._losable.add(event.payload)
 

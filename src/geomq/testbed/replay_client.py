@@ -146,8 +146,3 @@ class ReplayClient(asyncio.Protocol):
 def client_name(number: int) -> str:
     """The client id under which a workload's client is known to brokers."""
     return f"r{number}"
-
-
-def client_number(name: str) -> int | None:
-    """The workload's client behind a client id."""
-    return int(name[1:]) if name[:1] == "r" and name[1:].isdecimal() else None

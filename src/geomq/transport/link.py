@@ -71,11 +71,6 @@ class Link:
         self._redirects = 0
         self._attempts = 0
 
-    @property
-    def following(self) -> bool:
-        """Whether the link is on its way to another broker."""
-        return self._attempts > 0
-
     def flush(self) -> None:
         """Something was asked of the session: send it soon."""
         if self.channel is not None:

@@ -192,12 +192,3 @@ def arrow_schema(dataset: str) -> "pa.Schema":
             for column in DATASETS[dataset]
         ]
     )
-
-
-def markdown() -> str:
-    """The tables of the reference page."""
-    parts = []
-    for name, columns in DATASETS.items():
-        rows = "\n".join(f"| `{column.name}` | {column.type} | {column.meaning} |" for column in columns)
-        parts.append(f"### {name}\n\n| column | type | meaning |\n|---|---|---|\n{rows}\n")
-    return "\n".join(parts)

@@ -8,15 +8,21 @@ from tests.broker.federated import configs
 
 from geomq.broker.config import settings
 from geomq.broker.config.settings import Config
-from geomq.broker.peers.federating import credentials_of, description_of, federation_of, peers_of, tls_of
+from geomq.broker.peers.federating import credentials_of, description_of, peers_of, tls_of
 from geomq.errors import ConfigError
 from geomq.geo import Location
 from geomq.routing.core.model import BrokerId
+from geomq.routing.core.topology import Federation
+from geomq.routing.federation import description as descriptions
 
 
 def changed(**federation: object) -> Config:
     config = configs("flood_events", brokers=2)["columbus"]
     return msgspec.structs.replace(config, federation=msgspec.structs.replace(config.federation, **federation))
+
+
+def federation_of(config: Config) -> Federation:
+    return descriptions.federation_of(description_of(config))
 
 
 def test_every_broker_comes_to_the_same_federation() -> None:

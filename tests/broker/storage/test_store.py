@@ -106,7 +106,6 @@ def test_everything_comes_back_as_it_was(tmp_path: Path) -> None:
         ]
     )
     store.put_retained(FULL_MESSAGE, about)
-    store.put_outbox("paris", 2**40, FULL_MESSAGE, b"head")
     store.put_note("roaming", b"k", b"v")
     assert store.messages == 1
     store.close()
@@ -124,9 +123,8 @@ def test_everything_comes_back_as_it_was(tmp_path: Path) -> None:
     assert (first.packet_id, first.phase) == (5, Phase.RELEASED)
     assert (second.number, second.packet_id, second.phase) == (2, 77, Phase.SENT)
     assert first.message == FULL_MESSAGE
-    assert first.message is second.message is state.retained["a/b"][0] is state.outboxes["paris"][2**40][0]
+    assert first.message is second.message is state.retained["a/b"][0]
     assert state.retained["a/b"][1] == about
-    assert state.outboxes["paris"][2**40][1] == b"head"
     assert state.notes == {"roaming": {b"k": b"v"}}
     again.close()
 
@@ -140,11 +138,9 @@ def test_a_message_goes_with_the_last_that_points_to_it() -> None:
     store.put_session("c", SessionRecord())
     store.record([added("c", 1, message), added("d", 1, message)])
     store.put_retained(message)
-    store.put_outbox("link", 1, message)
     store.commit()
     assert sum(b"x" * 100 in value for value in disk.data.values()) == 1
     store.record([DeliveryRemoved("c", 1), DeliveryRemoved("c", 1), DeliveryRemoved("nobody", 1)])
-    store.trim_outbox("link", 1)
     store.put_retained(Message("t", b"other", 1))
     store.commit()
     assert any(b"x" * 100 in value for value in disk.data.values())
@@ -220,7 +216,7 @@ def test_what_lost_its_session_or_its_message_is_swept() -> None:
 names = st.sampled_from(["", "c", "cc", "ü", "c\x00", "x" * 300])
 numbers = st.integers(1, 4)
 KINDS = ["session", "subscribe", "fence", "add", "sent", "remove", "receipt", "release"]
-KINDS += ["retain", "unretain", "out", "trim", "delete", "commit", "crash"]
+KINDS += ["retain", "unretain", "delete", "commit", "crash"]
 steps = st.lists(st.tuples(st.sampled_from(KINDS), names, numbers), max_size=60)
 
 
@@ -230,7 +226,6 @@ class Model:
     def __init__(self) -> None:
         self.sessions: dict[str, dict[str, dict[object, object]]] = {}
         self.retained: dict[str, bytes] = {}
-        self.outboxes: dict[str, dict[int, bytes]] = {}
 
     def of(self, state: StoredState) -> object:
         return (
@@ -244,14 +239,12 @@ class Model:
                 for name, one in state.sessions.items()
             },
             {topic: message.payload for topic, (message, _) in state.retained.items()},
-            {link: {key: message.payload for key, (message, _) in one.items()} for link, one in state.outboxes.items()},
         )
 
     def copy(self) -> object:
         return (
             {name: {kind: dict(one) for kind, one in kinds.items()} for name, kinds in self.sessions.items()},
             dict(self.retained),
-            {link: dict(one) for link, one in self.outboxes.items() if one},
         )
 
 
@@ -267,13 +260,6 @@ def apply(store: Store, model: Model, pool: list[Message], kind: str, name: str,
     elif kind == "unretain":
         store.delete_retained(message.topic)
         model.retained.pop(message.topic, None)
-    elif kind == "out":
-        sequence = max(model.outboxes.get(name, {}), default=0) + 1
-        store.put_outbox(name, sequence, message)
-        model.outboxes.setdefault(name, {})[sequence] = message.payload
-    elif kind == "trim":
-        store.trim_outbox(name, number)
-        model.outboxes[name] = {key: one for key, one in model.outboxes.get(name, {}).items() if key > number}
     elif session is not None:
         apply_to_session(store, model, session, kind, name, number, message)
 
@@ -376,8 +362,6 @@ def test_a_memory_store_takes_the_same_calls_and_keeps_nothing() -> None:
     store.record([added("c", 1, Message("t"))])
     store.put_retained(Message("t"))
     store.delete_retained("t")
-    store.put_outbox("l", 1, Message("t"))
-    store.trim_outbox("l", 1)
     store.delete_session("c")
     assert not store.dirty
     assert not store.durable

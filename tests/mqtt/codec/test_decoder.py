@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from geomq.mqtt.codec.decoder import PRE_AUTH_SIZE_MAX, Decoder, Side
+from geomq.mqtt.codec.decoder import Decoder, Side
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.faults import MqttError
 from geomq.mqtt.codec.packets import Connect, Packet, Publish
@@ -148,7 +148,7 @@ def test_a_bad_packet_from_a_server_is_refused(name: str) -> None:
 
 
 def test_an_oversized_packet_is_refused_from_its_header_alone() -> None:
-    decoder = Decoder(size_max=PRE_AUTH_SIZE_MAX)
+    decoder = Decoder(size_max=16_384)
     with pytest.raises(MqttError) as caught:
         list(decoder.feed(b"\x10\xff\xff\xff\x7f"))
     assert caught.value.reason == ReasonCode.PACKET_TOO_LARGE

@@ -239,11 +239,6 @@ class Registry:
             if clients.get(client_id) is client:
                 self._remember(client)
 
-    def remember_all(self) -> None:
-        """Write down every durable session as it is, before the broker stops."""
-        for client in self._core.clients.values():
-            self._remember(client)
-
     def load(self, sessions: dict[str, StoredSession]) -> None:
         """Take in what the store remembered; clients that were connected then have lost their connection."""
         now = self._core.wall_s()

@@ -14,8 +14,6 @@ from geomq.broker.platform import SYSTEM, Platform
 from geomq.errors import ConfigError, GeometryError
 from geomq.geo import parse_location
 from geomq.routing.core.model import BrokerId, Edition
-from geomq.routing.core.topology import Federation
-from geomq.routing.federation import description as descriptions
 from geomq.routing.federation.description import BrokerEntry, Description, in_order
 
 KEY_BYTES_MIN = 16
@@ -56,11 +54,6 @@ def _place(text: str | None) -> tuple[float, float] | None:
     except GeometryError as error:
         raise ConfigError(f"location: {error}") from None
     return lat, lon
-
-
-def federation_of(config: Config) -> Federation:
-    """All brokers that the config names, this one included."""
-    return descriptions.federation_of(description_of(config))
 
 
 def address_of(entry: BrokerEntry) -> PeerAddress | None:

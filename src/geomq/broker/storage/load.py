@@ -18,14 +18,12 @@ from geomq.broker.storage.records import (
     FORMAT_KEY,
     MESSAGE,
     NOTE,
-    OUTBOX,
     PER_CLIENT,
     RECEIPT,
     RETAINED,
     SESSION,
     SUBSCRIPTION,
     DeliveryRecord,
-    OutboxEntry,
     RetainedEntry,
     SessionRecord,
     StoredSession,
@@ -44,7 +42,6 @@ _subscription = msgspec.msgpack.Decoder(SubscriptionRecord).decode
 _delivery = msgspec.msgpack.Decoder(DeliveryRecord).decode
 _message = msgspec.msgpack.Decoder(Message).decode
 _retained = msgspec.msgpack.Decoder(RetainedEntry).decode
-_outbox = msgspec.msgpack.Decoder(OutboxEntry).decode
 
 
 @dataclass(slots=True)
@@ -55,7 +52,6 @@ class Loaded:
     messages: dict[int, Message] = field(default_factory=dict)
     deliveries: dict[str, dict[int, DeliveryRecord]] = field(default_factory=dict)
     retained: dict[str, int] = field(default_factory=dict)
-    outboxes: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 def read_state(items: Iterable[tuple[bytes, bytes]], writes: Writes) -> Loaded:
@@ -79,7 +75,6 @@ class _Reader:
         self.orphans: dict[str, None] = {}
         self.deliveries: dict[str, dict[int, DeliveryRecord]] = {}
         self.retained: dict[str, RetainedEntry] = {}
-        self.outboxes: dict[str, dict[int, OutboxEntry]] = {}
         self.notes: dict[str, dict[bytes, bytes]] = {}
 
     def take(self, key: bytes, value: bytes) -> None:
@@ -94,9 +89,6 @@ class _Reader:
                 self.deliveries.setdefault(client_id, {})[int.from_bytes(rest)] = _delivery(value)
         elif kind == RETAINED:
             self.retained[key[1:].decode("utf-8", "surrogatepass")] = _retained(value)
-        elif kind == OUTBOX:
-            link, rest = split_named(key)
-            self.outboxes.setdefault(link, {})[int.from_bytes(rest)] = _outbox(value)
         elif kind == NOTE:
             name, rest = split_named(key)
             self.notes.setdefault(name, {})[rest] = value
@@ -141,11 +133,6 @@ class _Reader:
         for topic, retained in self.retained.items():
             loaded.state.retained[topic] = (self.messages[retained.message], retained.about)
             loaded.retained[topic] = retained.message
-        for link, entries in self.outboxes.items():
-            loaded.state.outboxes[link] = {
-                sequence: (self.messages[entry.message], entry.head) for sequence, entry in entries.items()
-            }
-            loaded.outboxes[link] = {sequence: entry.message for sequence, entry in entries.items()}
         self.sweep(loaded, writes)
         return loaded
 
@@ -176,8 +163,6 @@ class _Reader:
         """Keep the messages something points to, delete the others and what lost its session."""
         used = {record.message for records in self.deliveries.values() for record in records.values()}
         used.update(loaded.retained.values())
-        for sequences in loaded.outboxes.values():
-            used.update(sequences.values())
         for number, message in self.messages.items():
             if number in used:
                 loaded.messages[number] = message

@@ -65,9 +65,6 @@ class MemoryStore(Store):
     def put_retained(self, message: Message, about: RetainedRecord | None = None) -> None:
         """Forgotten."""
 
-    def put_outbox(self, link: str, sequence: int, message: Message, head: bytes = b"") -> None:
-        """Forgotten."""
-
     def put_note(self, kind: str, key: bytes, value: bytes) -> None:
         """Forgotten."""
 

@@ -19,7 +19,7 @@ FORMAT_KEY = b"\x00format"
 EPOCH_KEY = b"\x00epoch"
 
 SESSION, SUBSCRIPTION, FENCE, DELIVERY, RECEIPT = b"S", b"s", b"f", b"d", b"i"
-MESSAGE, RETAINED, OUTBOX, NOTE = b"m", b"r", b"o", b"n"
+MESSAGE, RETAINED, NOTE = b"m", b"r", b"n"
 PER_CLIENT = (SESSION, SUBSCRIPTION, FENCE, DELIVERY, RECEIPT)
 
 
@@ -72,13 +72,6 @@ class RetainedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     about: RetainedRecord
 
 
-class OutboxEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How a message for another broker is written down; `head` is the link's own."""
-
-    message: int
-    head: bytes
-
-
 @dataclass(slots=True)
 class StoredSession:
     """Everything the store knows of one session; deliveries are in the order of their numbers."""
@@ -97,7 +90,6 @@ class StoredState:
     epoch: int
     sessions: dict[str, StoredSession] = field(default_factory=dict)
     retained: dict[str, tuple[Message, RetainedRecord]] = field(default_factory=dict)
-    outboxes: dict[str, dict[int, tuple[Message, bytes]]] = field(default_factory=dict)
     notes: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""What survives a restart: sessions, messages on their way, retained messages, outboxes to other brokers.
+"""What survives a restart: sessions, messages on their way, retained messages.
 
 Calls collect writes; `write` hands them to the operating system in one atomic batch and `sync` makes all
 written batches safe from power loss. A message is kept once however many sessions wait for it, and goes with
@@ -18,14 +18,12 @@ from geomq.broker.storage.records import (
     FENCE,
     MESSAGE,
     NOTE,
-    OUTBOX,
     PER_CLIENT,
     RECEIPT,
     RETAINED,
     SESSION,
     SUBSCRIPTION,
     DeliveryRecord,
-    OutboxEntry,
     RetainedEntry,
     RetainedRecord,
     SessionRecord,
@@ -91,7 +89,6 @@ class Store:
         self._by_number: dict[int, _Slot] = {}
         self._deliveries: dict[str, tuple[bytes, dict[int, DeliveryRecord]]] = {}
         self._retained: dict[str, int] = {}
-        self._outboxes: dict[str, dict[int, int]] = {}
         self._next_number = 1
 
     # Reading
@@ -108,9 +105,6 @@ class Store:
             self._count(record.message for record in records.values())
         for topic, number in loaded.retained.items():
             self._retained[topic] = number
-        for link, sequences in loaded.outboxes.items():
-            self._outboxes[link] = sequences
-            self._count(sequences.values())
         self._count(loaded.retained.values())
         self.write()
         self.sync()
@@ -199,7 +193,7 @@ class Store:
             if not records:
                 del self._deliveries[client_id]
 
-    # Retained messages, outboxes, notes
+    # Retained messages, notes
 
     def put_retained(self, message: Message, about: RetainedRecord | None = None) -> None:
         topic = message.topic
@@ -215,22 +209,6 @@ class Store:
         if number is not None:
             self._writes.delete(_topic_key(topic))
             self._release(number)
-
-    def put_outbox(self, link: str, sequence: int, message: Message, head: bytes = b"") -> None:
-        """A message that waits for another broker; sequences of a link only grow."""
-        number = self._refer(message)
-        self._outboxes.setdefault(link, {})[sequence] = number
-        self._writes.put_new(named(OUTBOX, link) + number_bytes(sequence), _encode(OutboxEntry(number, head)))
-
-    def trim_outbox(self, link: str, sequence: int) -> None:
-        """The other broker has everything up to and including `sequence`."""
-        waiting = self._outboxes.get(link, {})
-        prefix = named(OUTBOX, link)
-        for one in [known for known in waiting if known <= sequence]:
-            self._writes.delete(prefix + number_bytes(one))
-            self._release(waiting.pop(one))
-        if not waiting:
-            self._outboxes.pop(link, None)
 
     def put_note(self, kind: str, key: bytes, value: bytes) -> None:
         """Anything else that must survive, under a kind of its owner's choice."""

@@ -16,7 +16,6 @@ from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.topics import TopicNames
 from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5, PacketType
 
-PRE_AUTH_SIZE_MAX: Final = 16 * 1024
 CRUMB_BYTES: Final = 256
 """Shorter pieces are put together as they come: each for itself takes more memory than it holds."""
 

@@ -110,14 +110,6 @@ class Outbound:
         return len(self._flights) + len(self._queue)
 
     @property
-    def in_flight(self) -> int:
-        return len(self._flights)
-
-    @property
-    def queued(self) -> int:
-        return len(self._queue)
-
-    @property
     def waiting(self) -> bool:
         """Whether `pump` may have something to send."""
         return bool(self._queue or self._repeat)

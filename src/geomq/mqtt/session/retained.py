@@ -137,10 +137,6 @@ class RetainedStore:
                 gone.append(topic)
         return gone
 
-    def next_expiry(self) -> float | None:
-        """When `expire` may next have something to do."""
-        return self._expiries[0][0] if self._expiries else None
-
     def __iter__(self) -> Iterator[Message]:
         stack = [self._root]
         while stack:

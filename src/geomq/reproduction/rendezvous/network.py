@@ -56,9 +56,6 @@ class Links:
     start: NDArray[np.int64]
     neighbour: NDArray[np.int64]
 
-    def mean_degree(self) -> float:
-        return len(self.neighbour) / (len(self.start) - 1)
-
     def hops_from(self, node: int) -> NDArray[np.int64]:
         """The fewest hops from a node to every node, UNREACHED where there is no way."""
         hops: NDArray[np.int64] = _hops_from(self.start, self.neighbour, node)

@@ -33,7 +33,6 @@ TROUBLES: Final[tuple[Trouble, ...]] = Trouble.__args__  # type: ignore[attr-def
 HABITS: Final[tuple[Habit, ...]] = Habit.__args__  # type: ignore[attr-defined]
 REROUTING: Final = ("broadcast_groups", "georendezvous", "mesh")
 """These look for another way when a broker or a link is gone, instead of waiting for it."""
-KILLS: Final = frozenset({"kill", "power", "mid-write", "broken disk"})
 
 TOPICS: Final = ("news/a", "news/b", "alarm/a/x", "alarm/b", "load")
 FILTERS: Final = ("news/a", "news/+", "alarm/#", "+/b", "load", "alarm/+/x")
