@@ -61,7 +61,7 @@ async def brokers(
 
 async def linked(*running: BrokerProcess) -> None:
     for broker in running:
-        await wait_until(broker.is_linked, f"{broker.name} does not find its peers", seconds=30)
+        await wait_until(broker.is_linked, f"{broker.name} is not connected to its peers", seconds=30)
 
 
 async def subscriber(port: int) -> tuple[Probe, Connack]:

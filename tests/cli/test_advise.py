@@ -27,7 +27,7 @@ def test_advice_for_programs_and_for_people(tmp_path: Path) -> None:
     assert answer["config"] == ["[routing]", 'strategy = "disgb_subscriptions"']
     shown = CliRunner().invoke(main, ["advise", "--engine", "local", "--samples", "1", "--place", "2", trace])
     assert "Use disgb_subscriptions instead of flood_events" in shown.stdout
-    assert "2 brokers at other places" in shown.stdout
+    assert "2 brokers at other locations" in shown.stdout
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_advice_for_programs_and_for_people(tmp_path: Path) -> None:
         ([], "give traces to read"),
         (["missing"], "missing"),
         (["--live", "ftp://x", "--seconds", "1"], "not the address of an admin API"),
-        (["--live", "127.0.0.1:1", "--seconds", "1"], "cannot be asked"),
+        (["--live", "127.0.0.1:1", "--seconds", "1"], "did not answer"),
         (["--engine", "local", "--master", "x", "t"], "--master needs"),
     ],
 )

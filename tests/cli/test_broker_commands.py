@@ -106,7 +106,7 @@ def test_a_mosquitto_conf_becomes_a_config_that_loads(tmp_path: Path) -> None:
     assert (config.listeners[0].bind_port, config.limits.queue_messages_max) == (1884, 10)
     again = geomq("import-mosquitto", str(conf), cwd=tmp_path)
     assert again.returncode == 2
-    assert "already there" in again.stderr
+    assert "already exists" in again.stderr
     assert geomq("import-mosquitto", str(conf), "--force", cwd=tmp_path).returncode == 0
     assert geomq("import-mosquitto", str(conf), "-o", "-").stdout == (tmp_path / "geomq.toml").read_text()
 

@@ -43,7 +43,7 @@ def test_what_is_left_out_is_said_in_one_line() -> None:
     assert "mesh" not in json.loads(result.stdout)["strategies"]
     assert (
         result.stderr
-        == "geomq: mesh is left out: it maps at most 4,096 first topic levels to one application, not 5,000\n"
+        == "geomq: mesh is skipped: it maps at most 4,096 first topic levels to one application, not 5,000\n"
     )
 
 
@@ -70,11 +70,11 @@ def test_a_dataset_gives_the_same_numbers_as_the_preset(tmp_path: Path) -> None:
         (["evaluate", "--brokers", "0"], "number of brokers"),
         (["evaluate", "--sweep", "x=1"], "a sweep is"),
         (["evaluate", "--engine", "local", "--master", "local[1]"], "--master needs"),
-        (["evaluate", "--data", "nowhere"], "no finished geomq dataset"),
+        (["evaluate", "--data", "nowhere"], "not a complete geomq dataset"),
         (["evaluate", "--data", "x", "--sweep", "clients=1"], "cannot be swept"),
         (["evaluate", "--master", "spark://127.0.0.1:1"], "cannot reach the Spark master"),
         (["evaluate", "--places", "nowhere.csv"], "cannot read"),
-        (["workload", "--out", "."], "exists already"),
+        (["workload", "--out", "."], "already exists"),
     ],
 )
 def test_impossible_requests_are_one_line_and_exit_code_2(arguments: list[str], words: str) -> None:
@@ -89,7 +89,7 @@ def test_results_already_there_are_kept(tmp_path: Path) -> None:
     assert run("evaluate", *SMALL, "--out", out).exit_code == 0
     again = run("evaluate", *SMALL, "--out", out)
     assert again.exit_code == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     assert run("evaluate", *SMALL, "--out", out, "--overwrite").exit_code == 0
 
 

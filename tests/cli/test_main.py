@@ -135,7 +135,7 @@ def test_without_a_command_the_help_is_shown() -> None:
 def test_nan_is_no_number(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
-    assert "'nan' is no number" in result.stderr
+    assert "'nan' is not a number" in result.stderr
     assert result.stderr.count("\n") == 1
 
 

@@ -13,7 +13,7 @@ def test_a_file_that_is_there_is_kept_unless_told_otherwise(tmp_path: Path) -> N
     file = tmp_path / "a.md"
     check_file(file, overwrite=False)
     file.write_text("mine")
-    with pytest.raises(UsageError, match=r"a.md exists already; choose another --out or say --overwrite"):
+    with pytest.raises(UsageError, match=r"a.md already exists; choose another --out or give --overwrite"):
         check_file(file, overwrite=False)
     check_file(file, overwrite=True)
     assert file.read_text() == "mine"

@@ -87,13 +87,13 @@ async def test_bad_input_is_one_clear_line_and_changes_nothing(tmp_path: Path) -
         columbus = brokers["columbus"]
         for words, complaint in [
             ((*given, file_of(tmp_path, overlapping)), "overlap"),
-            (("areas", "given"), "--file is needed with 'areas given', and only there"),
-            (("areas", "grid"), "--degrees is needed with 'areas grid', and only there"),
-            (("areas", "nearest", "--degrees", "6"), "--degrees is needed with 'areas grid', and only there"),
+            (("areas", "given"), "--file is required by 'areas given' and not allowed otherwise"),
+            (("areas", "grid"), "--degrees is required by 'areas grid' and not allowed otherwise"),
+            (("areas", "nearest", "--degrees", "6"), "--degrees is required by 'areas grid' and not allowed otherwise"),
             (("areas", "grid", "--degrees", "7"), "divides 90"),
             ((*given, str(tmp_path / "missing")), "No such file"),
-            (("add", "rome", "nowhere", "41.9,12.5"), "ADDRESS 'nowhere' does not read host:port"),
-            (("add", "rome", "rome:123456", "41.9,12.5"), "does not read host:port"),
+            (("add", "rome", "nowhere", "41.9,12.5"), "ADDRESS 'nowhere' is not of the form host:port"),
+            (("add", "rome", "rome:123456", "41.9,12.5"), "is not of the form host:port"),
             (("add", "rome", "127.0.0.1:1", "91,0"), "latitude"),
             (("remove", "nobody"), "no broker 'nobody'"),
             (("strategy", "carrier_pigeon"), "carrier_pigeon"),
@@ -119,7 +119,7 @@ async def test_a_change_that_takes_long_says_whom_it_waits_for(monkeypatch: pyte
         async with Broker(configured["frankfurt"]):
             code, said = await command
         assert code == 0
-        assert said.startswith("A change is under way")
+        assert said.startswith("A change is in progress")
         assert said.splitlines()[-1].startswith("Edition 1 is in force")
 
 

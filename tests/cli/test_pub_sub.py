@@ -131,7 +131,7 @@ def test_lines_retained_and_deleted(mosquitto_port: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pub", "-t", "a"], b"geomq: give one of --message, --file, --lines and --null\n"),
+        (["pub", "-t", "a"], b"geomq: give one of --message, --file, --lines or --null\n"),
         (["pub", "-t", "a", "-m", "x", "--property", "k"], b"geomq: --property 'k' does not read KEY=VALUE\n"),
         (["pub", "-t", "a", "-m", "x", "-p", "1"], b"geomq: cannot connect to localhost:1: "),
         (["sub", "-t", "a", "--key", "k"], b"geomq: --key needs --cert\n"),
@@ -157,7 +157,7 @@ def test_a_topic_that_no_broker_takes_is_one_line(mosquitto_port: int, qos: str)
 
 def test_what_is_no_fence_is_told_the_short_form() -> None:
     for text in ("52,13", "here", "geo:1,2"):
-        with pytest.raises(UsageError, match="; a circle is lat,lon,radius, such as"):
+        with pytest.raises(UsageError, match="; a circle is written lat,lon,radius, such as"):
             fence_argument(text)
 
 

@@ -45,7 +45,7 @@ def test_report_writes_everything(results: Path, tmp_path: Path) -> None:
 def test_report_refuses_what_is_no_result(tmp_path: Path) -> None:
     result = run("report", str(tmp_path))
     assert result.exit_code == 2
-    assert "no finished geomq dataset" in result.stderr
+    assert "not a complete geomq dataset" in result.stderr
 
 
 def test_reproduce_compares_with_the_published_table(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_reproduce_keeps_a_file_that_is_there_and_begins_nothing(
 ) -> None:
     monkeypatch.setattr("geomq.cli.evaluate.run_requests", lambda *_, **__: pytest.fail("it began"))
     (tmp_path / "mine.md").write_text("mine")
-    for out, words in ((tmp_path / "mine.md", "exists already"), (tmp_path, "is a directory")):
+    for out, words in ((tmp_path / "mine.md", "already exists"), (tmp_path, "is a directory")):
         result = run("reproduce", "disgb", "--out", str(out))
         assert result.exit_code == 2
         assert words in result.stderr

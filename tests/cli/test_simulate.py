@@ -129,7 +129,7 @@ REFUSED = [
     (["--strategy", "disgb_event"], "unknown strategy 'disgb_event'; did you mean disgb_events?"),
     (["--strategy", "quantum"], "known are single, flood_events"),
     (["--strategy", "no.such:Thing"], "cannot load strategy 'no.such:Thing'"),
-    (["--strategy", "builtins:dict"], "is no subclass of"),
+    (["--strategy", "builtins:dict"], "is not a subclass of"),
     (["--strategy", "single", "--brokers", "3"], "serves one broker"),
     (["--brokers", "0"], "brokers must be between 1 and 1000, not 0"),
     (["--brokers", "1001"], "brokers must be between 1 and 1000, not 1001"),
@@ -146,29 +146,29 @@ REFUSED = [
     (["--seed", str(2**70)], "seed must be between 0"),
     (["--steps", "0", "--explain"], "'--steps'"),
     (["--explain"], "--explain follows one strategy; name it with --strategy"),
-    (["-s", "dht", "--explain", "--json"], "it goes with neither --json nor --trace"),
-    (["-s", "dht", "--explain", "--trace", "x"], "it goes with neither --json nor --trace"),
+    (["-s", "dht", "--explain", "--json"], "it cannot be combined with --json or --trace"),
+    (["-s", "dht", "--explain", "--trace", "x"], "it cannot be combined with --json or --trace"),
     (["-s", "dht", "--topics", "20000000"], "the number of topics must be between 1 and 10,000,000, not 20,000,000"),
     (["--preset", "fast"], "'fast' is not one of 'paper', 'steady'"),
     (["--fast"], "No such option"),
     (["-s", "dht,"], "an empty name in the list of strategies"),
     (["-s", "dht,quantum"], "unknown strategy 'quantum'"),
-    (["-s", "no_such_module:Thing"], "it has to be in the working directory or on PYTHONPATH"),
+    (["-s", "no_such_module:Thing"], "it must be in the working directory or on PYTHONPATH"),
     (
         ["-s", "mesh,dht", "--option", "redundncy=1"],
         "has an option 'redundncy': mesh has links,",
     ),
     (["-s", "mesh", "--option", "redundancy=x"], "option redundancy of mesh: Expected `int`"),
-    (["-s", "mesh", "--option", "redundancy"], "an option is name=value"),
+    (["-s", "mesh", "--option", "redundancy"], "an option must be name=value"),
     (["-s", "dht", "--csv"], "--csv goes with --sweep"),
     (["-s", "dht", "--engine", "local"], "--engine goes with --sweep"),
     (["-s", "dht", "--master", "local[1]"], "--master goes with --sweep"),
     (["-s", "dht", "--out", "x"], "--out goes with --sweep"),
-    (["-s", "dht", "--sweep", "seed=1", "--explain"], "it goes with neither --explain nor --trace"),
+    (["-s", "dht", "--sweep", "seed=1", "--explain"], "it cannot be combined with --explain or --trace"),
     (["-s", "dht", "--sweep", "seed=1", "--csv", "--json"], "give either --csv or --json"),
     (["-s", "dht", "--sweep", "seed=1", "--engine", "local", "--master", "x"], "--master needs --engine spark"),
     (["-s", "dht", "--sweep", "speed=1", "--engine", "local"], "a sweep is name=value"),
-    (["-s", "dht", "--sweep", "seed=1", "--master", "nonsense"], "no Spark master"),
+    (["-s", "dht", "--sweep", "seed=1", "--master", "nonsense"], "not a Spark master"),
 ]
 
 
@@ -186,7 +186,7 @@ def test_an_error_is_one_line_outside_a_test_too() -> None:
     command = [GEOMQ, "simulate", "--strategy", "single", "--brokers", "24"]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (finished.returncode, finished.stdout) == (2, "")
-    assert finished.stderr == "geomq: strategy single serves one broker, this federation has 24\n"
+    assert finished.stderr == "geomq: strategy single serves one broker; this federation has 24\n"
 
 
 def test_an_interrupt_ends_it_and_its_workers_at_once() -> None:
@@ -219,7 +219,7 @@ def until_it_has_children(process: "subprocess.Popen[bytes]") -> None:
 def test_a_run_too_short_for_subscriptions_says_so(more: list[str]) -> None:
     few = ["-s", "disgb_events", "-b", "4", "-c", "40", "--topics", "5"]
     short, long = run(*few, "-t", "30", *more), run(*few, "-t", "100", *more)
-    assert short.stderr == "geomq: nobody subscribed: clients begin after 50 s or later; give more --seconds\n"
+    assert short.stderr == "geomq: no client subscribed: clients begin after 50 s or later; give more --seconds\n"
     assert long.stderr == ""
     assert (short.exit_code, long.exit_code) == (0, 0)
 

@@ -42,7 +42,7 @@ def test_a_sweep_prints_a_row_for_each_run_and_says_what_was_wrong(tmp_path: Pat
     assert read_table(out / "simulations.parquet", "simulations").to_pylist() == runs
     again = run(*SWEPT, "--out", str(out))
     assert (again.exit_code, again.stdout) == (2, "")
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     assert run(*SWEPT, "--out", str(out), "--overwrite").exit_code == 1
 
 

@@ -68,7 +68,7 @@ def test_a_number_of_brokers_that_a_strategy_cannot_use_is_refused_in_one_line()
     command = [*GEOMQ, "up", "--no-demo", "--brokers", "3", "--strategy", "single"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "strategy single serves one broker, this federation has 3" in done.stderr
+    assert "strategy single serves one broker; this federation has 3" in done.stderr
 
 
 @pytest.mark.parametrize(

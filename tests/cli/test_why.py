@@ -165,7 +165,7 @@ def test_simulated_traces_are_read_alike(tmp_path: Path) -> None:
     assert f"published by {rows[-1]['client']}" in text
     again = runner.invoke(main, arguments)
     assert again.exit_code == 2
-    assert again.stderr == f"geomq: {tmp_path / 'dht'} holds Parquet files already; choose another directory\n"
+    assert again.stderr == f"geomq: {tmp_path / 'dht'} already contains Parquet files; choose another directory\n"
 
 
 def test_all_strategies_write_traces_side_by_side(tmp_path: Path) -> None:
@@ -179,11 +179,11 @@ def test_all_strategies_write_traces_side_by_side(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--event", "x", "{trace}"], "'x' is no event id; it is written origin:epoch:sequence"),
+        (["--event", "x", "{trace}"], "'x' is not an event id, which is written origin:epoch:sequence"),
         (["--event", "paris:1:2", "{trace}"], "no record of event paris:1:2 in the trace of "),
         (["--event", "a:1:2", "--topic", "t", "{trace}"], "--event names one event; --topic, --publisher, --since and"),
-        (["--since", "yesterday", "{trace}"], "'yesterday' is no time; write 2026-05-04T10:00:00Z, or milliseconds"),
-        (["--topic", "none", "{trace}"], "nothing like that was published in the trace of columbus, frankfurt, paris"),
+        (["--since", "yesterday", "{trace}"], "'yesterday' is not a time; write 2026-05-04T10:00:00Z, or milliseconds"),
+        (["--topic", "none", "{trace}"], "no such event was published in the trace of columbus, frankfurt, paris"),
         (["--topic", "a/#/b", "{trace}"], ""),
         (["missing"], "missing does not exist"),
         ([], "Missing argument 'TRACES...'"),

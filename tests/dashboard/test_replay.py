@@ -87,7 +87,7 @@ def test_a_trace_that_is_too_long_or_broken_is_refused(tmp_path: Path, monkeypat
         replay_view(tmp_path / "sim")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "trace.a.parquet").write_bytes(b"nonsense")
-    with pytest.raises(DataError, match="no readable trace file"):
+    with pytest.raises(DataError, match="not a readable trace file"):
         read_views(tmp_path / "broken")
 
 

@@ -59,8 +59,8 @@ def test_no_java_at_all_says_what_to_install(tmp_path: Path, monkeypatch: pytest
     [
         ("spark://127.0.0.1:1", "cannot reach the Spark master"),
         ("spark://127.0.0.1:notaport", "cannot reach the Spark master"),
-        ("http://somewhere", "is no Spark master"),
-        ("", "is no Spark master"),
+        ("http://somewhere", "is not a Spark master"),
+        ("", "is not a Spark master"),
     ],
 )
 def test_a_wrong_master_is_refused_at_once(master: str, words: str) -> None:

@@ -49,9 +49,9 @@ def test_a_study_without_runs_is_refused(spark: SparkSession) -> None:
 
 
 def test_a_wrong_master_is_refused_in_one_line() -> None:
-    with pytest.raises(UsageError, match="no Spark master"):
+    with pytest.raises(UsageError, match="not a Spark master"):
         formation_on_spark(FORMATION_RUNS, master="nonsense")
-    with pytest.raises(UsageError, match="no Spark master"):
+    with pytest.raises(UsageError, match="not a Spark master"):
         mesh_on_spark(MESH_RUNS, master="nonsense")
 
 

@@ -98,7 +98,7 @@ def test_all_are_those_that_can_serve_each_federation() -> None:
         (["seed=0..999", "topics=5..25"], "at most 10,000 runs"),
         (["seed=-1"], "seed must be between"),
         (["brokers=4,0"], "brokers must be between"),
-        (["option.nope=1"], "no strategy named here has an option 'nope'"),
+        (["option.nope=1"], "none of these strategies has an option 'nope'"),
     ],
 )
 def test_an_impossible_sweep_is_refused(terms: list[str], reason: str) -> None:

@@ -87,7 +87,7 @@ def test_a_damaged_run_is_named(tmp_path: Path, damage: dict[str, object]) -> No
 
 def test_runs_that_would_hide_each_other_and_traces_of_other_brokers_are_refused(tmp_path: Path) -> None:
     both = [manifest(tmp_path / "one"), manifest(tmp_path / "two")]
-    with pytest.raises(UsageError, match=r"one and .*two are runs of dht on one workload; analyse them apart$"):
+    with pytest.raises(UsageError, match=r"one and .*two are runs of dht on one workload; analyse them separately$"):
         analyse(both)
     row = Row(run=0, kind="event", sender="a", receiver="elsewhere", messages=1)
     with pytest.raises(DataError, match="from a to elsewhere"):

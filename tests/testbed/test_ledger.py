@@ -132,5 +132,5 @@ def test_records_survive_the_disk(tmp_path: Path) -> None:
     write_entries(path, entries)
     assert list(read_entries(path)) == entries
     path.write_text('{"kind": "Nonsense"}\n')
-    with pytest.raises(DataError, match="line 1 is no record"):
+    with pytest.raises(DataError, match="line 1 is not a record"):
         list(read_entries(path))

@@ -29,9 +29,9 @@ def test_the_example_of_the_page_reads_as_it_says(example: str, tmp_path: Path) 
         (WORKLOAD + "[testbet]\n", "unknown section 'testbet'; did you mean 'testbed'?"),
         (WORKLOAD + '[testbed]\nstrategy = "disgb_event"\n', "did you mean disgb_events?"),
         (WORKLOAD + '[[links]]\nbetween = ["a", "b"]\nloss = 2\n', "loss: Expected float <= 0.9"),
-        (WORKLOAD + '[[links]]\nbetween = ["a", "a"]\n', "a and a are no new pair"),
+        (WORKLOAD + '[[links]]\nbetween = ["a", "a"]\n', "a and a already have a link, or are the same"),
         (WORKLOAD + '[[links]]\nbetween = ["a", "cloud"]\n', "there is no cloud"),
-        (WORKLOAD + '[[brokers]]\nname = "a"\n[[brokers]]\nname = "a"\n', "'a' has a table already"),
+        (WORKLOAD + '[[brokers]]\nname = "a"\n[[brokers]]\nname = "a"\n', "'a' already has a table"),
         ('[workload]\ndataset = "nowhere"\n', "cannot read"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_testbed_that_is_told_to_end_leaves_no_broker_behind(tmp_path: Path) -
             time.sleep(0.1)
         process.terminate()
         _, said = process.communicate(timeout=60)
-    assert (process.returncode, said.splitlines()[-1]) == (2, "geomq: stopped before the work was done")
+    assert (process.returncode, said.splitlines()[-1]) == (2, "geomq: stopped before the run was complete")
     for log in logs:
         port = tomllib.loads(log.with_suffix(".toml").read_text())["listeners"][0]["port"]
         with pytest.raises(ConnectionRefusedError):

@@ -52,12 +52,12 @@ def test_places_are_read_from_a_file(tmp_path: Path) -> None:
     [
         ("name,latitude,longitude\nRome,1,2\n", "no column 'population'"),
         ("name,latitude,longitude,population\nRome,x,2,3\n", "line 2: latitude"),
-        ("name,latitude,longitude,population\nRome,91,2,3\n", "no place on earth"),
-        ("name,latitude,longitude,population\nRome,nan,2,3\n", "no place on earth"),
+        ("name,latitude,longitude,population\nRome,91,2,3\n", "not a place on earth"),
+        ("name,latitude,longitude,population\nRome,nan,2,3\n", "not a place on earth"),
         ("name,latitude,longitude,population\nRome,1,2,0\n", "population must be"),
         ("name,latitude,longitude,population\n,1,2,3\n", "needs a name"),
-        ("name,latitude,longitude,population\nRome,1,2,3\nRome,3,4,5\n", "names a broker twice"),
-        ("name,latitude,longitude,population\n", "names no brokers"),
+        ("name,latitude,longitude,population\nRome,1,2,3\nRome,3,4,5\n", "lists a broker twice"),
+        ("name,latitude,longitude,population\n", "lists no brokers"),
         ("", "no column 'name'"),
     ],
 )

@@ -114,7 +114,7 @@ def test_clients_that_do_not_know_their_topics_are_refused(copy: Path) -> None:
 
 def test_a_directory_without_manifest_is_no_dataset(copy: Path) -> None:
     (copy / "manifest.json").unlink()
-    with pytest.raises(DataError, match="no finished geomq dataset"):
+    with pytest.raises(DataError, match="not a complete geomq dataset"):
         read_manifest(copy, "workload")
 
 
@@ -163,7 +163,7 @@ def test_cells_that_say_nothing_are_refused(tmp_path: Path, dataset: str, column
     for number, wrong in enumerate((row, row | {column: value})):
         pq.write_table(pa.Table.from_pylist([row, wrong], arrow_schema(dataset)), tmp_path / f"{number}.parquet")
     assert read_table(tmp_path / "0.parquet", dataset).num_rows == 2
-    with pytest.raises(DataError, match=rf"1.parquet is no readable {dataset} file: its column '{column}' has"):
+    with pytest.raises(DataError, match=rf"1.parquet is not a readable {dataset} file: its column '{column}' has"):
         read_table(tmp_path / "1.parquet", dataset)
 
 

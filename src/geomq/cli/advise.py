@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from geomq.workload.traffic.recorded_traffic import Traffic
 
 
-@click.command(short_help="Say from recorded traffic which strategy would serve it best.")
+@click.command(short_help="Find out from recorded traffic which strategy would serve it best.")
 @click.argument("traces", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--live", multiple=True, metavar="ADDRESS", help="Listen to this admin API instead; may be repeated.")
+@click.option(
+    "--live", multiple=True, metavar="ADDRESS", help="Record live traffic from this admin API instead; may be repeated."
+)
 @click.option(
     "--seconds",
     default=60.0,
     type=NumberRange(1, 86_400),
     show_default=True,
-    help="How long to listen with --live.",
+    help="Seconds to record with --live.",
 )
 @click.option("--token-file", type=click.Path(path_type=Path), help="File with the token of the admin APIs.")
 @click.option("--last", type=NumberRange(1), metavar="SECONDS", help="Only the last seconds of trace or archive.")
@@ -33,11 +35,15 @@ if TYPE_CHECKING:
     type=click.Choice(["messages", "bytes", "latency"]),
     default="messages",
     show_default=True,
-    help="What should be low.",
+    help="What to keep low.",
 )
-@click.option("--place", type=click.IntRange(2, 256), metavar="N", help="Also say where N brokers should stand.")
+@click.option("--place", type=click.IntRange(2, 256), metavar="N", help="Also propose locations for N brokers.")
 @click.option(
-    "--samples", default=5, type=click.IntRange(0, 50), show_default=True, help="Halves of the clients to check with."
+    "--samples",
+    default=5,
+    type=click.IntRange(0, 50),
+    show_default=True,
+    help="Number of random halves of the clients to check the result with.",
 )
 @engine_options
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable answer.")
@@ -65,7 +71,7 @@ def advise(
     geomq advise --live 127.0.0.1:9883 --live 127.0.0.1:9884 --seconds 300
     """
     if bool(traces) == bool(live):
-        raise UsageError("give traces to read, or --live and an address to listen to")
+        raise UsageError("give traces to read, or --live and the address of an admin API")
     if engine == "local" and master is not None:
         raise UsageError("--master needs --engine spark")
     from geomq.workload.traffic.advice import advise as find
@@ -73,7 +79,7 @@ def advise(
     traffic = _listen(live, seconds, token_file) if live else _read(traces, last)
     if len(traffic.outline.brokers) < 2 and place is None:
         raise UsageError(
-            "the traffic is of one broker, which needs no strategy; --place N says where several should be"
+            "the traffic is of one broker, which needs no strategy; --place N proposes locations for several"
         )
     advice = find(traffic, _evaluate(engine, master), prefer=prefer, place=place, samples=samples)
     if as_json:
@@ -93,7 +99,7 @@ def _read(traces: tuple[Path, ...], last: float | None) -> "Traffic":
     if not archives:
         return read_traffic(traces, last_s=last)
     if len(traces) > 1:
-        raise UsageError(f"{archives[0]} is an archive of events; give it alone, or only traces")
+        raise UsageError(f"{archives[0]} is an archive of events; give either one archive or only traces")
     return read_archived_traffic(archives[0], last_s=last)
 
 
@@ -185,7 +191,7 @@ def _verdict(advice: "Advice") -> str:
     saved = advice.saved
     lines = []
     if advice.present == advice.strategy:
-        lines.append(f"Keep {advice.strategy}: nothing serves this traffic better.")
+        lines.append(f"Keep {advice.strategy}: no strategy serves this traffic better.")
     elif saved is None:
         lines.append(f"Use {advice.strategy}.")
     else:
@@ -198,13 +204,13 @@ def _verdict(advice: "Advice") -> str:
     if advice.samples:
         lines.append(f"{advice.confidence:.0%} of {advice.samples} samples of half the clients agree.")
     if advice.outside > 0.005:
-        lines.append(f"{advice.outside:.1%} of what clients did happened in another broker's area.")
+        lines.append(f"{advice.outside:.1%} of the clients' actions happened in another broker's area.")
     if advice.areas is not None:
         lines.append(f"Areas where each broker is nearest would bring it to {advice.areas.cost.messages:,} messages.")
     if advice.places is not None:
         found = advice.places
         lines.append(
-            f"{len(found.outline.brokers)} brokers at other places, with {found.strategy}: {found.cost.messages:,}"
+            f"{len(found.outline.brokers)} brokers at other locations, with {found.strategy}: {found.cost.messages:,}"
             f" messages, {found.km:,.0f} km to clients instead of {found.km_now:,.0f}."
         )
     return "\n".join(lines)

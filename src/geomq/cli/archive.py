@@ -13,7 +13,7 @@ from geomq.errors import UsageError
 JOBS = ("rates", "density", "latency")
 
 
-@click.group(short_help="Keep events as Parquet, by day and place.")
+@click.group(short_help="Archive events as Parquet, by day and place.")
 def archive() -> None:
     """Keep events as Parquet files, partitioned by date and cell, and ask about them.
 
@@ -29,8 +29,14 @@ def archive() -> None:
 @click.option("--brokers", required=True, help="host:port, several separated by commas; mqtts://... for TLS.")
 @click.option("--topic", default="#", show_default=True, help="Topic filter.")
 @click.option("--fence", help="Only events published inside this fence: WKT, GeoJSON or a geo URI.")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Any other option of the Spark source.")
-@click.option("--every", default="10 seconds", show_default=True, help="How often events are written.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another option of the Spark source; may be repeated.",
+)
+@click.option("--every", default="10 seconds", show_default=True, help="Time between writes.")
 @click.option("--admin", "admins", multiple=True, metavar="ADDRESS", help="Admin API of a broker, for snapshots.")
 @click.option("--token-file", type=click.Path(path_type=Path), help="File with the token of the admin APIs.")
 @click.option(
@@ -39,9 +45,9 @@ def archive() -> None:
     type=NumberRange(1),
     metavar="SECONDS",
     show_default=True,
-    help="How often they are asked who is where and subscribed to what.",
+    help="Seconds between snapshots of clients, locations and subscriptions.",
 )
-@click.option("--once", is_flag=True, help="Land what waits at the brokers now, then stop.")
+@click.option("--once", is_flag=True, help="Land the events now queued at the brokers, then stop.")
 @click.option("--master", help="A Spark master such as spark://host:7077; local[*] if not given.")
 def land(
     directory: Path,
@@ -95,14 +101,14 @@ def _source(directory: Path, brokers: str, topic: str, fence: str | None, option
     for text in options:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"--option {text!r} does not read NAME=VALUE")
+            raise UsageError(f"--option {text!r} is not of the form NAME=VALUE")
         given[name] = value
     return given
 
 
 @archive.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--date", help="Only this day, as 2026-05-04.")
+@click.option("--date", help="Only this day, such as 2026-05-04.")
 @click.option("--master", help="A Spark master such as spark://host:7077; local[*] if not given.")
 def compact(directory: Path, date: str | None, master: str | None) -> None:
     """Make one file of each day and cell of the archive in DIRECTORY, and remove repeats. Not while it is landing on
@@ -115,10 +121,10 @@ def compact(directory: Path, date: str | None, master: str | None) -> None:
     try:
         date = None if date is None else datetime.date.fromisoformat(date).isoformat()
     except ValueError:
-        raise UsageError(f"--date {date!r} is no day such as 2026-05-04") from None
+        raise UsageError(f"--date {date!r} is not a day such as 2026-05-04") from None
     with spark_session(master) as spark:
         before, after = run(spark, directory.absolute(), date=date)
-    click.echo(f"{before} files became {after}" if before else "nothing to compact")
+    click.echo(f"{before} files compacted to {after}" if before else "nothing to compact")
 
 
 @archive.command()
@@ -130,7 +136,7 @@ def compact(directory: Path, date: str | None, master: str | None) -> None:
 def report(job: str, directory: Path, window: str, out: Path | None, master: str | None) -> None:
     """Compute rates, density or delivery latency from the archive in DIRECTORY."""
     if out is not None and out.exists():
-        raise UsageError(f"{out} exists already; choose another directory")
+        raise UsageError(f"{out} already exists; choose another directory")
     from pyspark.sql.functions import struct, to_json
 
     from geomq.pipeline.session import spark_session

@@ -15,16 +15,22 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run one MQTT broker.")
 @click.option(
-    "--config", "-c", "file", type=click.Path(path_type=Path), help="A geomq.toml; defaults apply without one."
+    "--config",
+    "-c",
+    "file",
+    type=click.Path(path_type=Path),
+    help="Config file, such as geomq.toml; without one, the defaults apply.",
 )
 @click.option("--port", "-p", type=click.IntRange(0, 65_535), help="Port of the plain listener; 0 picks a free one.")
 @click.option(
-    "--print-config", is_flag=True, help="Print every setting in effect, as TOML with comments, check it, and stop."
+    "--print-config",
+    is_flag=True,
+    help="Check the config, print every setting in effect as TOML with comments, and exit.",
 )
 def broker(file: Path | None, port: int | None, print_config: bool) -> None:
     """Run a broker until SIGTERM; SIGHUP reads the config file again.
 
-    Without a file it listens on localhost, port 1883, lets everybody on this machine in, and keeps its data in
+    Without a file it listens on localhost, port 1883, accepts every client on this machine, and keeps its data in
     ./geomq-data.
 
     \b

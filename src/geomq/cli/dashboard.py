@@ -17,18 +17,29 @@ if TYPE_CHECKING:
     from geomq.pipeline.simulation import Scenario
 
 
-@click.command(short_help="Show a running federation or recorded things on a map.")
+@click.command(short_help="Show a running federation or a recording on a map.")
 @click.argument("directories", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--admin", multiple=True, metavar="URL", help="Admin API of a broker to show; may be repeated.")
 @click.option("--admin-token-file", type=click.Path(path_type=Path), help="File with the token of the admin APIs.")
-@click.option("--setup", multiple=True, metavar="BROKERS,CLIENTS", help="Show what geomq simulate would play.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind; off loopback a login is needed.")
-@click.option("--port", "-p", default=9884, show_default=True, type=click.IntRange(0, 65_535), help="0: a free one.")
-@click.option("--token-file", type=click.Path(path_type=Path), help="File with the token people log in with.")
-@click.option("--admin-rights", is_flag=True, help="Let people publish, move clients and change the strategy.")
+@click.option("--setup", multiple=True, metavar="BROKERS,CLIENTS", help="Show the set-up of geomq simulate.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to bind; off loopback a login is required."
+)
+@click.option(
+    "--port",
+    "-p",
+    default=9884,
+    show_default=True,
+    type=click.IntRange(0, 65_535),
+    help="Port to bind; 0 picks a free one.",
+)
+@click.option("--token-file", type=click.Path(path_type=Path), help="File with the login token.")
+@click.option(
+    "--admin-rights", is_flag=True, help="Allow publishing, moving clients and changing the strategy from the page."
+)
 @click.option("--certfile", type=click.Path(path_type=Path), help="PEM certificate, to serve HTTPS.")
 @click.option("--keyfile", type=click.Path(path_type=Path), help="PEM private key for certfile.")
-@click.option("--username", "-u", help="User name of the page's own MQTT clients.")
+@click.option("--username", "-u", help="User name of the page's MQTT clients.")
 @click.option("--password", envvar="GEOMQ_PASSWORD", help="Their password; better in GEOMQ_PASSWORD.")
 def dashboard(
     directories: tuple[Path, ...],
@@ -87,11 +98,11 @@ async def _serve(
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        click.echo(f"The page: {page.url}")
+        click.echo(f"Dashboard: {page.url}")
         if page.token is not None and doors.token is None:
-            click.echo(f"Log in with this token, which is not shown again: {page.token}")
+            click.echo(f"Log in with this token; it is not shown again: {page.token}")
         if page.token is not None and doors.certificate is None and not is_loopback(doors.host):
-            click.echo("It is served without encryption; give --certfile, or put a proxy with TLS before it.")
+            click.echo("The page is served without encryption; give --certfile, or put a TLS proxy in front of it.")
         click.echo("Ctrl-C stops it.")
         await stop.wait()
 
@@ -116,5 +127,5 @@ def _scenario(text: str) -> "Scenario":
 
     brokers, _, clients = text.partition(",")
     if not (brokers.isdecimal() and clients.isdecimal()):
-        raise UsageError(f"--setup is BROKERS,CLIENTS, such as 25,500, not {text!r}")
+        raise UsageError(f"--setup must be BROKERS,CLIENTS, such as 25,500, not {text!r}")
     return Scenario(brokers=int(brokers), clients=int(clients), seconds=60, topics=1000, preset="steady", seed=1)

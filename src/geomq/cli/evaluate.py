@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     type=click.Choice(["default", "paper"]),
     default="default",
     show_default=True,
-    help="Strategies as GeoMQ runs them, or exactly as the published simulation did.",
+    help="Strategies as GeoMQ runs them, or exactly as in the published simulation.",
 )
 @click.option("--data", type=click.Path(path_type=Path), help="Evaluate a dataset made by `geomq workload` instead.")
 @click.option("--sweep", multiple=True, metavar="NAME=A,B,...", help="Evaluate all combinations; may be repeated.")
 @engine_options
 @click.option("--out", type=click.Path(path_type=Path), help="Write the results to this directory as Parquet files.")
-@click.option("--overwrite", is_flag=True, help="Replace results that are there already, and nothing else.")
+@click.option("--overwrite", is_flag=True, help="Replace existing results, and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")
 def evaluate(
     engine: str,
@@ -60,7 +60,7 @@ def evaluate(
         check_new(out, kind="results", overwrite=overwrite)
     request = Request(**numbers)
     if data is not None and sweep:
-        raise UsageError("--data is one workload; it cannot be swept")
+        raise UsageError("--data is one workload and cannot be swept")
     requests = spread(request, [term for given in sweep for term in given.split()])
     with quiet_interrupt(), peak_memory() as peak:
         outcomes = run_requests(requests, data=data, engine=engine, master=master)
@@ -107,7 +107,7 @@ def _say_what_is_left_out(jobs: "list[Any]") -> None:
 
     reasons = dict.fromkeys(obstacle(world, spec) for _, world, spec, _, paper in jobs if not paper)
     for reason in filter(None, reasons):
-        click.echo(f"geomq: mesh is left out: {reason}", err=True)
+        click.echo(f"geomq: mesh is skipped: {reason}", err=True)
 
 
 def as_data(outcomes: "list[Outcome]") -> dict[str, Any]:

@@ -7,12 +7,10 @@ import click
 from geomq.errors import UsageError
 
 
-@click.command("import-mosquitto", short_help="Turn a mosquitto.conf into a geomq.toml.")
+@click.command("import-mosquitto", short_help="Convert a mosquitto.conf to a geomq.toml.")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--output", "-o", default="geomq.toml", show_default=True, help="Where to write; - is the standard output."
-)
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--output", "-o", default="geomq.toml", show_default=True, help="File to write; - is standard output.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def import_mosquitto(file: Path, output: str, force: bool) -> None:
     """Write a geomq.toml that does what FILE, a mosquitto.conf, does.
 
@@ -30,7 +28,7 @@ def import_mosquitto(file: Path, output: str, force: bool) -> None:
     else:
         target = Path(output)
         if target.exists() and not force:
-            raise UsageError(f"{target} is already there; give --force to replace it or -o for another name")
+            raise UsageError(f"{target} already exists; give --force to replace it or -o for another name")
         try:
             target.write_text(imported.toml, encoding="utf-8")
         except OSError as error:

@@ -51,13 +51,13 @@ def reach_options(command: F) -> F:
 _OPTIONS = (
     click.option("--host", "-H", default="localhost", show_default=True, help="The broker."),
     click.option("--port", "-p", type=click.IntRange(1, 65_535), help="Its port; 1883, or 8883 with TLS."),
-    click.option("--id", "-i", "client_id", help="Client id; the broker's choice when not given."),
+    click.option("--id", "-i", "client_id", help="Client id; assigned by the broker when not given."),
     click.option("--user", "-u", "username", help="User name."),
     click.option("--password", "-P", envvar="GEOMQ_PASSWORD", help="Password; better in GEOMQ_PASSWORD."),
-    click.option("--at", metavar="LAT,LON", help="Where this client is."),
-    click.option("--tls", is_flag=True, help="Encrypt; implied by --cafile and --cert."),
+    click.option("--at", metavar="LAT,LON", help="Location of this client."),
+    click.option("--tls", is_flag=True, help="Connect with TLS; implied by --cafile and --cert."),
     click.option("--cafile", help="PEM authorities to trust instead of the system's."),
-    click.option("--cert", help="PEM certificate to show."),
+    click.option("--cert", help="PEM client certificate."),
     click.option("--key", help="PEM private key of --cert."),
     click.option("--insecure", is_flag=True, help="With TLS, trust any certificate. For tests only."),
     click.option("--websocket", is_flag=True, help="Connect by WebSocket."),
@@ -121,7 +121,7 @@ def fence_argument(text: str | None) -> str | None:
     try:
         radius_m = float(match[3]) * (1_000.0 if match[4] == "km" else 1.0)
     except ValueError:
-        raise UsageError(f"{match[3]!r} is no radius") from None
+        raise UsageError(f"{match[3]!r} is not a radius") from None
     return f"geo:{match[1]},{match[2]};u={radius_m:.3f}"
 
 
@@ -131,7 +131,7 @@ def _checked_fence(text: str) -> str:
     try:
         parse_fence(text)
     except GeometryError as error:
-        raise UsageError(f"{error}; a circle is lat,lon,radius, such as 52.52,13.4,5km") from None
+        raise UsageError(f"{error}; a circle is written lat,lon,radius, such as 52.52,13.4,5km") from None
     return text
 
 

@@ -10,7 +10,7 @@ import click
 
 from geomq.errors import DataError, UsageError
 
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files of --out that are there already.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing files of --out.")
 
 
 def check_file(path: Path, *, overwrite: bool) -> None:
@@ -27,7 +27,7 @@ def check_files(directory: Path, names: Iterable[str], *, overwrite: bool) -> No
     check_writable(directory)
     there = next((directory / name for name in names if (directory / name).exists()), None)
     if there is not None and not overwrite:
-        raise UsageError(f"{there} exists already; choose another --out or say --overwrite")
+        raise UsageError(f"{there} already exists; choose another --out or give --overwrite")
 
 
 def write_text(path: Path, text: str) -> None:

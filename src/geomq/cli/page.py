@@ -12,8 +12,9 @@ from geomq.cli import main
 
 HEAD = """# Command line
 
-`geomq COMMAND --help` says the same in a terminal. Bad input is answered with one line on standard error and exit
-code 2. Long work shows its progress on a terminal and is silent in a pipe; `--json` gives machine-readable output.
+`geomq COMMAND --help` prints the same in a terminal. Invalid input gives one line on standard error and exit
+code 2. Long commands show their progress on a terminal and are silent in a pipe; `--json` gives machine-readable
+output.
 """
 
 

@@ -18,7 +18,7 @@ from geomq.errors import UsageError
     type=click.IntRange(1, ITERATIONS_MAX),
     default=ITERATIONS_DEFAULT,
     show_default=True,
-    help="How costly a guess is, and the first connect of a client.",
+    help="Iterations of the hash; more make guessing, and a client's first connect, slower.",
 )
 def passwd(file: Path, user: str, delete: bool, iterations: int) -> None:
     """Set the password of USER in FILE, or remove USER.

@@ -41,7 +41,9 @@ class Admin:
             raise UsageError(_reason(error)) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
-            raise UsageError(f"no admin API at {self._root.removesuffix('/api/v1/federation')}: {reason}") from None
+            raise UsageError(
+                f"cannot reach an admin API at {self._root.removesuffix('/api/v1/federation')}: {reason}"
+            ) from None
 
 
 def _read(token_file: Path | None) -> str | None:
@@ -60,7 +62,7 @@ def _reason(error: urllib.error.HTTPError) -> str:
 
 @click.group(short_help="See and change the federation of a running broker.")
 @click.option(
-    "--admin", default="http://127.0.0.1:9883", show_default=True, help="The admin API of any of its brokers."
+    "--admin", default="http://127.0.0.1:9883", show_default=True, help="Admin API of any broker of the federation."
 )
 @click.option("--token-file", type=click.Path(path_type=Path), help="File with the admin API's bearer token.")
 @click.pass_context
@@ -79,8 +81,8 @@ def peers(context: click.Context, admin: str, token_file: Path | None) -> None:
 
 def _changing(command: Callable[..., None]) -> Callable[..., None]:
     """The options that all changes have in common."""
-    command = click.option("--dry-run", is_flag=True, help="Only say what would change.")(command)
-    command = click.option("--wait/--no-wait", default=True, show_default=True, help="Until all brokers follow.")(
+    command = click.option("--dry-run", is_flag=True, help="Only print what would change.")(command)
+    command = click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until all brokers follow.")(
         command
     )
     return click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")(command)
@@ -121,17 +123,17 @@ def _line(broker: dict[str, Any], me: str) -> str:
 
 
 def _under_way(change: dict[str, Any]) -> str:
-    waiting = ", ".join(change["waiting_for"]) or "nobody; the old routing ends soon"
+    waiting = ", ".join(change["waiting_for"]) or "no broker; the old routing ends soon"
     problems = "".join(f"; {name}: {reason}" for name, reason in change["problems"].items())
-    return f"A change is under way ({change['phase']}), waiting for {waiting}{problems}."
+    return f"A change is in progress ({change['phase']}), waiting for {waiting}{problems}."
 
 
 @peers.command()
 @click.argument("name")
 @click.argument("address")
 @click.argument("location")
-@click.option("--area", help="Its area as a fence, where areas are given.")
-@click.option("--strategy", help="The strategy from now on; needed if the broker was alone until now.")
+@click.option("--area", help="Its area as a fence, when areas are given.")
+@click.option("--strategy", help="The new strategy; required if the broker has no peers yet.")
 @_changing
 @click.pass_obj
 def add(
@@ -139,7 +141,7 @@ def add(
 ) -> None:
     """Add the broker NAME, which other brokers reach at ADDRESS (host:port), at LOCATION (lat,lon)."""
     if not re.fullmatch(r".+:\d{1,5}", address):
-        raise UsageError(f"ADDRESS {address!r} does not read host:port")
+        raise UsageError(f"ADDRESS {address!r} is not of the form host:port")
     body = {"name": name, "address": address, "location": location, "area": area, "strategy": strategy}
     _change(admin, "POST", "/peers", body, **how)
 
@@ -155,15 +157,15 @@ def remove(admin: Admin, /, name: str, **how: Any) -> None:
 
 @peers.command()
 @click.argument("kind", type=click.Choice(["nearest", "grid", "given"]))
-@click.option("--degrees", type=int, help="Width of the squares of a grid.")
-@click.option("--file", type=click.Path(path_type=Path), help="JSON file: the fence of every broker, by name.")
+@click.option("--degrees", type=int, help="Width of the squares of a grid, in degrees.")
+@click.option("--file", type=click.Path(path_type=Path), help="JSON file with the fence of every broker, by name.")
 @_changing
 @click.pass_obj
 def areas(admin: Admin, /, kind: str, degrees: int | None, file: Path | None, **how: Any) -> None:
-    """Redraw all areas: the nearest broker's, squares of a grid, or given fences."""
+    """Redraw all areas: by the nearest broker, as squares of a grid, or as given fences."""
     for option, given, needed_by in (("--degrees", degrees, "grid"), ("--file", file, "given")):
         if (given is not None) != (kind == needed_by):
-            raise UsageError(f"{option} is needed with 'areas {needed_by}', and only there")
+            raise UsageError(f"{option} is required by 'areas {needed_by}' and not allowed otherwise")
     body: dict[str, Any] = {"kind": kind}
     if degrees is not None:
         body["grid_deg"] = degrees
@@ -183,14 +185,14 @@ def areas(admin: Admin, /, kind: str, degrees: int | None, file: Path | None, **
 @_changing
 @click.pass_obj
 def strategy(admin: Admin, /, name: str, options: tuple[str, ...], **how: Any) -> None:
-    """Let all brokers use the strategy NAME from now on."""
+    """Switch all brokers to the strategy NAME."""
     _change(admin, "POST", "/strategy", {"strategy": name, "options": dict(map(_option, options))}, **how)
 
 
 def _option(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"an option is KEY=VALUE, not {text!r}")
+        raise UsageError(f"an option must be KEY=VALUE, not {text!r}")
     try:
         return key, json.loads(value)
     except ValueError:
@@ -203,7 +205,7 @@ def _wait(admin: Admin) -> None:
     while (change := admin.ask("GET")["change"]) is not None and change["phase"] != "drained":
         line = _under_way(change)
         if line != said and time.monotonic() > speak_at:
-            click.echo(f"{line} Ctrl-C ends the waiting, not the change.", err=True)
+            click.echo(f"{line} Ctrl-C stops waiting, not the change.", err=True)
             said = line
         time.sleep(POLL_S)
 
@@ -218,7 +220,7 @@ def _change(admin: Admin, method: str, path: str, body: object, *, dry_run: bool
     if not found["changed"]:
         click.echo("Nothing changes.")
         return
-    state = "would be in force" if dry_run else "is in force" if wait else "is on its way"
+    state = "would be in force" if dry_run else "is in force" if wait else "is in progress"
     click.echo(f"Edition {found['edition']['number']} {state}: {_brokers(found)}, {found['strategy']}.")
     for move in found["moves"]:
         click.echo(f"  {move['km2']:,.0f} km2 from {move['from'] or 'nobody'} to {move['to'] or 'nobody'}")

@@ -12,19 +12,23 @@ from geomq.cli.mqtt_options import FENCE_HELP, Reach, fence_argument, make_clien
 from geomq.errors import UsageError
 
 
-@click.command(short_help="Publish an event, to a fence if you like.")
-@click.option("--topic", "-t", required=True, help="Where to publish.")
+@click.command(short_help="Publish an event, optionally to a fence.")
+@click.option("--topic", "-t", required=True, help="Topic to publish to.")
 @click.option("--message", "-m", help="The payload.")
-@click.option("--file", "-f", type=click.Path(path_type=Path), help="Take the payload from a file; - is the input.")
-@click.option("--lines", "-l", is_flag=True, help="Publish every line of the standard input.")
-@click.option("--null", "-n", "empty", is_flag=True, help="An empty payload; with --retain it deletes the retained.")
+@click.option(
+    "--file", "-f", type=click.Path(path_type=Path), help="Read the payload from a file; - is standard input."
+)
+@click.option("--lines", "-l", is_flag=True, help="Publish each line of standard input.")
+@click.option(
+    "--null", "-n", "empty", is_flag=True, help="Send an empty payload; with --retain this deletes the retained event."
+)
 @click.option("--to", "--within", "to", metavar="FENCE", help=f"Only to subscribers inside. {FENCE_HELP}")
-@click.option("--from", "place", metavar="LAT,LON", help="Publish from here, and show it to the receivers.")
+@click.option("--from", "place", metavar="LAT,LON", help="Publish from this location, which receivers can see.")
 @click.option("--qos", "-q", type=click.IntRange(0, 2), default=0, show_default=True)
-@click.option("--retain", "-r", is_flag=True, help="Keep it for later subscribers.")
-@click.option("--expiry", type=click.IntRange(0, 4_294_967_295), help="Seconds after which it is worth nothing.")
+@click.option("--retain", "-r", is_flag=True, help="Retain the event for later subscribers.")
+@click.option("--expiry", type=click.IntRange(0, 4_294_967_295), help="Seconds until the event expires.")
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="A user property; repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="Say what was published as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was published as JSON.")
 @reach_options
 def pub(
     topic: str,
@@ -48,7 +52,7 @@ def pub(
     geomq pub -t weather -f today.json --to @berlin.geojson --retain
     """
     if sum((message is not None, file is not None, lines, empty)) != 1:
-        raise UsageError("give one of --message, --file, --lines and --null")
+        raise UsageError("give one of --message, --file, --lines or --null")
     user = tuple(_pair(text) for text in properties)
     fence = fence_argument(to)
 
@@ -85,5 +89,5 @@ def _payloads(message: str | None, file: Path | None, lines: bool) -> Iterator[b
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise UsageError(f"--property {text!r} does not read KEY=VALUE")
+        raise UsageError(f"--property {text!r} is not of the form KEY=VALUE")
     return key, value

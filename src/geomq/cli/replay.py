@@ -14,15 +14,22 @@ if TYPE_CHECKING:
     from geomq.testbed.replay_worker import BrokerAddress
 
 
-@click.command(short_help="Act out a workload against live brokers.")
+@click.command(short_help="Replay a workload against live brokers.")
 @click.argument("workload", type=click.Path(path_type=Path))
-@click.option("--brokers", required=True, help="host:port of each broker of the workload, in its order, with commas.")
-@click.option("--speed", type=float, default=1.0, show_default=True, help="How many times faster than the workload.")
-@click.option("--processes", type=int, default=2, show_default=True, help="Processes the clients are shared out to.")
-@click.option("--qos", type=click.IntRange(0, 1), default=0, show_default=True, help="Of events and subscriptions.")
+@click.option(
+    "--brokers", required=True, help="host:port of each broker of the workload, in its order, separated by commas."
+)
+@click.option("--speed", type=float, default=1.0, show_default=True, help="Speed, as a multiple of the workload's.")
+@click.option("--processes", type=int, default=2, show_default=True, help="Number of processes that run the clients.")
+@click.option("--qos", type=click.IntRange(0, 1), default=0, show_default=True, help="QoS of events and subscriptions.")
 @click.option("--seconds", type=NumberRange(min=0, min_open=True), help="Only the first seconds of the workload.")
-@click.option("--plain", is_flag=True, help="Ordinary MQTT 3.1.1 without places and fences, for other brokers.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Directory for what was sent and received.")
+@click.option("--plain", is_flag=True, help="Plain MQTT 3.1.1 without locations and fences, for other brokers.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Directory for the records of what was sent and received.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable report.")
 def replay(
     workload: Path,
@@ -77,7 +84,7 @@ def describe(report: "ReplayReport") -> str:
         lines.append(f"delivery latency: p50 {took['p50']:.2f}, p99 {took['p99']:.2f}, max {took['max']:.1f} ms")
     if report.unsent or report.refused or report.connections_lost:
         lines.append(
-            f"TROUBLE: {report.unsent:,} actions not sent, {report.refused:,} refused, "
+            f"PROBLEMS: {report.unsent:,} actions not sent, {report.refused:,} refused, "
             f"{report.connections_lost:,} connections lost; {'; '.join(report.complaints[:3])}"
         )
     return "\n".join(lines)

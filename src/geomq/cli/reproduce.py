@@ -26,9 +26,9 @@ reproduce.add_command(rendezvous)
 
 
 @reproduce.command(short_help="The DisGB simulation: Table III, Figures 9 to 12.")
-@click.option("--rounds", default="1,2,3", show_default=True, help="Which of the three published rounds to run.")
-@click.option("--scale", default=1.0, show_default=True, help="Take only this share of the clients, for a quick look.")
-@click.option("--seed", default=1, show_default=True, help="Same seed, same numbers.")
+@click.option("--rounds", default="1,2,3", show_default=True, help="Published rounds to run.")
+@click.option("--scale", default=1.0, show_default=True, help="Use only this share of the clients, for a quick look.")
+@click.option("--seed", default=1, show_default=True, help="Seed; the same seed gives the same numbers.")
 @click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
 @click.option("--master", help="A Spark master; local[*] if not given.")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the comparison to this Markdown file.")

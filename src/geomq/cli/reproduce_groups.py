@@ -18,7 +18,11 @@ FILES = ("groups.md", "groups.json", "groups-thresholds.svg", "groups-joins.svg"
     "--cities", default="regions", show_default=True, help="A city list, or a CSV file (lat, lng, population)."
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Same seed, same numbers."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=1,
+    show_default=True,
+    help="Seed; the same seed gives the same numbers.",
 )
 @click.option("--master", help="A Spark master; local[*] if not given.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write tables, figures and rows to this directory.")

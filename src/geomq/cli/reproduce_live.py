@@ -13,15 +13,21 @@ from geomq.cli.output import write_text
 
 @click.command(short_help="Live experiments: DisGB scenarios, broadcast groups.")
 @click.option("--quick", is_flag=True, help="A tenth of the clients, half a minute of their time, three strategies.")
-@click.option("--only", help="Only these of open, hiking, context and groups, with commas.")
-@click.option("--strategies", help="Only these strategies, with commas.")
-@click.option("--speed", type=NumberRange(0.1, 100), help="How many times faster than the published experiments.")
-@click.option("--seconds", type=click.IntRange(10, 900), help="Only so much of the scenarios' time; else all of it.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of the workloads; else one for each like Table II.")
-@click.option("--dice", type=click.IntRange(2, 10_000), help="Run nothing; look at that many seeds instead.")
+@click.option("--only", help="Only these of open, hiking, context and groups, separated by commas.")
+@click.option("--strategies", help="Only these strategies, separated by commas.")
+@click.option("--speed", type=NumberRange(0.1, 100), help="Speed, as a multiple of the published experiments'.")
+@click.option(
+    "--seconds", type=click.IntRange(10, 900), help="Only this much of the scenarios' time; all of it if not given."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    help="Seed of the workloads; if not given, one for each that is like Table II.",
+)
+@click.option("--dice", type=click.IntRange(2, 10_000), help="Run nothing; examine this many seeds instead.")
 @click.option("--master", help="A Spark master; local[*] if not given.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Keep everything in this directory; finished runs are used."
+    "--out", type=click.Path(path_type=Path), help="Keep everything in this directory; finished runs are reused."
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable comparison.")
 def live(

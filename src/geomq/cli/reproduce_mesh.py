@@ -15,7 +15,11 @@ FILES = ("mesh.md", "mesh.json", "mesh-overlays.svg", "mesh-losses.svg")
 @click.command(short_help="Federation mesh: theorems, overlays, losses.")
 @click.option("--quick", is_flag=True, help="Two small sizes, one seed.")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Same seed, same numbers."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=1,
+    show_default=True,
+    help="Seed; the same seed gives the same numbers.",
 )
 @click.option("--master", help="A Spark master; local[*] if not given.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write tables, figures and rows to this directory.")

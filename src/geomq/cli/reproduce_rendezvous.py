@@ -25,8 +25,8 @@ FILES = ("rendezvous.md", "rendezvous.json", "rendezvous.png")
 
 @click.command(short_help="The GeoRendezvous evaluation: Figure 3, signalling, Theorem 3.1.")
 @click.option("--quick", is_flag=True, help=f"{QUICK_NETWORKS} networks of each size with more pairs in each.")
-@click.option("--networks", type=int, help=f"How many networks of each size; {NETWORKS} as published if not given.")
-@click.option("--seed", default=1, show_default=True, help="Same seed, same numbers.")
+@click.option("--networks", type=int, help=f"Number of networks of each size; {NETWORKS}, as published, if not given.")
+@click.option("--seed", default=1, show_default=True, help="Seed; the same seed gives the same numbers.")
 @engine_options
 @click.option("--out", type=click.Path(path_type=Path), help="Also write tables and figure to this directory.")
 @overwrite_option

@@ -27,19 +27,25 @@ KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "tot
     "-s",
     default="all",
     show_default=True,
-    help=f"One or several, separated by commas: {', '.join(STRATEGIES)}; module:Class for your own; or all.",
+    help=f"Strategies, separated by commas: {', '.join(STRATEGIES)}; module:Class for your own; or all.",
 )
 @click.option(
     "--option",
     "options",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An option for those of the strategies that have it, as text or JSON; may be repeated.",
+    help="Option for the strategies that have it, as text or JSON; may be repeated.",
 )
-@click.option("--brokers", "-b", default=25, show_default=True, help="How many brokers, in large cities.")
-@click.option("--clients", "-c", default=500, show_default=True, help="How many clients, by population, rounded down.")
+@click.option("--brokers", "-b", default=25, show_default=True, help="Number of brokers, in large cities.")
+@click.option(
+    "--clients",
+    "-c",
+    default=500,
+    show_default=True,
+    help="Number of clients, distributed by population, rounded down.",
+)
 @click.option("--seconds", "-t", default=120, show_default=True, help="Simulated seconds of activity.")
-@click.option("--topics", default=1000, show_default=True, help="How many topics there are.")
+@click.option("--topics", default=1000, show_default=True, help="Number of topics.")
 @click.option(
     "--preset",
     default="steady",
@@ -47,7 +53,7 @@ KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "tot
     show_default=True,
     help="steady: pauses of up to a minute; paper: pauses that grow with time, as published.",
 )
-@click.option("--seed", default=1, show_default=True, help="Same seed, same trace.")
+@click.option("--seed", default=1, show_default=True, help="Seed; the same seed gives the same trace.")
 @click.option(
     "--explain",
     "explained",
@@ -59,13 +65,13 @@ KIND_COLUMNS = ("event", "delivery", "subscription", "location", "control", "tot
     default=60,
     type=click.IntRange(min=1),
     show_default=True,
-    help="With --explain: how many steps to print.",
+    help="With --explain: number of steps to print.",
 )
 @click.option(
     "--trace",
     "trace",
     type=click.Path(path_type=Path),
-    help="Write what happened to Parquet files in this directory, for geomq why; of several, each strategy in its own.",
+    help="Write traces for geomq why to this directory, as Parquet; several strategies each get a subdirectory.",
 )
 @sweep_options
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")
@@ -101,7 +107,7 @@ def simulate(
     look_here(names or ())
     if sweep.terms:
         if explained or trace is not None:
-            raise UsageError("--sweep gives a row for each run; it goes with neither --explain nor --trace")
+            raise UsageError("--sweep gives a row for each run; it cannot be combined with --explain or --trace")
         run_sweep(scenario, names, options, sweep, as_json=as_json)
         return
     sweep.refuse_without_terms()
@@ -110,7 +116,7 @@ def simulate(
         strategy_class(name).check(scenario.federation())
     if explained:
         if as_json or trace is not None:
-            raise UsageError("--explain prints a transcript; it goes with neither --json nor --trace")
+            raise UsageError("--explain prints a transcript; it cannot be combined with --json or --trace")
         _explain(scenario, chosen, steps)
     else:
         _compare(scenario, chosen, trace, as_json=as_json)
@@ -166,7 +172,9 @@ def in_words(verdict: dict[str, Any]) -> str:
 def _warn_if(idle: bool) -> None:
     if idle:
         begin_s = FIRST_UPDATE_MS // 1000
-        click.echo(f"geomq: nobody subscribed: clients begin after {begin_s} s or later; give more --seconds", err=True)
+        click.echo(
+            f"geomq: no client subscribed: clients begin after {begin_s} s or later; give more --seconds", err=True
+        )
 
 
 def _traces(directory: Path | None, names: list[str]) -> dict[str, Path | None]:
@@ -176,7 +184,7 @@ def _traces(directory: Path | None, names: list[str]) -> dict[str, Path | None]:
     places = {names[0]: directory} if len(names) == 1 else {name: directory / name for name in names}
     for place in places.values():
         if place.is_dir() and any(place.glob("*.parquet")):
-            raise UsageError(f"{place} holds Parquet files already; choose another directory")
+            raise UsageError(f"{place} already contains Parquet files; choose another directory")
     return dict(places)
 
 

@@ -55,11 +55,11 @@ def sweep_options(command: F) -> F:
         click.option(
             "--engine",
             type=click.Choice(["spark", "local"]),
-            help="With --sweep: Spark, as if not given, or the processes of this machine.",
+            help="With --sweep: run on Spark (the default) or in processes of this machine.",
         ),
         click.option("--master", help="With --sweep: a Spark master such as spark://host:7077; local[*] if not given."),
         click.option("--out", type=click.Path(path_type=Path), help="With --sweep: write Parquet to this directory."),
-        click.option("--overwrite", is_flag=True, help="Replace a sweep that is there already, and nothing else."),
+        click.option("--overwrite", is_flag=True, help="Replace an existing sweep, and nothing else."),
         click.option("--csv", "as_csv", is_flag=True, help="With --sweep: print a row for each run as CSV."),
     )
     for option in reversed(options):

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 TIMED_OUT = 27
 
 
-@click.command(short_help="Subscribe and print what arrives.")
+@click.command(short_help="Subscribe and print the events received.")
 @click.option("--topic", "-t", "topics", multiple=True, required=True, help="A topic filter; repeatable.")
 @click.option("--within", "--from", "within", metavar="FENCE", help=f"Only events from inside. {FENCE_HELP}")
 @click.option("--qos", "-q", type=click.IntRange(0, 2), default=0, show_default=True)
-@click.option("--count", "-C", type=click.IntRange(min=1), help="Stop after so many events.")
-@click.option("--wait", "-W", type=NumberRange(min=0, min_open=True), help="Stop after so many seconds.")
+@click.option("--count", "-C", type=click.IntRange(min=1), help="Stop after this many events.")
+@click.option("--wait", "-W", type=NumberRange(min=0, min_open=True), help="Stop after this many seconds.")
 @click.option("--no-retained", "-R", is_flag=True, help="Leave out retained events.")
 @click.option("--verbose", "-v", is_flag=True, help="Print the topic before the payload.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @reach_options
 def sub(
     topics: tuple[str, ...],

@@ -9,7 +9,9 @@ import click
 
 @click.command(short_help="Run a workload on real brokers with emulated links.")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Directory for everything that happens.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="Directory for traces, logs and client records."
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable report.")
 def testbed(file: Path, out: Path, as_json: bool) -> None:
     """Start the brokers of FILE on this machine, link them as it says, run its workload, stop and collect everything.

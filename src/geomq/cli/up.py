@@ -34,8 +34,10 @@ class Plan(NamedTuple):
     as_json: bool
 
 
-@click.command(short_help="Start a federation on this machine, with its page and demo clients.")
-@click.option("--brokers", "-b", default=3, show_default=True, help="How many; 3 regions, 25 published cities.")
+@click.command(short_help="Start a federation on this machine, with a dashboard and demo clients.")
+@click.option(
+    "--brokers", "-b", default=3, show_default=True, help="Number of brokers; 3 are regions, 25 the published cities."
+)
 @click.option(
     "--strategy",
     "-s",
@@ -43,15 +45,15 @@ class Plan(NamedTuple):
     show_default=True,
     help=f"How events find subscribers: {', '.join(STRATEGIES)}.",
 )
-@click.option("--port", "-p", default=1883, show_default=True, help="Port of the first broker; 0 takes free ones.")
-@click.option("--page-port", default=9884, show_default=True, help="Port of the page; 0 takes a free one.")
+@click.option("--port", "-p", default=1883, show_default=True, help="Port of the first broker; 0 picks free ports.")
+@click.option("--page-port", default=9884, show_default=True, help="Port of the dashboard; 0 picks a free one.")
 @click.option("--view", "views", multiple=True, type=click.Path(path_type=Path), help="Show a recorded directory too.")
-@click.option("--demo/--no-demo", default=True, show_default=True, help="Let demo clients move about and talk.")
+@click.option("--demo/--no-demo", default=True, show_default=True, help="Start demo clients that move and publish.")
 @click.option("--json", "as_json", is_flag=True, help="Print the addresses as JSON.")
 def up(port: int, views: tuple[Path, ...], **wishes: Any) -> None:
     """Start several brokers in this process, linked into one service, and keep them running until Ctrl-C.
 
-    Everything is kept in memory and only loopback is used. Printed are the MQTT address of every broker, the address
+    Everything is kept in memory, and only loopback is used. The command prints the MQTT address of every broker, the
     of the page that shows them all, and what to try.
 
     \b
@@ -130,7 +132,7 @@ def _announce(sites: "list[Site]", ports: dict[str, int], strategy: str, url: st
         click.echo(
             f"  {site.name:<24} mqtt://127.0.0.1:{ports[site.name]}  at {site.location.lat:g},{site.location.lon:g}"
         )
-    click.echo(f"The page: {url}")
+    click.echo(f"Dashboard: {url}")
     first, last = sites[0], sites[-1]
     near = f"{first.location.lat:.3f},{first.location.lon:.3f}"
     geomq = sys.argv[0] if sys.argv[0].endswith("geomq") else "geomq"

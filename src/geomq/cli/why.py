@@ -19,16 +19,22 @@ LIVE_MS = 1e11
 """Times after this are Unix time, those before it are since the start of a simulation."""
 
 
-@click.command(short_help="Say from traces why an event did or did not reach a client.")
+@click.command(short_help="Explain from traces why an event did or did not reach a client.")
 @click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--event", "event", help="The event's id, origin:epoch:sequence. Without it, events are listed.")
-@click.option("--client", "clients", multiple=True, help="Say why it reached this client or not; may be repeated.")
+@click.option("--event", "event", help="Event id, origin:epoch:sequence. Without it, events are listed.")
+@click.option(
+    "--client", "clients", multiple=True, help="Explain why it did or did not reach this client; may be repeated."
+)
 @click.option("--topic", help="List events on topics that match this filter.")
 @click.option("--publisher", help="List events of this client.")
-@click.option("--since", help="List events from then on: an ISO 8601 time (UTC if it names no zone), or milliseconds.")
-@click.option("--until", help="List events up to then.")
+@click.option("--since", help="List events since then: an ISO 8601 time (UTC without a zone), or milliseconds.")
+@click.option("--until", help="List events until then.")
 @click.option(
-    "--limit", default=20, type=click.IntRange(1, 10_000), show_default=True, help="List so many, the latest."
+    "--limit",
+    default=20,
+    type=click.IntRange(1, 10_000),
+    show_default=True,
+    help="List the latest events, at most this many.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable answer.")
 def why(
@@ -111,7 +117,7 @@ def _list(
         click.echo(json.dumps(rows, indent=2))
         return
     if not rows:
-        raise UsageError(f"nothing like that was published in the trace of {_several(picked.brokers)}")
+        raise UsageError(f"no such event was published in the trace of {_several(picked.brokers)}")
     for row in rows:
         _print_row(row)
     if ids and "delivered" not in picked.steps:
@@ -151,7 +157,7 @@ def _print_case(case: "Case", answers: "dict[str, Answer]") -> None:
     else:
         _say("reached nobody" if case.tells_deliveries else NO_DELIVERIES)
     if case.unread:
-        _say(f"no trace was given of {_several(case.unread)}")
+        _say(f"no trace was given for {_several(case.unread)}")
     for client, answer in answers.items():
         _say(f"{client}: {answer.verdict}: {answer.text}")
 
@@ -198,5 +204,5 @@ def _moment(text: str | None) -> float | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{text!r} is no time; write 2026-05-04T10:00:00Z, or milliseconds") from None
+        raise UsageError(f"{text!r} is not a time; write 2026-05-04T10:00:00Z, or milliseconds") from None
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000.0

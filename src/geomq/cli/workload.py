@@ -22,10 +22,12 @@ def workload_options(command: F) -> F:
     """The options that say which workload is meant; shared by the commands that generate one."""
     options = (
         click.option("--preset", default="paper", show_default=True, help=_PRESET_HELP),
-        click.option("--brokers", type=int, help="How many brokers; 25 are the published places, others large cities."),
-        click.option("--clients", type=int, help="How many clients in all; 100,000 if not given, 3,600 in scenarios."),
-        click.option("--topics", type=int, help="How many topics there are; 1,000 if not given."),
-        click.option("--seconds", type=int, help="How many seconds clients act; 900 if not given."),
+        click.option(
+            "--brokers", type=int, help="Number of brokers; 25 are the published places, other numbers large cities."
+        ),
+        click.option("--clients", type=int, help="Number of clients in all; 100,000 if not given, 3,600 in scenarios."),
+        click.option("--topics", type=int, help="Number of topics; 1,000 if not given."),
+        click.option("--seconds", type=int, help="Seconds that clients are active; 900 if not given."),
         click.option(
             "--event-fence", "event_fence_deg", type=float, help="Radius of event fences in degrees; 5 if not given."
         ),
@@ -33,21 +35,21 @@ def workload_options(command: F) -> F:
             "--subscription-fence",
             "subscription_fence_deg",
             type=float,
-            help="Likewise of subscriptions; 10 if not given.",
+            help="Radius of subscription fences in degrees; 10 if not given.",
         ),
         click.option(
             "--field",
             "field_deg",
             type=int,
-            help="Side of the grid squares in degrees; 6 if not given, or less where that has no room.",
+            help="Side of the grid squares in degrees; 6 if not given, or less if the brokers do not fit.",
         ),
         click.option(
             "--places",
             type=click.Path(path_type=Path),
             help="CSV file of brokers with the columns name, latitude, longitude and population.",
         ),
-        click.option("--cities", is_flag=True, help="Large cities even for 25 brokers."),
-        click.option("--seed", type=int, default=1, show_default=True, help="Same seed, same data."),
+        click.option("--cities", is_flag=True, help="Use large cities even for 25 brokers."),
+        click.option("--seed", type=int, default=1, show_default=True, help="Seed; the same seed gives the same data."),
     )
     for option in reversed(options):
         command = option(command)
@@ -62,7 +64,7 @@ def engine_options(command: F) -> F:
         type=click.Choice(["spark", "local"]),
         default="spark",
         show_default=True,
-        help="Spark or one process.",
+        help="Run on Spark or in one process.",
     )(command)
 
 
@@ -70,7 +72,7 @@ def engine_options(command: F) -> F:
 @workload_options
 @engine_options
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The directory to write.")
-@click.option("--overwrite", is_flag=True, help="Replace a workload that is there already, and nothing else.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing workload, and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable summary.")
 def workload(engine: str, master: str | None, out: Path, overwrite: bool, as_json: bool, **numbers: Any) -> None:
     """Generate a workload and write it to a directory of Parquet files.

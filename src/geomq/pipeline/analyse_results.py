@@ -82,7 +82,8 @@ def _check_apart(runs: Sequence[LiveRun]) -> None:
         other = known.setdefault((run.workload.directory.resolve(), run.strategy), run)
         if other is not run:
             raise UsageError(
-                f"{other.directory} and {run.directory} are runs of {run.strategy} on one workload; analyse them apart"
+                f"{other.directory} and {run.directory} are runs of {run.strategy} on one workload;"
+                " analyse them separately"
             )
 
 
@@ -95,8 +96,8 @@ def strategy_result(run: LiveRun, sent: Sequence[Any], took: Sequence[Any], usef
         if row.run == run.number:
             if row.kind not in by_kind or not {row.sender, row.receiver} <= position.keys():
                 raise DataError(
-                    f"the trace of {run.directory} tells of messages from {row.sender} to {row.receiver}, which are"
-                    " not both brokers of this run; are files of another among them?"
+                    f"the trace of {run.directory} records messages from {row.sender} to {row.receiver}, which are"
+                    " not both brokers of this run; does it contain files of another run?"
                 )
             by_kind[row.kind][position[row.sender], position[row.receiver]] += row.messages
     mine = [row for row in took if row.run == run.number]

@@ -36,7 +36,7 @@ def _understood(question: Callable[P, T]) -> Callable[P, T]:
         try:
             return question(*args, **kwargs)
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise DataError(f"{args[0]} does not answer like the admin API of a broker") from None
+            raise DataError(f"{args[0]} is not the admin API of a broker") from None
 
     return asked
 
@@ -62,9 +62,9 @@ class Admin:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            raise DataError(f"{self._base} answers {error.code} {error.reason} to {path}") from None
+            raise DataError(f"{self._base} answered {error.code} {error.reason} to {path}") from None
         except (OSError, ValueError, RecursionError) as error:
-            raise DataError(f"{self._base} cannot be asked: {getattr(error, 'reason', None) or error}") from None
+            raise DataError(f"{self._base} did not answer: {getattr(error, 'reason', None) or error}") from None
 
     @_understood
     def outline(self) -> Outline:
@@ -159,6 +159,6 @@ def listen(
     traffic = traffic_of(outline, rows)
     missed = sum(admin.missed for admin in admins)
     silent = [broker.name for broker in outline.brokers if broker.name not in names]
-    notes = [f"{missed:,} records missed: the brokers are busier than they were asked"] if missed else []
-    notes += [f"not asked: {', '.join(silent)}"] if silent else []
+    notes = [f"{missed:,} records missed: the brokers write records faster than they are read"] if missed else []
+    notes += [f"not reached: {', '.join(silent)}"] if silent else []
     return Traffic(traffic.outline, traffic.topics, traffic.homes, traffic.actions, (*traffic.notes, *notes))

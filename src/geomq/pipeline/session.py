@@ -89,7 +89,7 @@ def explain(text: str) -> UsageError:
         return DataError("no space left on the disk Spark writes to; free some or set SPARK_LOCAL_DIRS elsewhere")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if re.match(r"(Caused by: )?[\w.]+(Error|Exception)\b", line)]
-    line = (telling or lines or ["Spark failed without a reason"])[-1]
+    line = (telling or lines or ["Spark failed without an error message"])[-1]
     return DataError(f"Spark: {line[:300]}")
 
 
@@ -202,7 +202,7 @@ def _is_local(master: str) -> bool:
 def _check_reachable(master: str) -> None:
     """Fail at once on a wrong standalone address; Spark itself would try for minutes."""
     if not re.match(rf"({_LOCAL}$|spark://|yarn$|k8s://)", master):
-        raise UsageError(f"{master!r} is no Spark master; give local[N], spark://host:port, yarn or k8s://...")
+        raise UsageError(f"{master!r} is not a Spark master; give local[N], spark://host:port, yarn or k8s://...")
     if not master.startswith("spark://"):
         return
     reasons = []

@@ -140,7 +140,7 @@ def _axes(terms: Iterable[str]) -> dict[str, list[str]]:
         values = list(dict.fromkeys(_values(text)))
         if not (name in NUMBERS or name.startswith(OPTION)) or not values:
             known = ", ".join((*NUMBERS, f"{OPTION}NAME"))
-            raise UsageError(f"a sweep is name=value,value or name=first..last with a name of {known}, not {term!r}")
+            raise UsageError(f"a sweep is name=value,value or name=first..last with a name from {known}, not {term!r}")
         if name in axes:
             raise UsageError(f"{name} is swept twice; give all its values at once")
         axes[name] = values

@@ -78,7 +78,7 @@ class Node:
         """
         if description is None:
             if federation is None:
-                raise UsageError("a node needs a federation, or the description of one")
+                raise UsageError("a node needs a federation or the description of one")
             description = describe(federation, strategy, options or {})
         start = start_of(me, description, federation) if kept is None else start_of(me, kept.descriptions[0])
         self.me = me

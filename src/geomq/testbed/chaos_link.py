@@ -153,5 +153,5 @@ async def _frame(reader: asyncio.StreamReader) -> bytes:
     head = await reader.readexactly(4)
     length = int.from_bytes(head, "big")
     if length > FRAME_BYTES_MAX:
-        raise OSError("no frame of a peer link")
+        raise OSError("not a frame of a peer link")
     return head + await reader.readexactly(length)

@@ -148,7 +148,7 @@ class FaultRun:
                 if await broker.is_linked():
                     return
             await asyncio.sleep(0.1)
-        raise ProtocolError(f"broker {broker.name} does not find its peers")
+        raise ProtocolError(f"broker {broker.name} is not connected to its peers")
 
     def _clients(self) -> tuple[list[Receiver], list[Sender]]:
         """At every site a receiver for each QoS and a sender for each: some near each other, some with fences."""

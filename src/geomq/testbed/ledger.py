@@ -97,7 +97,7 @@ def read_entries(path: Path) -> Iterator[Entry]:
                 fields: dict[str, Any] = json.loads(line)
                 yield KINDS[fields.pop("kind")](**fields)
             except (ValueError, KeyError, TypeError):
-                raise DataError(f"{path}: line {number} is no record of a run") from None
+                raise DataError(f"{path}: line {number} is not a record of a run") from None
 
 
 @dataclass(slots=True)

@@ -45,7 +45,7 @@ class Workload(Section, frozen=True):
     seconds: Annotated[Annotated[float, Meta(gt=0, le=500_000)] | None, about("How long they act.")] = None
     speed: Annotated[Annotated[float, Meta(gt=0, le=1000)], about("How many times faster than it says.")] = 1.0
     processes: Annotated[Annotated[int, Meta(ge=1, le=64)], about("Processes of the replayer.")] = 2
-    qos: Annotated[Literal[0, 1], about("Of events and subscriptions.")] = 0
+    qos: Annotated[Literal[0, 1], about("QoS of events and subscriptions.")] = 0
 
 
 class Broker(Section, frozen=True):
@@ -65,9 +65,7 @@ class Cloud(Section, frozen=True):
     """A Mosquitto as cloud of broadcast groups."""
 
     enabled: Annotated[bool, about("Start it.")] = False
-    broker: Annotated[
-        Name | None, about("The workload's broker that is the cloud; its clients speak ordinary MQTT to it.")
-    ] = None
+    broker: Annotated[Name | None, about("The workload's broker that is the cloud; its clients use plain MQTT.")] = None
 
 
 class Link(Section, frozen=True):

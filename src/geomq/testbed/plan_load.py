@@ -28,7 +28,7 @@ def parse_plan(text: str, *, name: str, base: Path) -> Plan:
     if (workload.dataset is None) == (workload.preset is None):
         fail("[workload]", "give either dataset or preset")
     if workload.preset is not None and workload.preset not in PRESETS:
-        fail("[workload]", f"preset: {workload.preset!r} is none of {', '.join(PRESETS)}")
+        fail("[workload]", f"preset: {workload.preset!r} is unknown; choose one of {', '.join(PRESETS)}")
     if workload.dataset is not None and workload.clients is not None:
         fail("[workload]", "clients: a dataset has its own")
     try:
@@ -38,12 +38,12 @@ def parse_plan(text: str, *, name: str, base: Path) -> Plan:
     names = [broker.name for broker in plan.brokers]
     for number, each in enumerate(names, 1):
         if each in names[: number - 1]:
-            fail(f"[[brokers]] #{number}", f"name: {each!r} has a table already")
+            fail(f"[[brokers]] #{number}", f"name: {each!r} already has a table")
     seen: set[frozenset[str]] = set()
     for number, link in enumerate(plan.links, 1):
         pair = frozenset(link.between)
         if len(pair) != 2 or pair in seen:
-            fail(f"[[links]] #{number}", f"between: {' and '.join(link.between)} are no new pair")
+            fail(f"[[links]] #{number}", f"between: {' and '.join(link.between)} already have a link, or are the same")
         if CLOUD in pair and not plan.cloud.enabled:
             fail(f"[[links]] #{number}", "between: there is no cloud; set enabled = true in [cloud]")
         seen.add(pair)

@@ -85,7 +85,7 @@ class ChildProcess:
     async def _listens(self) -> bool:
         if not self.running:
             lines = self.log.strip().splitlines()
-            raise UsageError(f"{self.name} did not start: {lines[-1] if lines else 'it said nothing'}")
+            raise UsageError(f"{self.name} did not start: {lines[-1] if lines else 'no output'}")
         try:
             _, writer = await asyncio.open_connection(*self.address)
         except OSError:
@@ -174,7 +174,7 @@ class MosquittoProcess(ChildProcess):
         )
         executable = mosquitto_path()
         if executable is None:
-            raise UsageError("mosquitto is not installed; install it or do without a cloud")
+            raise UsageError("mosquitto is not installed; install it or run without a cloud")
         return [executable, "-c", str(path)]
 
 
@@ -208,7 +208,7 @@ class Federation:
         async def linked() -> bool:
             return all([await broker.is_linked() for broker in self.brokers.values() if broker.running])
 
-        await wait_until(linked, "the brokers do not find each other", seconds=seconds)
+        await wait_until(linked, "the brokers do not connect to each other", seconds=seconds)
 
 
 async def stoppable(work: Awaitable[Done]) -> Done:
@@ -221,7 +221,7 @@ async def stoppable(work: Awaitable[Done]) -> Done:
     try:
         return await work
     except asyncio.CancelledError:
-        raise UsageError("stopped before the work was done") from None
+        raise UsageError("stopped before the run was complete") from None
 
 
 async def wait_until(condition: Callable[[], Awaitable[bool]], what: str, *, seconds: float) -> None:

@@ -46,7 +46,7 @@ class ReplaySettings:
         if not 0 < self.speed <= SPEED_MAX:
             raise UsageError(f"the speed must be above 0 and at most {SPEED_MAX:g}, not {self.speed:g}")
         if not 1 <= self.processes <= PROCESSES_MAX:
-            raise UsageError(f"between 1 and {PROCESSES_MAX} processes are possible, not {self.processes}")
+            raise UsageError(f"processes must be between 1 and {PROCESSES_MAX}, not {self.processes}")
         if self.qos not in (0, 1):
             raise UsageError("a replay uses QoS 0 or 1")
         if self.seconds is not None and not self.seconds > 0:

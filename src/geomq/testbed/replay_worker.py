@@ -137,9 +137,9 @@ class Worker:
                     await asyncio.gather(*(client.ready for _, client in wave))
             except TimeoutError:
                 why = self.report.complaints[0] if self.report.complaints else "no answer to CONNECT"
-                raise UsageError(f"clients are not let in: {why}") from None
+                raise UsageError(f"clients are refused: {why}") from None
             except OSError as error:
-                raise UsageError(f"a broker is not reached: {error.strerror or error}") from None
+                raise UsageError(f"cannot connect to a broker: {error.strerror or error}") from None
 
     async def act(self, start_s: float) -> None:
         """Every step at its time, then wait until all is quiet."""

@@ -199,7 +199,7 @@ class Hopper(Receiver):
             try:
                 await self._stay_for_a_while(connection)
                 if self._dice.random() >= LEAVES_POLITELY and link.channel is not None:
-                    link.channel.close("a hop without a goodbye")
+                    link.channel.close("a hop without a DISCONNECT")
             finally:
                 connection.cancel()
                 await asyncio.gather(connection, return_exceptions=True)

@@ -114,11 +114,11 @@ def read_places(path: Path) -> list[Place]:
         raise DataError(f"{path} has no column {missing[0]!r}; it needs {', '.join(_CSV_COLUMNS)}")
     places = [_place_of(row, path, number) for number, row in enumerate(reader, 2)]
     if not places:
-        raise DataError(f"{path} names no brokers")
+        raise DataError(f"{path} lists no brokers")
     _check_count(len(places))
     names = [place.name for place in places]
     if len(set(names)) != len(names):
-        raise DataError(f"{path} names a broker twice")
+        raise DataError(f"{path} lists a broker twice")
     return places
 
 
@@ -132,7 +132,7 @@ def _place_of(row: dict[str, str | None], path: Path, number: int) -> Place:
     if not name or len(name) > 100:
         raise DataError(f"{path} line {number}: a broker needs a name of at most 100 characters")
     if not (-90 <= lat <= 90 and -180 <= lon <= 180):
-        raise DataError(f"{path} line {number}: {lat:g},{lon:g} is no place on earth")
+        raise DataError(f"{path} line {number}: {lat:g},{lon:g} is not a place on earth")
     if not 1 <= population <= 10**10:
         raise DataError(f"{path} line {number}: the population must be between 1 and 10 billion")
     return Place(name, lat, lon, population)

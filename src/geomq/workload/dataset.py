@@ -142,11 +142,11 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
             raise DataError(f"{path} is too large to be a manifest")
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DataError(f"{directory} has no {MANIFEST}: it is no finished geomq dataset") from None
+        raise DataError(f"{directory} has no {MANIFEST}: it is not a complete geomq dataset") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is not readable: {str(error).splitlines()[0]}") from None
     if not isinstance(content, dict) or content.get("kind") != kind:
-        raise DataError(f"{directory} holds no {kind} dataset")
+        raise DataError(f"{directory} contains no {kind} dataset")
     if content.get("version") != VERSION:
         raise DataError(f"{directory} has version {content.get('version')}, this geomq reads {VERSION}")
     return content

@@ -54,7 +54,7 @@ def read_table(path: Path, dataset: str) -> "pa.Table":
         with pq.ParquetFile(path) as file:
             missing = [name for name in schema.names if name not in file.schema_arrow.names]
             if missing:
-                raise DataError(f"{path} has no column {missing[0]!r}; it is no {dataset} file")
+                raise DataError(f"{path} has no column {missing[0]!r}; it is not a {dataset} file")
             table = file.read(columns=schema.names).select(schema.names).cast(schema)
         _check_cells(table, dataset)
         return table
@@ -62,7 +62,7 @@ def read_table(path: Path, dataset: str) -> "pa.Table":
         raise DataError(f"{path} does not exist") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path} is no readable {dataset} file: {reason}") from None
+        raise DataError(f"{path} is not a readable {dataset} file: {reason}") from None
 
 
 def _check_cells(table: "pa.Table", dataset: str) -> None:
@@ -104,9 +104,9 @@ def check_new(path: Path, *, kind: str | None = None, overwrite: bool = False) -
         check_writable(path)
         return
     if not overwrite or kind is None:
-        raise UsageError(f"{path} exists already; choose another directory{' or say --overwrite' if kind else ''}")
+        raise UsageError(f"{path} already exists; choose another directory{' or give --overwrite' if kind else ''}")
     if _kind_of(path / "manifest.json") != kind:
-        raise UsageError(f"{path} holds no {kind} written by geomq and is left alone; choose another directory")
+        raise UsageError(f"{path} contains no {kind} written by geomq and is left unchanged; choose another directory")
     names = (found.relative_to(path).as_posix() for found in sorted(path.rglob("*")))
     foreign = next((name for name in names if not re.fullmatch(REPLACEABLE[kind], name)), None)
     if foreign is not None:
@@ -118,7 +118,7 @@ def check_writable(directory: Path) -> None:
     whole = directory.absolute()
     there = next(path for path in (whole, *whole.parents) if os.path.lexists(path))
     if not there.is_dir():
-        raise DataError(f"cannot write {directory}: {there} is no directory")
+        raise DataError(f"cannot write {directory}: {there} is not a directory")
     if not os.access(there, os.W_OK | os.X_OK):
         raise DataError(f"cannot write {directory}: {os.strerror(errno.EACCES)}")
 

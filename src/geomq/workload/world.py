@@ -82,7 +82,7 @@ class World:
     def squares(self) -> GridAreas:
         """The areas of a world of grid squares."""
         if not isinstance(self.areas, GridAreas):
-            raise UsageError("this workload needs areas made of grid squares")
+            raise UsageError("this workload needs areas that are grid squares")
         return self.areas
 
     @cached_property

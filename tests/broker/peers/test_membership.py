@@ -265,7 +265,7 @@ async def test_the_admin_api_previews_and_refuses_in_one_line() -> None:
             assert view.clients_outside == 1
             assert membership(columbus).status() == membership_before
         for method, path, body, complaint in [
-            ("POST", "/peers", {**rome, "name": "frankfurt"}, "two brokers of the federation are called frankfurt"),
+            ("POST", "/peers", {**rome, "name": "frankfurt"}, "two brokers of the federation are named frankfurt"),
             ("POST", "/peers", {**rome, "location": None}, "needs a location"),
             ("POST", "/peers", {**rome, "location": "900,0"}, "latitude"),
             ("POST", "/peers", {**rome, "name": "a b"}, "regex"),

@@ -102,7 +102,7 @@ def geomq_federation(folder: Path) -> Iterator[dict[str, tuple[int, int]]]:
             command = [sys.executable, "-m", "geomq", "broker", "-c", str(folder / f"{name}.toml")]
             stack.enter_context(_process(command, folder, port))
         apis = [Admin(f"127.0.0.1:{admin}", None) for _, admin, _ in ports.values()]
-        assert wait_until(lambda: all(map(_is_linked, apis))), "the brokers do not find each other"
+        assert wait_until(lambda: all(map(_is_linked, apis))), "the brokers do not connect to each other"
         yield {name: (port, admin) for name, (port, admin, _) in ports.items()}
 
 

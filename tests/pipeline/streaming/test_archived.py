@@ -103,7 +103,7 @@ def test_advice_from_an_archive_knows_who_subscribed(spark: SparkSession, tmp_pa
     # Twenty events must reach the archive's reader in Berlin; everything else stays at home.
     assert answer["oracle"]["messages"] == 20
     assert answer["costs"]["flood_events"]["messages"] == 60
-    assert "who was where and subscribed to what is known from 1 snapshots" in answer["notes"]
+    assert "locations and subscriptions come from 1 snapshots" in answer["notes"]
     assert FENCED_AWAY in answer["notes"]
 
 
@@ -180,9 +180,9 @@ def test_on_a_stream_late_events_count_until_the_watermark_has_passed(spark: Spa
 
 def test_an_archive_is_not_made_of_something_else(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UsageError, match="is not empty and no archive"):
+    with pytest.raises(UsageError, match="is neither empty nor an archive"):
         prepare_archive(tmp_path)
-    with pytest.raises(DataError, match="is no archive of events"):
+    with pytest.raises(DataError, match="is not an archive of events"):
         compact(spark, tmp_path)
-    with pytest.raises(DataError, match=r"is no archive of events"), spark_errors():
+    with pytest.raises(DataError, match=r"is not an archive of events"), spark_errors():
         spark.read.format("geomq").load(str(tmp_path)).count()

@@ -169,9 +169,9 @@ def test_a_list_of_ones_own_is_a_csv_file(tmp_path: Path) -> None:
     [
         ("city,lat\nA,1\n", "no column lng or lon or longitude"),
         ("lat,lng,population\nx,2,3\n", "line 2: .* must be numbers"),
-        ("lat,lng,population\n95,2,3\n", "no city on earth"),
-        ("lat,lng,population\n1,nan,3\n", "no city on earth"),
-        ("lat,lng,population\n1,2,\n", "names no city"),
+        ("lat,lng,population\n95,2,3\n", "not a city on earth"),
+        ("lat,lng,population\n1,nan,3\n", "not a city on earth"),
+        ("lat,lng,population\n1,2,\n", "lists no city"),
     ],
 )
 def test_a_damaged_list_is_refused_in_one_line(tmp_path: Path, text: str, words: str) -> None:

@@ -212,5 +212,5 @@ class HasNoRule(Message, frozen=True):
 
 def test_rules_that_cannot_be_applied_are_found_beforehand() -> None:
     assert "names page" in (check_rules(NamesNoField) or "")
-    assert "no rule" in (check_rules(HasNoRule) or "")
+    assert "not a rule" in (check_rules(HasNoRule) or "")
     assert check_rules(ForwardEvent) is None

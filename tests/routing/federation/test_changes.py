@@ -54,7 +54,7 @@ def test_a_broker_may_bring_the_strategy_that_two_need() -> None:
 def test_a_broker_is_replaced_only_on_demand() -> None:
     moved = BrokerEntry("ber", (50.0, 13.0), "elsewhere:2")
     assert changed(TWO, AddBroker(moved, replace=True), by="ams").entry("ber") == moved
-    with pytest.raises(ConfigError, match="two brokers of the federation are called ber"):
+    with pytest.raises(ConfigError, match="two brokers of the federation are named ber"):
         changed(TWO, AddBroker(moved), by="ams")
 
 
@@ -62,9 +62,9 @@ def test_a_broker_is_replaced_only_on_demand() -> None:
     ("change", "complaint"),
     [
         (RemoveBroker("rom"), "no broker 'rom'"),
-        (SetAreas("grid"), "grid_deg is needed"),
-        (SetAreas("nearest", grid_deg=6), "grid_deg is needed"),
-        (SetAreas("given"), "areas are needed"),
+        (SetAreas("grid"), "grid_deg is required"),
+        (SetAreas("nearest", grid_deg=6), "grid_deg is required"),
+        (SetAreas("given"), "areas are required"),
         (SetAreas("given", areas={"rom": "x"}), "no broker 'rom'"),
     ],
 )

@@ -52,8 +52,8 @@ def test_one_broker_owns_everything_and_needs_no_place() -> None:
     ("description", "complaint"),
     [
         (with_areas(WEST, WEST), "areas of brokers ams and ber overlap"),
-        (Description((AMS, AMS)), "two brokers of the federation are called ams"),
-        (Description((BER, AMS)), "order of their names"),
+        (Description((AMS, AMS)), "two brokers of the federation are named ams"),
+        (Description((BER, AMS)), "sorted by name"),
         (
             Description((AMS, msgspec.structs.replace(BER, location=None))),
             "broker ber .* needs a location",
@@ -66,13 +66,13 @@ def test_one_broker_owns_everything_and_needs_no_place() -> None:
             Description((AMS, msgspec.structs.replace(BER, address=None))),
             "broker ber .* needs an address",
         ),
-        (Description((AMS, msgspec.structs.replace(BER, address="ber:0"))), "no such port"),
+        (Description((AMS, msgspec.structs.replace(BER, address="ber:0"))), "invalid port"),
         (Description((AMS, BER), strategy="single"), "serves one broker"),
         (Description((AMS, BER), strategy="floodevents"), "did you mean flood_events"),
         (Description((AMS, BER), strategy="os:system"), "not that of this broker's config"),
         (Description((AMS, BER), strategy="dht", options={"x": 1}), "strategy options"),
         (Description((AMS, BER), strategy="mesh", options={"links": [["ams", "rom"]]}), "no broker rom"),
-        (Description((AMS, BER), strategy="dht", options={"x": float("nan")}), "only texts, numbers"),
+        (Description((AMS, BER), strategy="dht", options={"x": float("nan")}), "only strings, numbers"),
         (two(edition=Edition(-1, "")), "out of range"),
     ],
 )

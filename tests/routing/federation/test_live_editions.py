@@ -113,7 +113,7 @@ def test_each_routing_hears_only_its_own_messages() -> None:
     delivered = ams.handle(PeerSaid(BER, ForwardEvent(event), KEY), now=0)
     assert any(isinstance(action, DeliverToClients) for action in delivered)
     unknown = ams.handle(PeerSaid(BER, ForwardEvent(event), Edition(9, "x")), now=0)
-    assert unknown == [DropEvent(event.id, "no routing of edition 9:x")]
+    assert unknown == [DropEvent(event.id, "no routing for edition 9:x")]
     stranger = ams.handle(PeerSaid(ROM, ForwardEvent(event), KEY), now=0)
     assert [type(action) for action in stranger] == [DropEvent]
 

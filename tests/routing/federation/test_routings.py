@@ -53,7 +53,7 @@ def test_an_event_of_an_edition_that_is_over_is_dropped_with_a_reason() -> None:
     routings.publishing = routings.live[NEXT]
     routings.end(CONFIGURED)
     routings.said(PeerSaid(BER, ForwardEvent(EVENT)), 0)
-    assert asked == [DropEvent(EVENT.id, "no routing of edition as configured")]
+    assert asked == [DropEvent(EVENT.id, "no routing for edition as configured")]
     assert routings.strategies == (routings.publishing,)
 
 

@@ -51,7 +51,7 @@ def test_an_option_goes_to_those_that_have_it_and_the_last_counts() -> None:
 @pytest.mark.parametrize(
     ("names", "text", "reason"),
     [
-        (["dht"], "x=1", "no strategy named here has an option 'x': none has any"),
+        (["dht"], "x=1", "none of these strategies has an option 'x': none has any"),
         (
             ["dht", "grid_quorum", "adaptive"],
             "x=1",

@@ -66,5 +66,5 @@ def test_one_broker_needs_no_messages() -> None:
 
 
 def test_single_refuses_a_federation() -> None:
-    with pytest.raises(ConfigError, match="serves one broker, this federation has 2"):
+    with pytest.raises(ConfigError, match="serves one broker; this federation has 2"):
         Single.check(row_of_squares(2))

@@ -144,5 +144,5 @@ def test_an_id_is_read_as_it_is_written() -> None:
     odd = EventId(BrokerId("New York: East"), 0, 12)
     assert [EventId.parse(str(each)) for each in (EVENT.id, odd)] == [EVENT.id, odd]
     for bad in ("", "paris", "paris:1", ":1:2", "paris:x:2", "paris:1:-2", "p:1:²", "p:1:" + "9" * 30):
-        with pytest.raises(UsageError, match="is no event id"):
+        with pytest.raises(UsageError, match="is not an event id"):
             EventId.parse(bad)

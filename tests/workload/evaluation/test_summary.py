@@ -61,7 +61,7 @@ def test_half_a_result_is_not_taken_for_a_whole_one(outcome: Outcome, tmp_path: 
     with pytest.raises(DataError, match="does not exist"):
         read_results(tmp_path / "r")
     (tmp_path / "r" / "manifest.json").unlink()
-    with pytest.raises(DataError, match="no finished geomq dataset"):
+    with pytest.raises(DataError, match="not a complete geomq dataset"):
         read_results(tmp_path / "r")
 
 

@@ -108,7 +108,7 @@ def test_what_a_killed_landing_left_behind_does_not_count(tmp_path: Path) -> Non
     assert [path.stem for path in event_files(folder)] == ["compact-old", "later", "part"]
     assert int(np.sum(read_archived_traffic(folder).actions.kind == Kind.EVENT)) == 5
     (log / "3").write_text("v1\n[]")
-    with pytest.raises(DataError, match=r"_spark_metadata/3 is no readable log of an archive"):
+    with pytest.raises(DataError, match=r"_spark_metadata/3 is not a readable log of an archive"):
         event_files(folder)
 
 
@@ -116,14 +116,14 @@ def test_what_a_killed_landing_left_behind_does_not_count(tmp_path: Path) -> Non
     "wrong", [{"event_id": None}, {"topic": None}, {"event_time": None}, {"broker": None}, {"location": {"lat": 91.0}}]
 )
 def test_an_event_that_says_nothing_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=r"is no readable file of an archive: an event lacks its id"):
+    with pytest.raises(DataError, match=r"is not a readable file of an archive: an event lacks its id"):
         read_archived_traffic(archive(tmp_path, [event(1), event(2, **wrong)]))
 
 
 def test_an_archive_that_cannot_be_judged_says_why(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no events yet"):
+    with pytest.raises(DataError, match="contains no events yet"):
         read_archived_traffic(archive(tmp_path / "empty", []))
-    with pytest.raises(DataError, match="does not say who published"):
+    with pytest.raises(DataError, match="does not name publishers"):
         read_archived_traffic(archive(tmp_path / "anonymous", [event(1, publisher=None)]))
     with pytest.raises(DataError, match="no location of events of b; land with --admin"):
         read_archived_traffic(archive(tmp_path / "nowhere", [event(1), event(2, "b", location=None)]))

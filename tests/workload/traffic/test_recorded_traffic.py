@@ -67,8 +67,8 @@ def test_wildcards_become_topics_and_who_leaves_matches_nothing() -> None:
     )
     assert subscriptions(found) == [(0, "s/1", NO_FENCE), (0, "s/1", 100_000), (0, "s/1", 0), (0, "s/1", 0)]
     assert found.notes == (
-        "1 filters with wildcards, taken as the topics they match",
-        "1 filters with wildcards left out, as nothing they match was published",
+        "1 filters with wildcards, replaced by the topics they match",
+        "1 filters with wildcards skipped: no event they match was published",
     )
     kept = traffic(row(1000, "subscribed", topic="s/1"), row(1400, "disconnected", reason="session kept"))
     assert len(subscriptions(kept)) == 1
@@ -84,7 +84,7 @@ def test_subscriptions_count_where_nothing_is_published(monkeypatch: pytest.Monk
     monkeypatch.setattr("geomq.workload.traffic.recorded_traffic.TOPICS_MAX", 2)
     few = traffic(*rows)
     assert subscriptions(few) == [(0, "quiet", NO_FENCE), (0, "s/1", NO_FENCE)]
-    assert "1 filters left out, as at most 2 topics can be evaluated" in few.notes
+    assert "1 filters skipped: at most 2 topics can be evaluated" in few.notes
 
 
 def test_fences_become_circles_and_that_is_said() -> None:
@@ -115,9 +115,9 @@ def test_clients_can_be_taken_away() -> None:
 def test_a_trace_that_cannot_be_judged_says_why(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nothing was published"):
         traffic_of(TWO, [row(1, "moved", lat=1.0, lon=1.0)])
-    with pytest.raises(DataError, match="a fence that is none"):
+    with pytest.raises(DataError, match="an invalid fence"):
         traffic(row(1, "subscribed", topic="s/1", fence="POINT (1 2)"))
-    with pytest.raises(DataError, match="holds no trace files"):
+    with pytest.raises(DataError, match="contains no trace files"):
         read_traffic([tmp_path])
     write_trace(tmp_path / "1.parquet", TWO, [])
     with pytest.raises((DataError, UsageError)):

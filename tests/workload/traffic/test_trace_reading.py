@@ -64,7 +64,7 @@ def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, trace: Path) ->
     everything = of_topic(None, None, (None, None), [])
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(DataError, match="empty holds no trace files"):
+    with pytest.raises(DataError, match="empty contains no trace files"):
         read_trace([empty], everything)
     with pytest.raises(DataError, match="gone does not exist"):
         read_trace([trace, tmp_path / "gone"], everything)

@@ -77,7 +77,7 @@ def test_a_drop_is_given_as_the_reason(more: tuple[TraceRecord, ...], expected: 
     ("missing", "records", "text"),
     [
         ("subscribed", (), "cannot tell: the trace holds no subscription"),
-        ("moved", (SUBSCRIBED,), "cannot tell: where clients were was not recorded ([trace] steps)"),
+        ("moved", (SUBSCRIBED,), "cannot tell: client locations were not recorded ([trace] steps)"),
         ("delivered", (SUBSCRIBED, MATCHED), "it matched 't' at a; the trace holds no delivery"),
         ("received", (SUBSCRIBED, MATCHED, SENT), "it matched 't' at a; the trace holds no delivery"),
         ("delivered", (SUBSCRIBED, LOCATED), "by the rule it was due; the trace holds no delivery"),
@@ -163,7 +163,7 @@ def test_one_member_of_a_share_group_gets_it() -> None:
             "dropped",
             "offline",
         ),
-        ([("subscribed", {"topic": "t"})], {}, "unexplained", "nothing in the trace says"),
+        ([("subscribed", {"topic": "t"})], {}, "unexplained", "the trace does not show"),
     ],
 )
 def test_where_records_are_silent_the_rule_answers(

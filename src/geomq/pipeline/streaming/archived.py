@@ -53,7 +53,7 @@ def prepare_archive(archive: Path) -> None:
     mark = archive / MARK
     try:
         if archive.exists() and not mark.exists() and any(archive.iterdir()):
-            raise UsageError(f"{archive} is not empty and no archive; choose another directory")
+            raise UsageError(f"{archive} is neither empty nor an archive; choose another directory")
         (archive / EVENTS).mkdir(parents=True, exist_ok=True)
         _set_old_log_aside(archive)
         mark.write_text(json.dumps({"cell_deg": CELL_DEG, "version": 1}))
@@ -78,7 +78,7 @@ def _last_batch(folder: Path) -> int:
 
 def check_archive(archive: Path) -> None:
     if not is_archive(archive):
-        raise DataError(f"{archive} is no archive of events; geomq archive makes one")
+        raise DataError(f"{archive} is not an archive of events; geomq archive makes one")
 
 
 def compact(spark: SparkSession, archive: Path, *, date: str | None = None) -> tuple[int, int]:
@@ -144,7 +144,7 @@ class ArchiveReader(DataSourceReader):
                     table = pa.Table.from_batches([batch]).select(SCHEMA.names).cast(SCHEMA)
                     yield from self._wanted(table).to_batches()
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise DataError(f"{partition.path} is no readable file of an archive: {str(error)[:200]}") from None
+            raise DataError(f"{partition.path} is not a readable file of an archive: {str(error)[:200]}") from None
 
     def _wanted(self, table: pa.Table) -> pa.Table:
         topic, fence = self._options.topic, self._options.fence

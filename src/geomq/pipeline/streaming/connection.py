@@ -83,7 +83,7 @@ class Connection:
         except RefusedByBroker as error:
             raise Refused(str(error)) from None
         except ssl.SSLError as error:
-            raise Refused(f"broker {self.address}: TLS fails: {error.reason or error}") from None
+            raise Refused(f"broker {self.address}: TLS failed: {error.reason or error}") from None
 
     @property
     def details(self) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ class GeomqFormat(DataSource):
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> EventWriter:
         if overwrite:
-            raise UsageError('events are published and cannot be overwritten; say .mode("append")')
+            raise UsageError('events are published and cannot be overwritten; use .mode("append")')
         check_columns(schema)
         return EventWriter(sink_options(self.options))
 

@@ -201,7 +201,7 @@ class Inlet(threading.Thread):
         """The broker's answer. The session's packets are those from number `since` on."""
         if answer.refusal is not None:
             raise Refused(
-                f"broker {self.address} refuses the subscription to {self._options.topic!r}:"
+                f"broker {self.address} refused the subscription to {self._options.topic!r}:"
                 f" {answer.properties.reason_string or words(answer.refusal).lower()}"
             )
         (self.directory / "subscribed").write_text(str(since))
@@ -216,7 +216,7 @@ class Inlet(threading.Thread):
         options = self._options
         if options.fence is not None and not connection.details:
             raise Refused(
-                f"broker {self.address} does not say that it knows fences; option fence needs GeoMQ with [geo] details"
+                f"broker {self.address} does not announce fences; option fence needs GeoMQ with [geo] details"
             )
         topic = f"$share/{options.session}/{options.topic}" if options.sessions > 1 else options.topic
         properties = Properties()

@@ -17,7 +17,7 @@ _TIME = re.compile(r"\s*\d{1,6}\s+(?:millisecond|second|minute|hour|day)s?\s*")
 def check_time(text: str) -> None:
     """Refuse what Spark would only refuse later, and at length."""
     if _TIME.fullmatch(text) is None:
-        raise UsageError(f"{text[:40]!r} is no time such as '10 seconds' or '5 minutes'")
+        raise UsageError(f"{text[:40]!r} is not a time such as '10 seconds' or '5 minutes'")
 
 
 def land_events(spark: SparkSession, options: Mapping[str, str], archive: Path, *, every: str | None) -> Any:

@@ -97,7 +97,7 @@ class _Asked:
     def needed(self, name: str, example: str) -> str:
         value = self.text(name)
         if not value:
-            raise UsageError(f'option {name} is missing; say .option("{name}", "{example}")')
+            raise UsageError(f'option {name} is missing; set .option("{name}", "{example}")')
         return value
 
     def number(self, name: str, default: int, low: int, high: int) -> int:
@@ -120,7 +120,7 @@ class _Asked:
 
     def finish(self, known: str) -> None:
         for name in sorted(self._left):
-            raise UsageError(f"option {name} is unknown; there are {known}")
+            raise UsageError(f"option {name} is unknown; known are {known}")
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
@@ -166,7 +166,7 @@ def archive_options(options: Mapping[str, str]) -> ArchiveOptions:
     """The options of a batch `read`."""
     asked = _Asked(options)
     if asked.text("brokers") is not None:
-        raise UsageError("a batch reads an archive; to read from brokers use readStream")
+        raise UsageError("a batch query reads an archive; to read from brokers use readStream")
     path = Path(asked.needed("path", "archive"))
     topic = asked.text("topic")
     found = ArchiveOptions(path.absolute(), None if topic is None else _topic(topic), _fence(asked.text("fence")))
@@ -200,13 +200,13 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     for part in (part.strip() for part in text.split(",")):
         match = _ADDRESS.fullmatch(part)
         if match is None or int(match[3] or 1) not in range(1, 65_536):
-            raise UsageError(f"option brokers: {part[:80]!r} does not read host:port or mqtts://host:port")
+            raise UsageError(f"option brokers: {part[:80]!r} is not host:port or mqtts://host:port")
         scheme = match[1] or "mqtt"
         found.append(Address(match[2].strip("[]"), int(match[3] or _PORTS[scheme]), scheme == "mqtts"))
     if len(set(found)) != len(found):
-        raise UsageError("option brokers names a broker twice")
+        raise UsageError("option brokers lists a broker twice")
     if len(found) > BROKERS_MAX:
-        raise UsageError(f"option brokers names more than {BROKERS_MAX} brokers")
+        raise UsageError(f"option brokers lists more than {BROKERS_MAX} brokers")
     return tuple(found)
 
 
@@ -223,7 +223,7 @@ def _login(asked: _Asked) -> Login:
         raise UsageError("option password needs option username")
     cafile = asked.text("cafile")
     if cafile is not None and not Path(cafile).is_file():
-        raise UsageError(f"option cafile: {cafile} is no file")
+        raise UsageError(f"option cafile: {cafile} is not a file")
     return Login(version, username, password, cafile)
 
 
@@ -233,7 +233,7 @@ def _topic(text: str) -> str:
     except GeomqError as error:
         raise UsageError(f"option topic: {error}") from None
     if text.startswith("$share/"):
-        raise UsageError("option topic: leave out $share/...; option sessions shares a subscription")
+        raise UsageError("option topic: leave out $share/...; use option sessions to share a subscription")
     return text
 
 

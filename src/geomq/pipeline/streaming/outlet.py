@@ -69,7 +69,7 @@ class Lane:
                 why = event.why
             if why is not None:
                 assert isinstance(event, Acknowledged | Dropped)
-                raise DataError(f"broker {self._address} refuses an event on {event.request.subject!r}: {why}")
+                raise DataError(f"broker {self._address} refused an event on {event.request.subject!r}: {why}")
         for event in events:
             if isinstance(event, Ended):
                 raise self.connection.link.ended(event)

@@ -55,7 +55,7 @@ def check_columns(schema: StructType) -> None:
     """The columns a sink can publish, or one line."""
     for field in schema.fields:
         if field.name not in _COLUMNS:
-            raise UsageError(f"column {field.name} cannot be published; there are {', '.join(_COLUMNS)}")
+            raise UsageError(f"column {field.name} cannot be published; known columns are {', '.join(_COLUMNS)}")
         types, wanted = _COLUMNS[field.name]
         kind = field.dataType
         texts = not isinstance(kind, MapType) or (isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT))

@@ -128,8 +128,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise inlet.trouble
             if inlet.lost and self._options.fail_on_data_loss:
                 raise DataError(
-                    f"broker {inlet.address} has forgotten the session {inlet.client_id}: events may be lost;"
-                    " set option failOnDataLoss to false to go on"
+                    f"broker {inlet.address} has lost the session {inlet.client_id}: events may be lost;"
+                    " set option failOnDataLoss to false to continue"
                 )
 
     def _settle(self) -> Offset:
@@ -150,7 +150,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         if sum(piece.take for piece in pieces) != end - start:
             raise DataError(
-                f"the spool {inlet.directory} lacks events of the checkpoint; if it is lost for good, set option"
+                f"the spool {inlet.directory} lacks events of the checkpoint; if they are lost for good, set option"
                 " failOnDataLoss to false to go on"
             )
 

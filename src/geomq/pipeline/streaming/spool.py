@@ -273,7 +273,7 @@ def _first_of(segment: str) -> int:
     try:
         return int(segment.removesuffix(".spool"))
     except ValueError:
-        raise DataError(f"{segment} is no file of a spool") from None
+        raise DataError(f"{segment} is not a file of a spool") from None
 
 
 def _locked(path: Path) -> IO[bytes]:

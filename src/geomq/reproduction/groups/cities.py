@@ -107,10 +107,10 @@ def read_cities(path: Path) -> Cities:
     try:
         rows = [_numbers(row, columns, path, number) for number, row in enumerate(reader, 2)]
     except csv.Error as error:
-        raise DataError(f"{path} is no CSV file: {error}") from None
+        raise DataError(f"{path} is not a CSV file: {error}") from None
     kept = dict.fromkeys(row for row in rows if row is not None)
     if not kept:
-        raise DataError(f"{path} names no city with a population")
+        raise DataError(f"{path} lists no city with a population")
     lat, lon, population = zip(*kept, strict=True)
     return Cities(np.array(lat), np.array(lon), np.array(population))
 
@@ -124,5 +124,5 @@ def _numbers(
     except ValueError:
         raise DataError(f"{path} line {number}: latitude, longitude and population must be numbers") from None
     if not (-90 <= lat <= 90 and -180 <= lon <= 180 and math.isfinite(population)):
-        raise DataError(f"{path} line {number}: {lat:g},{lon:g} with {population:g} people is no city on earth")
+        raise DataError(f"{path} line {number}: {lat:g},{lon:g} with {population:g} people is not a city on earth")
     return (lat, lon, population) if population > 0 else None

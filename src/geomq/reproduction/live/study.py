@@ -259,5 +259,5 @@ def _named(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     for name in names:
         if name not in known:
-            raise UsageError(f"{name!r} is none of {', '.join(known)}")
+            raise UsageError(f"{name!r} is unknown; choose one of {', '.join(known)}")
     return names

@@ -98,11 +98,11 @@ def check_rules(kind: type[Message]) -> str | None:
     """What is wrong with what a kind of message declares; None if it can be applied."""
     for rule in kind.keeps:
         if not isinstance(rule, Rule):
-            return f"`keeps` holds {rule!r}, which is no rule"
+            return f"`keeps` contains {rule!r}, which is not a rule"
         fields: tuple[str, ...] = getattr(rule, "by", ())
         if isinstance(rule, Renew):
             fields = rule.kind.__struct_fields__
         missing = [field for field in fields if field not in kind.__struct_fields__]
         if missing:
-            return f"`keeps` names {', '.join(missing)}, which is no field of it"
+            return f"`keeps` names {', '.join(missing)}, which is not one of its fields"
     return None

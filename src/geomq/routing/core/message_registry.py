@@ -70,7 +70,7 @@ def _checked_id(message: type[Message], *, own: bool) -> int | str:
         raise ConfigError("not a subclass of geomq.routing.core.messages.Message")
     taken = _RESERVED.intersection(message.__struct_fields__)
     if taken:
-        raise ConfigError(f"a field may not be called {', '.join(sorted(taken))}")
+        raise ConfigError(f"a field must not be named {', '.join(sorted(taken))}")
     if message.kind not in KINDS:
         raise ConfigError(f"its kind is {message.kind!r}; known are {', '.join(KINDS)}")
     problem = check_rules(message) or _table_problem(message)
@@ -95,7 +95,7 @@ def _form_of(message: type[Message], wire_id: int | str) -> Form:
     try:
         return Form(message, tag=wire_id) if isinstance(wire_id, int) else NamedForm(message, wire_id)
     except Exception as error:  # a user may annotate a field with anything
-        raise ConfigError(f"has a field that cannot travel: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"has a field that cannot be encoded: {' '.join(str(error).split())}") from error
 
 
 def _table_problem(message: type[Message]) -> str | None:

@@ -32,7 +32,7 @@ class EventId(NamedTuple):
         """The id that is written so."""
         origin, *numbers = text.rsplit(":", 2)
         if not origin or len(numbers) != 2 or not all(n.isascii() and n.isdigit() and len(n) < 20 for n in numbers):
-            raise UsageError(f"{text[:80]!r} is no event id; it is written origin:epoch:sequence")
+            raise UsageError(f"{text[:80]!r} is not an event id, which is written origin:epoch:sequence")
         return cls(BrokerId(origin), int(numbers[0]), int(numbers[1]))
 
 

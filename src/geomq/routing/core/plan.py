@@ -89,7 +89,7 @@ def spread(batch: EventBatch, size: int) -> Iterator[tuple[Batched, int, int]]:
         yield entry, start, end
         start = end
     if start != size:
-        raise ProtocolError("a batch of events is longer than it says")
+        raise ProtocolError("a batch of events is longer than its header says")
 
 
 def singly(peer: BrokerId, batch: EventBatch, entry: Batched, data: bytes, *, skip: int = 0) -> Iterator[Message]:
@@ -119,4 +119,4 @@ def _singly(
         event = Event(event_id, packet.topic, entry.publisher, place, None, packet.payload, at_ms=batch.at_ms)
         yield ForwardEvent(event) if entry.matches is None else DeliverEvent(event, entry.matches)
     if pos != len(data):
-        raise ProtocolError("a batch of events is longer than it says")
+        raise ProtocolError("a batch of events is longer than its header says")

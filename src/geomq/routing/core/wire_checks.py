@@ -42,9 +42,9 @@ def _read_properties(data: bytes) -> Properties:
     """What a publisher may give an event."""
     properties, end = decode_properties(data, 0, len(data), PacketType.PUBLISH)
     if end != len(data):
-        raise ProtocolError("the properties of an event are longer than they say")
+        raise ProtocolError("the properties of an event are longer than their length field says")
     if properties.topic_alias is not None or properties.subscription_identifiers:
-        raise ProtocolError("an event has properties of a connection")
+        raise ProtocolError("an event has properties that belong to a connection")
     check_response_topic(properties)
     return properties
 

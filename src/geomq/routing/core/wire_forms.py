@@ -157,7 +157,7 @@ def _fence_from_wire(said: str | tuple[float, float, float]) -> Fence:
 def _version_from_wire(wire: Any) -> Event:
     event: Event = EVENT.from_wire(wire)
     if event.id.sequence > TIME_MAX:
-        raise ProtocolError("a version later than any time")
+        raise ProtocolError("a version beyond the latest time")
     return event
 
 

@@ -74,13 +74,13 @@ def _applied(description: Description, change: Change) -> Description:
             return _with_areas(description, change)
         case SetStrategy(strategy=strategy, options=options):
             return msgspec.structs.replace(description, strategy=strategy, options=options)
-    raise ConfigError(f"no such change: {type(change).__name__}")
+    raise ConfigError(f"unknown change: {type(change).__name__}")
 
 
 def _with_broker(description: Description, change: AddBroker, entry: BrokerEntry) -> Description:
     before = description.entry(entry.name)
     if before is not None and before != entry and not change.replace:
-        raise ConfigError(f"two brokers of the federation are called {entry.name}")
+        raise ConfigError(f"two brokers of the federation are named {entry.name}")
     others = [other for other in description.brokers if other.name != entry.name]
     strategy = change.strategy or description.strategy
     options = description.options if strategy == description.strategy else {}
@@ -89,9 +89,9 @@ def _with_broker(description: Description, change: AddBroker, entry: BrokerEntry
 
 def _with_areas(description: Description, change: SetAreas) -> Description:
     if (change.kind == "grid") != (change.grid_deg is not None):
-        raise ConfigError("grid_deg is needed for areas of kind 'grid', and only there")
+        raise ConfigError("grid_deg is required for areas of kind 'grid' and not allowed otherwise")
     if (change.kind == "given") != bool(change.areas):
-        raise ConfigError("areas are needed for areas of kind 'given', and only there")
+        raise ConfigError("areas are required for areas of kind 'given' and not allowed otherwise")
     for name in change.areas:
         if description.entry(name) is None:
             raise ConfigError(f"the federation has no broker {name[:80]!r}")

@@ -90,9 +90,9 @@ def _built(entries: tuple[BrokerEntry, ...], grid_deg: int | None) -> Federation
     names = [entry.name for entry in entries]
     for before, name in pairwise(names):
         if name == before:
-            raise ConfigError(f"two brokers of the federation are called {name}")
+            raise ConfigError(f"two brokers of the federation are named {name}")
         if name < before:
-            raise ConfigError(f"brokers of the federation are to be in the order of their names: {before}, {name}")
+            raise ConfigError(f"the brokers of the federation must be sorted by name: {before}, {name}")
     places: list[Broker] = []
     for entry in entries:
         if entry.location is None:
@@ -147,16 +147,20 @@ def check_description(description: Description, *, own_strategy: str = "") -> Fe
     if len(msgspec.msgpack.encode(description)) > DESCRIPTION_BYTES_MAX:
         raise ConfigError(f"the federation description is longer than {DESCRIPTION_BYTES_MAX} bytes")
     if not is_plain(description.options, DEPTH_MAX):
-        raise ConfigError("strategy options: only texts, numbers, true/false, lists and tables, not too deep")
+        raise ConfigError(
+            "strategy options: only strings, numbers, true/false, lists and tables, not nested too deeply"
+        )
     if ":" in description.strategy and description.strategy != own_strategy:
         raise ConfigError(f"strategy {description.strategy!r} is not that of this broker's config")
     federation = federation_of(description)
     for entry in description.brokers[1:]:
         if entry.address is None:
-            raise ConfigError(f"broker {entry.name} of the federation needs an address, so that others can dial it")
+            raise ConfigError(
+                f"broker {entry.name} of the federation needs an address, so that others can connect to it"
+            )
     for entry in description.brokers:
         if entry.address is not None and not 1 <= int(entry.address.rpartition(":")[2]) <= 65_535:
-            raise ConfigError(f"broker {entry.name}: no such port in {entry.address!r}")
+            raise ConfigError(f"broker {entry.name}: invalid port in {entry.address!r}")
     chosen = strategy_class(description.strategy)
     chosen.check(federation)
     options = chosen.parse_options(description.options)
@@ -200,4 +204,4 @@ def decode_description(data: bytes) -> Description:
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:
-        raise ConfigError(f"no federation description: {error}") from None
+        raise ConfigError(f"invalid federation description: {error}") from None

@@ -66,7 +66,7 @@ def read_outline(data: bytes) -> Outline:
     try:
         return msgspec.json.decode(data, type=Outline)
     except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError) as error:
-        raise ConfigError(f"no outline of a federation: {error}") from None
+        raise ConfigError(f"invalid federation outline: {error}") from None
 
 
 def _place(broker: OutlinedBroker) -> Location:

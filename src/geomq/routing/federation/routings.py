@@ -164,7 +164,7 @@ class Routings:
             each.said(peer, message, now=now)
         event = getattr(message, "event", None)
         if not outside and isinstance(event, Event) and not message.versioned:
-            self._act(DropEvent(event.id, f"no routing of edition {edition}"))
+            self._act(DropEvent(event.id, f"no routing for edition {edition}"))
 
     # Actions and the clock.
 

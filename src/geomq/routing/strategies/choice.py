@@ -28,7 +28,7 @@ def options_for(names: Iterable[str], given: Iterable[str]) -> dict[str, dict[st
     for text in given:
         option, equals, value = text.partition("=")
         if not equals or not option:
-            raise ConfigError(f"an option is name=value, not {text!r}")
+            raise ConfigError(f"an option must be name=value, not {text!r}")
         for name, values in _given(chosen, option, value).items():
             chosen[name] |= values
     for name, values in chosen.items():
@@ -47,7 +47,7 @@ def _given(names: Iterable[str], option: str, text: str) -> dict[str, dict[str, 
     having = {name: types[option] for name, types in known.items() if option in types}
     if not having:
         lists = [f"{name} has {', '.join(types)}" for name, types in known.items() if types]
-        raise ConfigError(f"no strategy named here has an option {option!r}: {'; '.join(lists) or 'none has any'}")
+        raise ConfigError(f"none of these strategies has an option {option!r}: {'; '.join(lists) or 'none has any'}")
     return {name: {option: _value(name, option, text, wanted)} for name, wanted in having.items()}
 
 

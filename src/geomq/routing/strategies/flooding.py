@@ -15,7 +15,7 @@ class Single(RendezvousStrategy):
     @classmethod
     def check(cls, federation: Federation) -> None:
         if len(federation.ids) != 1:
-            raise ConfigError(f"strategy single serves one broker, this federation has {len(federation.ids)}")
+            raise ConfigError(f"strategy single serves one broker; this federation has {len(federation.ids)}")
 
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return (self.me,)

@@ -67,9 +67,9 @@ def _imported(name: str) -> type[Strategy]:
         found = getattr(importlib.import_module(module_name), class_name)
     except Exception as error:  # the user's module may fail in any way
         missing = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
-        hint = "; it has to be in the working directory or on PYTHONPATH" if missing else ""
+        hint = "; it must be in the working directory or on PYTHONPATH" if missing else ""
         raise ConfigError(f"cannot load strategy {name!r}: {' '.join(str(error).split())}{hint}") from error
     if not (isinstance(found, type) and issubclass(found, Strategy)):
-        raise ConfigError(f"{name!r} is no subclass of geomq.routing.core.strategy.Strategy")
+        raise ConfigError(f"{name!r} is not a subclass of geomq.routing.core.strategy.Strategy")
     declare(messages_of(found), by=f"strategy {name!r}")
     return found

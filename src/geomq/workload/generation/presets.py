@@ -105,7 +105,9 @@ def sweep(request: Request, terms: Iterable[str]) -> list[Request]:
     for term in terms:
         name, _, values = term.partition("=")
         if name not in _SWEPT or not values:
-            raise UsageError(f"a sweep is name=value,value with a name of {', '.join(_SWEPT)}; {term!r} is none")
+            raise UsageError(
+                f"a sweep is name=value,value with a name from {', '.join(_SWEPT)}; {term!r} does not have that form"
+            )
         axes[_SWEPT[name]] = [_number(name, value) for value in values.split(",")]
     combinations = list(itertools.product(*axes.values()))
     if len(combinations) > SWEEP_MAX:
@@ -117,4 +119,4 @@ def _number(name: str, text: str) -> float:
     try:
         return float(text) if name.endswith("fence") else int(text)
     except ValueError:
-        raise UsageError(f"{text!r} is no number for {name}") from None
+        raise UsageError(f"{text!r} is not a number for {name}") from None

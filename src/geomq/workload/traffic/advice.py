@@ -131,7 +131,7 @@ def advise(
     """Evaluate the traffic as it was, halves of it, and whatever else might serve it better; then choose."""
     if not np.any(traffic.actions.kind == Kind.SUBSCRIPTION):
         raise DataError(
-            "no subscription to judge strategies by: there was none, or they were not recorded ([trace] steps)"
+            "no subscription to judge strategies by: there was none, or subscriptions were not recorded ([trace] steps)"
         )
     variants = [traffic, *_halves(traffic, samples)]
     nearest = _nearest(traffic)

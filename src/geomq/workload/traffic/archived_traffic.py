@@ -78,7 +78,7 @@ def _committed(log: Path) -> set[str]:
                 lines = path.read_text(encoding="utf-8").splitlines()[1:]
                 names.update(str(json.loads(line)["path"]).rpartition("/")[2] for line in lines)
             except (OSError, ValueError, KeyError, TypeError, RecursionError):
-                raise DataError(f"{path} is no readable log of an archive") from None
+                raise DataError(f"{path} is not a readable log of an archive") from None
     return names
 
 
@@ -97,9 +97,9 @@ def read_archived_traffic(archive: Path, *, last_s: float | None = None) -> Traf
     need_pyarrow()
     events = _events(archive)
     if not events:
-        raise DataError(f"{archive} holds no events yet")
+        raise DataError(f"{archive} contains no events yet")
     if all(row["client"] is None for row in events):
-        raise DataError(f'{archive} does not say who published; the brokers need "publisher" in details of [geo]')
+        raise DataError(f'{archive} does not name publishers; the brokers need "publisher" in details of [geo]')
     files = sorted((archive / CLIENTS).glob("*.parquet"))
     outline = read_trace_outline(files) if files else None
     if outline is None:
@@ -107,12 +107,12 @@ def read_archived_traffic(archive: Path, *, last_s: float | None = None) -> Traf
     else:
         others = list(_changes(_snapshots(files)))
         first = min(row["t_ms"] for row in events)
-        notes = [f"who was where and subscribed to what is known from {len(files):,} snapshots"]
+        notes = [f"locations and subscriptions come from {len(files):,} snapshots"]
         if others and others[0]["t_ms"] > first:
             # Nothing is known of the time before; the first answer is the best guess.
             begun = others[0]["t_ms"]
             others = [row | {"t_ms": first} if row["t_ms"] == begun else row for row in others]
-            notes.append("the first snapshot is taken for the time before it, too")
+            notes.append("the first snapshot is also used for the time before it")
     rows = sorted([*others, *events], key=lambda row: float(row["t_ms"]))
     traffic = traffic_of(outline, _with_moves(rows), last_s=last_s)
     return replace(traffic, notes=(*traffic.notes, *notes, FENCED_AWAY))
@@ -140,13 +140,13 @@ def _events(archive: Path) -> list[Row]:
                 pc.struct_field(place, "lon"),
             )
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-            raise DataError(f"{path} is no readable file of an archive: {str(error).splitlines()[0]}") from None
+            raise DataError(f"{path} is not a readable file of an archive: {str(error).splitlines()[0]}") from None
         for event_id, topic, client, fence, broker, t_us, size, lat, lon in zip(
             *(part.to_pylist() for part in parts), strict=True
         ):
             if None in (event_id, topic, broker, t_us) or not _is_place(lat, lon):
                 raise DataError(
-                    f"{path} is no readable file of an archive: an event lacks its id, topic, broker or time"
+                    f"{path} is not a readable file of an archive: an event lacks its id, topic, broker or time"
                 )
             if event_id not in known:
                 known.add(event_id)
@@ -173,7 +173,7 @@ def _snapshots(files: Sequence[Path]) -> Iterator[Snapshot]:
             asked = json.loads((pq.read_schema(path).metadata or {})[ASKED_KEY])
             t_ms = int(path.stem)
         except (KeyError, ValueError):
-            raise DataError(f"{path} is no snapshot: it does not say when which brokers were asked") from None
+            raise DataError(f"{path} is not a snapshot: it does not say when which brokers were asked") from None
         yield Snapshot(t_ms, tuple(asked), [row | {"t_ms": t_ms} for row in table.to_pylist()])
 
 
@@ -228,8 +228,8 @@ def _supposed(events: list[Row]) -> tuple[Outline, list[Row], list[str]]:
         )
     outline = Outline(tuple(OutlinedBroker(broker, _middle(spots)) for broker, spots in sorted(at.items())))
     notes = [
-        "no snapshot: every publisher is supposed to subscribe, everywhere, to the topics it publishes",
-        "no snapshot: every broker is supposed to stand in the middle of its publishers",
+        "no snapshot: every publisher is assumed to subscribe, everywhere, to the topics it publishes",
+        "no snapshot: every broker is assumed to be at the centre of its publishers",
     ]
     return outline, list(subscribed.values()), notes
 

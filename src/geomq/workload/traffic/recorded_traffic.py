@@ -158,10 +158,10 @@ class _Maker:
     def take(self, row: Row, t_ms: int) -> None:
         broker, name, step = self._brokers.get(row["broker"]), row.get("client"), row["step"]
         if broker is None or name is None:
-            self.changed["records of unknown brokers or clients left out"] += 1
+            self.changed["records of unknown brokers or clients skipped"] += 1
             return
         if row.get("topic") is None and step in ("subscribed", "unsubscribed", "published"):
-            self.changed["records without a topic left out"] += 1
+            self.changed["records without a topic skipped"] += 1
             return
         client = self._clients.setdefault((broker, name), len(self._clients))
         if client == len(self._homes):
@@ -185,7 +185,7 @@ class _Maker:
         lat, lon, radius = *self._home_of(client), NO_FENCE
         if text is not None:
             (lat, lon, radius), exact = self._circle(text)
-            self.changed["fences that are no circles, taken as the circles around them"] += not exact
+            self.changed["fences that are not circles, replaced by the circles around them"] += not exact
         for topic in self._topics_of(topic_filter):
             self._made.append((t_ms, client, Kind.SUBSCRIPTION, topic, lat, lon, radius, 0))
 
@@ -203,7 +203,7 @@ class _Maker:
         radius = NO_FENCE
         if row.get("fence") is not None:
             centre, exact = self._circle(row["fence"])
-            self.changed["fences that are no circles, taken as the circles around them"] += not exact
+            self.changed["fences that are not circles, replaced by the circles around them"] += not exact
             radius = centre[2]
             if centre[:2] != here:
                 apart = distance_m(_location(here), _location(centre[:2]))
@@ -232,11 +232,11 @@ class _Maker:
         """The published topics that a filter matches; one without wildcards is a topic, published on or not."""
         if "+" in plain or "#" in plain:
             found = [number for number, topic in enumerate(self._published) if topic_matches(plain, topic)]
-            self.changed["filters with wildcards, taken as the topics they match"] += bool(found)
-            self.changed["filters with wildcards left out, as nothing they match was published"] += not found
+            self.changed["filters with wildcards, replaced by the topics they match"] += bool(found)
+            self.changed["filters with wildcards skipped: no event they match was published"] += not found
             return found
         if plain not in self.topics and len(self.topics) == TOPICS_MAX:
-            self.changed[f"filters left out, as at most {TOPICS_MAX:,} topics can be evaluated"] += 1
+            self.changed[f"filters skipped: at most {TOPICS_MAX:,} topics can be evaluated"] += 1
             return []
         return [self.topics.setdefault(plain, len(self.topics))]
 
@@ -246,7 +246,7 @@ class _Maker:
             try:
                 found = self._fences[text] = _circle_around(parse_fence(text))
             except GeomqError as error:
-                raise DataError(f"the trace holds a fence that is none: {error}") from None
+                raise DataError(f"the trace holds an invalid fence: {error}") from None
         return found
 
     def traffic(self) -> Traffic:

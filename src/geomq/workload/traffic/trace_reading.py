@@ -36,7 +36,7 @@ def trace_paths(given: Sequence[Path]) -> list[tuple[Path, bool]]:
         if path.is_dir():
             inside = sorted(path.glob("*.parquet"))
             if not inside:
-                raise DataError(f"{path} holds no trace files")
+                raise DataError(f"{path} contains no trace files")
             found += ((one, False) for one in inside)
         else:
             found.append((path, True))
@@ -54,7 +54,7 @@ def trace_rows(given: Sequence[Path]) -> int:
         try:
             rows += pq.read_metadata(path).num_rows
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{path} is no readable trace file: {str(error).splitlines()[0]}") from None
+            raise DataError(f"{path} is not a readable trace file: {str(error).splitlines()[0]}") from None
     return rows
 
 
@@ -68,12 +68,12 @@ def read_trace_outline(given: Sequence[Path]) -> Outline | None:
         try:
             metadata = pq.read_schema(path).metadata or {}
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{path} is no readable trace file: {str(error).splitlines()[0]}") from None
+            raise DataError(f"{path} is not a readable trace file: {str(error).splitlines()[0]}") from None
         if OUTLINE_KEY in metadata:
             try:
                 return read_outline(metadata[OUTLINE_KEY])
             except ConfigError as error:
-                raise DataError(f"{path} is no readable trace file: {error}") from None
+                raise DataError(f"{path} is not a readable trace file: {error}") from None
     return None
 
 
@@ -183,10 +183,10 @@ def _records(table: "pa.Table", path: Path) -> Iterator[TraceRecord]:
     for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
         record = TraceRecord(*row)
         if record.t_ms is None or record.broker is None or record.step is None:
-            raise DataError(f"{path} is no readable trace file: a record says neither when, where nor what")
+            raise DataError(f"{path} is not a readable trace file: a record without time, broker or step")
         if record.event_id is not None:
             try:
                 record = record._replace(event_id=EventId.parse(str(record.event_id)))
             except UsageError as error:
-                raise DataError(f"{path} is no readable trace file: {error}") from None
+                raise DataError(f"{path} is not a readable trace file: {error}") from None
         yield record

@@ -106,7 +106,7 @@ class Case:
             return Answer("unexplained", f"cannot tell: {NO_SUBSCRIPTIONS}")
         homes = clients_at(self.records, client, self.published.t_ms)
         if not homes:
-            return Answer("unknown client", "the trace knows no client of that name")
+            return Answer("unknown client", "the trace has no client of that name")
         answers = [self._by_rule(home, self.published, client) for home in homes]
         return min(answers, key=lambda answer: RANK.index(answer.verdict))
 
@@ -139,11 +139,11 @@ class Case:
         for record in matched:
             taker = self._taker(_share_group(record.topic), client)
             if taker is not None:
-                return Answer("shared", f"{where}, and {taker} of the same share group got it")
+                return Answer("shared", f"{where}, and {taker} of the same share group received it")
         state = next((at for at in clients_at(self.records, client, match.t_ms) if at.home == home), None)
         if state is not None and not state.online:
-            return Answer("waiting", f"{where}; the client was offline, so it waits in its session at {home}")
-        return Answer("waiting", f"{where}; it waits at {home} behind others, or the trace ends too early")
+            return Answer("waiting", f"{where}; the client was offline, so it is queued in its session at {home}")
+        return Answer("waiting", f"{where}; it is queued at {home} behind other events, or the trace ends too early")
 
     def _taker(self, group: str | None, client: str) -> str | None:
         if group is None:
@@ -167,16 +167,16 @@ class Case:
             text = "; ".join(f"{topic_filter!r}: the publisher {why}" for topic_filter, why in misses.items())
             return Answer("outside the subscription's fence", text)
         if event.fence is not None and not self.recorded & {"connected", "moved"}:
-            return Answer("unexplained", "cannot tell: where clients were was not recorded ([trace] steps)")
+            return Answer("unexplained", "cannot tell: client locations were not recorded ([trace] steps)")
         why = _outside(event.fence, at.location)
         if why is not None:
             return Answer("outside the event's fence", f"the client {why}")
         if not at.online and not event.qos:
-            return Answer("dropped", f"it was offline, and nobody keeps an event of QoS 0 ({at.home})")
+            return Answer("dropped", f"it was offline, and QoS 0 events are not queued ({at.home})")
         for topic_filter, miss in misses.items():
             taker = None if miss else self._taker(_share_group(topic_filter), client)
             if taker is not None:
-                return Answer("shared", f"{taker} of the same share group got it")
+                return Answer("shared", f"{taker} of the same share group received it")
         return self._late(at, client)
 
     def _late(self, at: ClientAt, client: str) -> Answer:
@@ -197,10 +197,12 @@ class Case:
         if ended:
             return Answer("dropped", f"{ended[-1].broker} dropped it: {ended[-1].reason}")
         if self.unread:
-            return Answer("unexplained", f"by the rule it was due; no trace was given of {', '.join(self.unread)}")
+            return Answer(
+                "unexplained", f"it should have been delivered; no trace was given for {', '.join(self.unread)}"
+            )
         if not self.tells_deliveries:
-            return Answer("unexplained", f"by the rule it was due; {NO_DELIVERIES}")
-        return Answer("unexplained", "by the rule it was due, and nothing in the trace says what became of it")
+            return Answer("unexplained", f"it should have been delivered; {NO_DELIVERIES}")
+        return Answer("unexplained", "it should have been delivered, and the trace does not show what happened to it")
 
     def _lost(self, sender: str, receiver: str) -> Answer | None:
         """Whether the event was sent over a link and did not come out at the other end."""

@@ -159,7 +159,7 @@ def test_a_broker_may_speak_only_for_its_own_clients() -> None:
     a = OneBroker("a", "b c", formation="fixed", groups={"a": ["b", "c"]})
     forged = event_of("c")
     assert a.hear(1, "b", RelayEvent(forged, 0, 0)) == [DropEvent(forged.id, "not the sender's own event")]
-    assert a.hear(1, "stranger", ForwardEvent(forged)) == [DropEvent(forged.id, "no routing of edition as configured")]
+    assert a.hear(1, "stranger", ForwardEvent(forged)) == [DropEvent(forged.id, "no routing for edition as configured")]
 
 
 def test_the_topic_of_the_leaders_is_closed_to_clients() -> None:

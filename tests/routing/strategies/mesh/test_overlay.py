@@ -41,5 +41,5 @@ def test_a_link_that_cannot_be_is_refused(links: Links, complaint: str) -> None:
 
 
 def test_links_that_do_not_connect_all_brokers_are_refused() -> None:
-    with pytest.raises(ConfigError, match="leave broker c without a way to broker a"):
+    with pytest.raises(ConfigError, match="leave broker c without a path to broker a"):
         check_links(((A, B), (C, D)), federation_of("abcd"))

@@ -21,7 +21,7 @@ def check_links(links: Links | None, federation: Federation) -> None:
     reached = _reachable(start, links, federation.ids)
     for broker in federation.ids:
         if broker not in reached:
-            raise ConfigError(f"the mesh links leave broker {broker} without a way to broker {start}")
+            raise ConfigError(f"the mesh links leave broker {broker} without a path to broker {start}")
 
 
 def neighbours_of(me: BrokerId, links: Links | None, brokers: Iterable[BrokerId]) -> tuple[BrokerId, ...]:

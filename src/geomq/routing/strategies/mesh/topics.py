@@ -110,5 +110,5 @@ def _flaw(groups: tuple[tuple[str, str], ...]) -> str | None:
         if any(sign in level for sign in "/+#"):
             return f"{level[:40]!r} is not one topic level without wildcards"
         if not group or "+" in group or "#" in group:
-            return f"{group[:40]!r} is no group name (empty, or with a wildcard)"
+            return f"{group[:40]!r} is not a group name (it is empty or has a wildcard)"
     return None
