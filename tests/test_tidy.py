@@ -115,9 +115,6 @@ def test_every_legend_has_its_place(path: Path) -> None:
 IN_CYCLES: set[str] = {
     "geomq.broker.core",
     "geomq.broker.driver",
-    "geomq.sim.planted",
-    "geomq.sim.planting",
-    "geomq.sim.soak",
     "geomq.sim.virtual.habits",
     "geomq.sim.virtual.loop",
     "geomq.sim.virtual.network",

@@ -16,16 +16,13 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import geomq
 
 SEEDS_MAX = 200
 PACKAGE = Path(geomq.__file__).parent
 """Where the modules are that a fault may be planted in."""
-
-Where = Literal["whole", "routing"]
-"""Which simulation looks for it: that of whole brokers, or that of their routing alone."""
 
 
 class Fault(NamedTuple):
@@ -35,7 +32,6 @@ class Fault(NamedTuple):
     module: str
     old: str
     new: str
-    where: Where = "whole"
     seed: int = 0
     """One that is known to find it, to be tried first; the others follow if it no longer does."""
 
@@ -66,8 +62,7 @@ class Found:
     @property
     def line(self) -> str:
         seed = "-" if self.seed is None else str(self.seed)
-        where = f"{self.fault.module.removeprefix('geomq.')} ({self.fault.where})"
-        return f"{self.fault.name:<58} {where:<42} {seed:>4}  {self.verdict}"
+        return f"{self.fault.name:<62} {self.fault.module.removeprefix('geomq.'):<42} {seed:>4}  {self.verdict}"
 
 
 # In the child process.
@@ -99,28 +94,22 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-def violations_of(where: Where, seed: int) -> Iterator[str]:
+def violations_of(seed: int) -> Iterator[str]:
     """What one seed finds wrong."""
-    if where == "routing":
-        from geomq.routing.strategies.registry import STRATEGIES
-        from geomq.sim.soak import run_all
+    from geomq.sim.virtual.run import run  # not before the fault is planted
 
-        yield from run_all(seed, {name: {} for name in STRATEGIES if name != "single"})
-    else:
-        from geomq.sim.virtual.run import run
-
-        try:
-            yield from map(str, run(seed).violations)
-        except Exception as error:
-            yield f"{type(error).__name__}: {error}"
+    try:
+        yield from map(str, run(seed).violations)
+    except Exception as error:
+        yield f"{type(error).__name__}: {error}"
 
 
-def _look(fault: Fault | None, where: Where, seeds: Sequence[int]) -> None:
+def _look(fault: Fault | None, seeds: Sequence[int]) -> None:
     """Print the first of the seeds that fails, and why."""
     if fault is not None:
         sys.meta_path.insert(0, _Finder(fault))
     for seed in seeds:
-        for violation in violations_of(where, seed):
+        for violation in violations_of(seed):
             print(json.dumps([seed, violation]))
             return
 
@@ -132,32 +121,33 @@ class Search:
     """Looks for faults, each until a seed finds it that passes without."""
 
     def __init__(self, seeds_max: int = SEEDS_MAX) -> None:
+        """With no seeds at all only those are tried that are noted beside the faults."""
         self._seeds_max = seeds_max
-        self._healthy: dict[tuple[Where, int], bool] = {}
+        self._healthy: dict[int, bool] = {}
 
     def look_for(self, fault: Fault) -> Found:
-        left = [fault.seed, *(seed for seed in range(self._seeds_max) if seed != fault.seed)]
+        seeds = [fault.seed, *(seed for seed in range(self._seeds_max) if seed != fault.seed)]
+        left = seeds
         while left:
-            found = _ask(fault.where, left, fault)
+            found = _ask(left, fault)
             if found is None:
                 break
             seed, violation = found
             left = left[left.index(seed) + 1 :]
-            if self._passes_without(fault.where, seed):
-                tried = self._seeds_max - len(left)
-                return Found(fault, seed, violation.split("; again:")[0][:110], tried)
-        return Found(fault, None, "NOT FOUND", self._seeds_max)
+            if self._passes_without(seed):
+                return Found(fault, seed, violation.split("; again:")[0][:110], len(seeds) - len(left))
+        return Found(fault, None, "NOT FOUND", len(seeds))
 
-    def _passes_without(self, where: Where, seed: int) -> bool:
-        known = self._healthy.get((where, seed))
+    def _passes_without(self, seed: int) -> bool:
+        known = self._healthy.get(seed)
         if known is None:
-            known = self._healthy[where, seed] = _ask(where, [seed], None) is None
+            known = self._healthy[seed] = _ask([seed], None) is None
         return known
 
 
-def _ask(where: Where, seeds: Sequence[int], fault: Fault | None) -> tuple[int, str] | None:
+def _ask(seeds: Sequence[int], fault: Fault | None) -> tuple[int, str] | None:
     """What a process of its own finds first."""
-    task = json.dumps([where, list(seeds), fault])
+    task = json.dumps([list(seeds), fault])
     result = subprocess.run(
         [sys.executable, "-m", "geomq.sim.planting", task],
         capture_output=True,
@@ -182,8 +172,8 @@ def search_all(faults: Sequence[Fault], *, seeds_max: int = SEEDS_MAX) -> Iterat
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m geomq.sim.planting")
     parser.add_argument("task", help="as `Search` writes it")
-    where, seeds, fault = json.loads(parser.parse_args().task)
-    _look(None if fault is None else Fault(*fault), where, seeds)
+    seeds, fault = json.loads(parser.parse_args().task)
+    _look(None if fault is None else Fault(*fault), seeds)
 
 
 if __name__ == "__main__":

@@ -165,6 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--whole", action="store_true", help="whole brokers; the seed chooses the strategy")
     parser.add_argument("--transcript", action="store_true", help="print all that happens in the one run of --seed")
     parser.add_argument("--planted", action="store_true", help="look for each of the faults in geomq.sim.planted")
+    parser.add_argument("--fault", default="", metavar="WORDS", help="with --planted: only those with this in the name")
     return parser
 
 
@@ -174,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.transcript and not (options.whole and options.seed is not None):
         parser.error("--transcript goes with --whole and --seed")
     if options.planted:
-        return _look_for_planted()
+        return _look_for_planted(options.fault)
     try:
         names = names_of(options.strategy) if options.strategy else [name for name in STRATEGIES if name != "single"]
         strategies = options_for(names, options.option)
@@ -207,16 +208,17 @@ def _play_whole(seeds: Sequence[int], strategies: Mapping[str, Mapping[str, Any]
     return max(codes)
 
 
-def _look_for_planted() -> int:
+def _look_for_planted(words: str) -> int:
     from geomq.sim.planted import PLANTED
     from geomq.sim.planting import search_all
 
+    faults = [fault for fault in PLANTED if words in fault.name]
     missed = 0
-    for found in search_all(PLANTED):
+    for found in search_all(faults):
         print(found.line, flush=True)
         missed += found.seed is None
-    print(f"{len(PLANTED)} planted faults: {missed} not found")
-    return 1 if missed else 0
+    print(f"{len(faults)} planted faults: {missed} not found")
+    return 1 if missed or not faults else 0
 
 
 if __name__ == "__main__":

@@ -16,24 +16,37 @@ from geomq.sim.virtual.soak import command_of, play
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("seed", [101, 103, 104, 105, 106, 107, 108, 110, 111])
+FAILED_ONCE = (
+    74,  # connections to a machine without power were never given up by their clients
+    75,  # order was wanted of events from before a client subscribed
+    118,  # an event of QoS 0 was sent again to a peer that had restarted
+)
+"""Seeds that found something, and what it was."""
+ALSO = (101, 103, 105, 106, 108)
+
+SAME = (13, 38)
+"""With the cloud, and without."""
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
+def test_what_a_seed_found_once_stays_mended(seed: int) -> None:
+    assert play(seed).failure is None
+
+
+@pytest.mark.parametrize("seed", ALSO)
 def test_a_seed_breaks_no_promise(seed: int) -> None:
     assert play(seed).failure is None
 
 
 def test_the_same_seed_gives_the_same_run_whatever_texts_hash_to() -> None:
-    code = "from geomq.sim.virtual.run import run; print([run(seed).digest for seed in (1, 4)])"
-    digests = set()
-    for hash_seed in ("0", "1", "4711"):
+    here = [run(seed).digest for seed in SAME]
+    assert len(set(here)) == len(SAME)
+    code = f"from geomq.sim.virtual.run import run; print([run(seed).digest for seed in {SAME}])"
+    for hash_seed in ("0", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", code]
-        digests.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
-    digests.add(f"{[run(seed).digest for seed in (1, 4)]}\n")
-    assert len(digests) == 1
-
-
-def test_another_seed_is_another_run() -> None:
-    assert run(1).digest != run(4).digest
+        child = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert child.stdout == f"{here}\n"
 
 
 def test_seeds_draw_every_strategy_trouble_and_habit() -> None:
@@ -60,10 +73,10 @@ def test_a_failure_names_the_command_that_shows_it() -> None:
 
 
 def test_a_transcript_says_what_clients_did_and_brokers_logged(capsys: pytest.CaptureFixture[str]) -> None:
-    assert soak.main(["--whole", "--seed", "1", "--transcript"]) == 0
+    assert soak.main(["--whole", "--seed", "13", "--transcript"]) == 0
     printed = capsys.readouterr().out
-    assert f"transcript {run(1).digest}" in printed
-    for expected in ("seed 1: ", "] geomq.broker: listening", "is let in by", "acknowledged", "0 violations"):
+    assert f"transcript {run(13).digest}" in printed
+    for expected in ("seed 13: ", "] geomq.broker: listening", "is let in by", "acknowledged", "0 violations"):
         assert expected in printed
 
 
