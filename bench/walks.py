@@ -3,19 +3,23 @@
     python -m bench.walks
 
 What a reader of the code has to follow, and what the interpreter has to do. Brokers run in this process, clients in a
-thread of their own, so that only calls of brokers count. Each walk is taken several times; the shortest is shown,
-because timers may fall into the others.
+thread of their own, so that only calls of brokers count; both brokers keep everything on disk. Each walk is taken
+several times; the shortest is shown, because timers may fall into the others.
 """
 
 import asyncio
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+import msgspec
+
 import geomq
+from geomq.broker.config.settings import Config, Persistence
 from geomq.broker.local_federation import LocalFederation, Site, local_configs
 from geomq.geo import Location
 from geomq.mqtt.codec.decoder import Decoder, Side
@@ -38,7 +42,7 @@ class Walk(NamedTuple):
     changes: int
 
 
-class _Follower:
+class Follower:
     """Notes the file of every call while it is attached."""
 
     def __init__(self) -> None:
@@ -85,7 +89,7 @@ class _Client:
 
 async def _follow(step: Callable[[], object]) -> Walk:
     """The walk that a step of a client sets off, until the brokers are quiet."""
-    follower = _Follower()
+    follower = Follower()
     sys.setprofile(follower)
     try:
         await asyncio.to_thread(step)
@@ -139,9 +143,16 @@ WALKS = {
 }
 
 
-async def _measure() -> dict[str, Walk]:
+def _durable(folder: Path) -> dict[str, Config]:
+    return {
+        name: msgspec.structs.replace(config, persistence=Persistence(path=str(folder / name)))
+        for name, config in local_configs(SITES, "disgb_events").items()
+    }
+
+
+async def _measure(folder: Path) -> dict[str, Walk]:
     found = {}
-    async with LocalFederation(local_configs(SITES, "disgb_events")) as running:
+    async with LocalFederation(_durable(folder)) as running:
         while not running.linked:
             await asyncio.sleep(0.05)
         ports = [broker.addresses[0][2] for broker in running.brokers.values()]
@@ -157,7 +168,9 @@ async def _measure() -> dict[str, Walk]:
 
 def main() -> None:
     print(f"{'walk':<48} {'calls':>6} {'files':>6} {'changes of file':>16}")
-    for name, walk in asyncio.run(_measure()).items():
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(_measure(Path(folder)))
+    for name, walk in found.items():
         print(f"{name:<48} {walk.calls:>6} {walk.files:>6} {walk.changes:>16}")
 
 
