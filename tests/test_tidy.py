@@ -115,10 +115,8 @@ def test_every_legend_has_its_place(path: Path) -> None:
 IN_CYCLES: set[str] = {
     "geomq.broker.core",
     "geomq.broker.driver",
-    "geomq.sim.virtual.habits",
     "geomq.sim.virtual.loop",
     "geomq.sim.virtual.network",
-    "geomq.sim.virtual.run",
     "geomq.sim.virtual.transports",
 }
 """Modules that still import each other in a circle."""

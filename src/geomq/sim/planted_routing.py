@@ -35,12 +35,14 @@ IN_ROUTING: tuple[Fault, ...] = (
         _LINK,
         "new = messages[known:] if known >= 0 else ()",
         "new = messages[max(known, 0):]",
+        seed=68,
     ),
     Fault(
         "a peer's message is acknowledged before it is on disk",
         _PEERING,
         "if self._kept is None or not (durable or peer.held):",
         "if self._kept is None or not peer.held:",
+        seed=18,
     ),
     # Routing.
     Fault(
@@ -48,18 +50,21 @@ IN_ROUTING: tuple[Fault, ...] = (
         "geomq.routing.core.seen",
         "matches = tuple([match for match in matches if match.client not in clients])",
         "matches = tuple(matches)",
+        seed=2,
     ),
     Fault(
         "a rendezvous does not tell homes what matched",
         _RENDEZVOUS,
         "elif self.notifies(event, home):",
         "elif False and self.notifies(event, home):",
+        seed=3,
     ),
     Fault(
         "a client that unsubscribes stays at its rendezvous",
         _RENDEZVOUS,
         "self.send(target, DropSubscription(client, topic_filter))",
         "pass",
+        seed=103,
     ),
     Fault(
         "a repeat at a broadcast group hides an event from others",
@@ -72,12 +77,14 @@ IN_ROUTING: tuple[Fault, ...] = (
         _SHARED,
         "elif not self.is_first(event.id, group, len(asked)):",
         "elif len(asked) and not self.is_first(event.id, group, len(asked)):",
+        seed=32,
     ),
     Fault(
         "share groups do not hear of members that moved",
         _SHARED,
         "self._change(Subscriber(peer, client), location, ready=ready)",
         "self._change(Subscriber(peer, client), None, ready=ready)",
+        seed=18,
     ),
     Fault(
         "peers that meet again do not exchange their members",

@@ -6,24 +6,22 @@ A habit only decides when; how a client does it is the device's.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from geomq.mqtt.codec.types import V5, V311
 from geomq.sim.virtual.device import Device
 from geomq.sim.virtual.profile import Profile
 from geomq.sim.virtual.records import Wish
 from geomq.sim.virtual.scenario import ALONE, CLOSING_S, HEALED_S, PLAIN, QUIET_S, SHARED, TOPICS, TROUBLE_S, Stream
-
-if TYPE_CHECKING:
-    from geomq.sim.virtual.run import World
+from geomq.sim.virtual.world import World
 
 PUBLISHERS = 5
 STANDING = 6
 
-Habit = Callable[["World", random.Random], Coroutine[Any, Any, None]]
+Habit = Callable[[World, random.Random], Coroutine[Any, Any, None]]
 
 
-def make_publishers(world: "World") -> list[Device]:
+def make_publishers(world: World) -> list[Device]:
     names = world.scenario.names
     made = []
     for number in range(PUBLISHERS):
@@ -34,7 +32,7 @@ def make_publishers(world: "World") -> list[Device]:
     return made
 
 
-def make_standing(world: "World") -> list[Device]:
+def make_standing(world: World) -> list[Device]:
     """Clients that keep their sessions and stay where they are, with what they want."""
     made = []
     for number in range(STANDING):
@@ -52,7 +50,7 @@ def make_standing(world: "World") -> list[Device]:
     return made
 
 
-async def publish(world: "World", device: Device, stream: Stream, rng: random.Random) -> None:
+async def publish(world: World, device: Device, stream: Stream, rng: random.Random) -> None:
     """Often while all is well and while there is trouble, rarely while it heals."""
     while not world.closing:
         at_s = world.elapsed_s
@@ -66,7 +64,7 @@ async def publish(world: "World", device: Device, stream: Stream, rng: random.Ra
                 device.publish(stream.topic, stream.qos, fence=fence)
 
 
-async def hop(world: "World", rng: random.Random) -> None:
+async def hop(world: World, rng: random.Random) -> None:
     """Kept sessions that follow their clients from broker to broker."""
     devices = []
     for number in range(2):
@@ -82,7 +80,7 @@ async def hop(world: "World", rng: random.Random) -> None:
         device.go_to(rng.choice(world.scenario.names))
 
 
-async def take_over(world: "World", rng: random.Random) -> None:
+async def take_over(world: World, rng: random.Random) -> None:
     """The same client at two brokers at once: one of them must give it up."""
     home = rng.choice(world.scenario.names)
     device = world.device(Profile("t0"), home, None)
@@ -96,7 +94,7 @@ async def take_over(world: "World", rng: random.Random) -> None:
             world.loop.create_task(device.watch(link))
 
 
-async def move(world: "World", rng: random.Random) -> None:
+async def move(world: World, rng: random.Random) -> None:
     """Clients that stay connected and go from place to place."""
     devices = []
     for number in range(2):
@@ -114,7 +112,7 @@ async def move(world: "World", rng: random.Random) -> None:
         device.move(world.scenario.near(rng.choice(world.scenario.names)))
 
 
-async def roam(world: "World", rng: random.Random) -> None:
+async def roam(world: World, rng: random.Random) -> None:
     """Clients that go where they are sent when they leave their broker's area."""
     device = world.device(Profile("r0", roams=True), "b0", world.scenario.near("b0"))
     device.subscribe(Wish("news/#", 2))
@@ -125,7 +123,7 @@ async def roam(world: "World", rng: random.Random) -> None:
         device.move(world.scenario.near(rng.choice(world.scenario.names)))
 
 
-async def churn(world: "World", rng: random.Random) -> None:
+async def churn(world: World, rng: random.Random) -> None:
     """Wishes that come and go."""
     home = rng.choice(world.scenario.names)
     device = world.device(Profile("c0"), home, world.scenario.near(home))
@@ -140,7 +138,7 @@ async def churn(world: "World", rng: random.Random) -> None:
                 device.subscribe(wish)
 
 
-async def churn_plainly(world: "World", rng: random.Random) -> None:
+async def churn_plainly(world: World, rng: random.Random) -> None:
     """Short ways have to be found anew whenever who wants an event changes."""
     device = world.device(Profile("c1"), rng.choice(world.scenario.names), None)
     device.come()
@@ -153,7 +151,7 @@ async def churn_plainly(world: "World", rng: random.Random) -> None:
             device.subscribe(Wish(topic_filter, rng.choice([0, 1, 2])))
 
 
-async def share(world: "World", rng: random.Random) -> None:
+async def share(world: World, rng: random.Random) -> None:
     """Share groups with members at several brokers."""
     for number in range(4):
         home = rng.choice(world.scenario.names)
@@ -163,7 +161,7 @@ async def share(world: "World", rng: random.Random) -> None:
     await world.until(CLOSING_S)
 
 
-async def retain(world: "World", rng: random.Random) -> None:
+async def retain(world: World, rng: random.Random) -> None:
     """A writer whose last word on a topic is what everybody must find in the end."""
     device = world.device(Profile("w0"), rng.choice(world.scenario.names), None)
     device.come()
@@ -172,7 +170,7 @@ async def retain(world: "World", rng: random.Random) -> None:
         device.publish(f"ret/{rng.choice('abc')}", rng.choice([1, 2]), retain=True, empty=rng.random() < 0.15)
 
 
-async def will(world: "World", rng: random.Random) -> None:
+async def will(world: World, rng: random.Random) -> None:
     """Clients with a last will that lose their connections."""
     watcher = world.device(Profile("v1"), rng.choice(world.scenario.names), None)
     watcher.subscribe(Wish("will/#", 1))
@@ -195,7 +193,7 @@ async def will(world: "World", rng: random.Random) -> None:
         world.ledger.wills[f"will:{device.name}:{number}"] = (topic, world.loop.now)
 
 
-async def expire(world: "World", rng: random.Random) -> None:
+async def expire(world: World, rng: random.Random) -> None:
     """Sessions and events with an end."""
     device = world.device(Profile("e0", expiry_s=10), rng.choice(world.scenario.names), None)
     writer = world.device(Profile("e1"), rng.choice(world.scenario.names), None)
@@ -212,7 +210,7 @@ async def expire(world: "World", rng: random.Random) -> None:
             device.come()
 
 
-async def read_slowly(world: "World", rng: random.Random) -> None:
+async def read_slowly(world: World, rng: random.Random) -> None:
     """A client that takes nothing in for a while, again and again."""
     device = world.device(Profile("l0"), rng.choice(world.scenario.names), None)
     for topic_filter in ("news/#", "alarm/#", "load"):
@@ -226,7 +224,7 @@ async def read_slowly(world: "World", rng: random.Random) -> None:
         writer.publish(rng.choice(TOPICS[-1:]), 1, padding=20_000)
 
 
-async def change(world: "World", rng: random.Random) -> None:
+async def change(world: World, rng: random.Random) -> None:
     """The federation changes its strategy and its areas while events flow."""
     await world.until(TROUBLE_S + 1.0)
     while world.scenario.strategy != ALONE and world.elapsed_s < HEALED_S - 6.0:

@@ -8,7 +8,6 @@ The same seed gives the same transcript, whatever else this process did before.
 
 import asyncio
 import gc
-import hashlib
 import logging
 import random
 import time
@@ -16,21 +15,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from geomq.errors import ConfigError
-from geomq.routing.federation.changes import SetAreas, SetStrategy
-from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.virtual import habits
 from geomq.sim.virtual.census import disagreement, leftovers, twins
 from geomq.sim.virtual.device import Device
 from geomq.sim.virtual.faults import Faults
 from geomq.sim.virtual.judge import judge
-from geomq.sim.virtual.ledger import Ledger, Violation
-from geomq.sim.virtual.loop import START_S, Stuck, VirtualLoop, make_loop
-from geomq.sim.virtual.machine import Machine
+from geomq.sim.virtual.ledger import Violation
+from geomq.sim.virtual.loop import START_S, Stuck, make_loop
 from geomq.sim.virtual.network import Network
 from geomq.sim.virtual.processes import PROCESS
 from geomq.sim.virtual.profile import Profile
-from geomq.sim.virtual.records import Place, Wish
+from geomq.sim.virtual.records import Wish
 from geomq.sim.virtual.scenario import (
     CLOSING_S,
     CLOUD,
@@ -41,6 +36,7 @@ from geomq.sim.virtual.scenario import (
     Options,
     Scenario,
 )
+from geomq.sim.virtual.world import World
 
 LINKED_S_MAX = 30.0
 ARRIVAL_S = 1.0
@@ -63,118 +59,72 @@ class Outcome:
     cpu_s: float = 0.0
 
 
-class World:
-    """Everything of one run."""
+class Play:
+    """The parts of a run, one after the other."""
 
-    def __init__(self, scenario: Scenario, loop: VirtualLoop) -> None:
-        self.scenario = scenario
-        self.loop = loop
-        self.rng = random.Random(f"world {scenario.seed}")
-        self.transcript: list[str] = []
-        self.digest = hashlib.sha256()
-        """Of the transcript without what brokers log."""
-        self.ledger = Ledger(loop.time, self.note, refuses=scenario.refuses, reroutes=scenario.reroutes)
-        self.machines = [Machine(loop, scenario.config(name), scenario.seed, self.note) for name in scenario.machines]
-        self.devices: dict[str, Device] = {}
-        self.closing = False
-        self._began_s = loop.now
-
-    def note(self, text: str) -> None:
-        line = f"{self.loop.now - START_S:10.4f} {text}"
-        self.transcript.append(line)
-        self.digest.update(line.encode())
-
-    @property
-    def elapsed_s(self) -> float:
-        """Since all brokers were linked."""
-        return self.loop.now - self._began_s
-
-    async def until(self, at_s: float) -> None:
-        await asyncio.sleep(max(0.0, at_s - self.elapsed_s))
-
-    def device(self, profile: Profile, home: str, place: Place | None) -> Device:
-        """A new client."""
-        self.ledger.client(profile.name, kept=profile.kept, expiry_s=profile.expiry_s)
-        rng = random.Random(f"{profile.name} {self.scenario.seed}")
-        made = Device(profile, self.loop, self.ledger, rng, self.scenario.hosts, home, place)
-        self.devices[profile.name] = made
-        return made
-
-    def change_federation(self, rng: random.Random) -> None:
-        """Ask a broker that is there for another strategy, or for other areas."""
-        machine = rng.choice(self.machines)
-        names = [name for name in STRATEGIES if name not in ("single", "broadcast_groups")]
-        broker = machine.broker
-        if not machine.linked or broker is None:
-            return
-        strategy, areas = rng.choice(names), rng.choice([SetAreas("nearest"), SetAreas("grid", 10)])
-        change, wanted = rng.choice([(SetStrategy(strategy, {}), strategy), (areas, f"{areas.kind} areas")])
-        try:
-            machine.do(lambda: broker.membership and broker.membership.change(change))
-        except ConfigError as error:
-            self.note(f"{machine.name} does not change to {wanted}: {error}")
-        else:
-            self.note(f"{machine.name} changes to {wanted}")
-
-    # The parts of a run.
+    def __init__(self, world: World) -> None:
+        self._world = world
 
     async def play(self) -> None:
-        scenario, loop = self.scenario, self.loop
-        faults = Faults(loop, self.machines, self.devices.keys(), scenario.seed, self.note)
+        world, scenario, loop = self._world, self._world.scenario, self._world.loop
+        faults = Faults(loop, world.machines, world.devices.keys(), scenario.seed, world.note)
         keeper = loop.create_task(faults.keep_running())
-        for machine in self.machines:
+        for machine in world.machines:
             machine.start()
         await self._link()
-        self._began_s = loop.now
+        world.began_s = loop.now
         tasks = self._set_out()
-        await self.until(TROUBLE_S)
+        await world.until(TROUBLE_S)
         if scenario.mode != "calm":
-            self.ledger.trouble_begins()
+            world.ledger.trouble_begins()
             faults.begin(scenario.troubles)
-        await self.until(HEALED_S)
+        await world.until(HEALED_S)
         if scenario.mode == "heals":
             faults.heal()
-            self.ledger.trouble_ends()
-        await self.until(CLOSING_S)
+            world.ledger.trouble_ends()
+        await world.until(CLOSING_S)
         if scenario.mode != "never heals":
             await self._close()
         for task in (keeper, *tasks):
             task.cancel()
 
     async def _link(self) -> None:
-        while not all(machine.linked for machine in self.machines):
+        world = self._world
+        while not all(machine.linked for machine in world.machines):
             await asyncio.sleep(0.1)
-            if self.elapsed_s > LINKED_S_MAX:
+            if world.elapsed_s > LINKED_S_MAX:
                 raise Stuck("the brokers did not find each other")
 
     def _set_out(self) -> list[asyncio.Task[None]]:
-        scenario, loop = self.scenario, self.loop
-        publishers, standing = habits.make_publishers(self), habits.make_standing(self)
+        world, scenario, loop = self._world, self._world.scenario, self._world.loop
+        publishers, standing = habits.make_publishers(world), habits.make_standing(world)
         for device in (*publishers, *standing):
-            loop.call_later(self.rng.uniform(0, ARRIVAL_S), device.come)
+            loop.call_later(world.rng.uniform(0, ARRIVAL_S), device.come)
         tasks = []
         for number, stream in enumerate(scenario.streams(len(publishers))):
             rng = random.Random(f"stream {number} {scenario.seed}")
-            tasks.append(loop.create_task(habits.publish(self, publishers[stream.publisher], stream, rng)))
+            tasks.append(loop.create_task(habits.publish(world, publishers[stream.publisher], stream, rng)))
         tasks += [
-            loop.create_task(habits.HABITS[name](self, random.Random(f"{name} {scenario.seed}")))
+            loop.create_task(habits.HABITS[name](world, random.Random(f"{name} {scenario.seed}")))
             for name in sorted(scenario.habits & habits.HABITS.keys())
         ]
         return tasks
 
     async def _close(self) -> None:
         """All events have had their time: look for what nobody answered, then end all sessions."""
-        self.closing = True
+        world = self._world
+        world.closing = True
         await asyncio.sleep(1.0)
         readers = self._read_retained()
         await asyncio.sleep(1.0)
-        for device in self.devices.values():
+        for device in world.devices.values():
             if device.unanswered and device.link is not None:
-                self.ledger.fault(f"{device.name} has {device.unanswered} publishes that nobody answered", "unanswered")
+                text = f"{device.name} has {device.unanswered} publishes that nobody answered"
+                world.ledger.fault(text, "unanswered")
         self._judge_retained(readers)
-        self.ledger.violations += twins(machine.broker for machine in self.machines if machine.linked)
-        self.note("all sessions end")
-        for device in self.devices.values():
+        world.ledger.violations += twins(machine.broker for machine in world.machines if machine.linked)
+        world.note("all sessions end")
+        for device in world.devices.values():
             device.end_session()
         await asyncio.sleep(GOODBYE_S)
         for _ in range(PATIENCE):
@@ -182,28 +132,30 @@ class World:
             if not left:
                 return
             await asyncio.sleep(0.1)
-        self.ledger.violations += left
+        world.ledger.violations += left
 
     def _left_over(self) -> list[Violation]:
-        retained = len({event.topic for event in self.ledger.events.values() if event.retain})
+        world = self._world
+        retained = len({event.topic for event in world.ledger.events.values() if event.retain})
         found: list[Violation] = []
-        for machine in self.machines:
-            served = len(self.scenario.names) if machine.name == CLOUD else 0
+        for machine in world.machines:
+            served = len(world.scenario.names) if machine.name == CLOUD else 0
             if machine.linked and machine.broker is not None:
                 found += leftovers(machine.name, machine.broker, retained, served)
             else:
                 found.append(Violation("not converged", f"{machine.name} does not run, or has not found its peers"))
-        there = [machine.broker for machine in self.machines if machine.linked and machine.name != CLOUD]
+        there = [machine.broker for machine in world.machines if machine.linked and machine.name != CLOUD]
         return [*found, *disagreement(there)]
 
     # Retained events.
 
     def _read_retained(self) -> list[Device]:
-        if "retain" not in self.scenario.habits:
+        world = self._world
+        if "retain" not in world.scenario.habits:
             return []
         readers = []
-        for name in self.scenario.names:
-            reader = self.device(Profile(f"reader-{name}", expiry_s=0), name, None)
+        for name in world.scenario.names:
+            reader = world.device(Profile(f"reader-{name}", expiry_s=0), name, None)
             reader.subscribe(Wish("ret/#", 1))
             reader.come()
             readers.append(reader)
@@ -211,20 +163,21 @@ class World:
 
     def _judge_retained(self, readers: list[Device]) -> None:
         """Everybody finds the last word that was acknowledged, or one after it."""
+        world = self._world
         topics: dict[str, list[str | None]] = {}
-        for event in self.ledger.events.values():
+        for event in world.ledger.events.values():
             if event.retain and event.sends and not event.declined:
                 possible = topics.setdefault(event.topic, [None])
                 if event.acknowledged_s is not None:
                     possible.clear()
                 possible.append(None if event.deletes else event.name)
         for reader in readers:
-            receipts = self.ledger.clients[reader.name].receipts
+            receipts = world.ledger.clients[reader.name].receipts
             for topic, allowed in topics.items():
                 found = [receipt.event for receipt in receipts if receipt.topic == topic and receipt.retain]
                 got: list[str | None] = [*found] or [None]
                 if len(got) != 1 or got[0] not in allowed:
-                    self.ledger.fault(f"{reader.name} finds {got} on {topic}, not {allowed}", "retained")
+                    world.ledger.fault(f"{reader.name} finds {got} on {topic}, not {allowed}", "retained")
 
 
 def run(seed: int, options: Options = Options(), *, log: bool = False) -> Outcome:  # noqa: B008
@@ -237,7 +190,7 @@ def run(seed: int, options: Options = Options(), *, log: bool = False) -> Outcom
     world.note(f"seed {seed}: {scenario.describe()}")
     with _undisturbed(world, log=log):
         try:
-            loop.run_until_complete(asyncio.wait_for(world.play(), SECONDS + LINKED_S_MAX))
+            loop.run_until_complete(asyncio.wait_for(Play(world).play(), SECONDS + LINKED_S_MAX))
         except (Stuck, TimeoutError) as error:
             world.ledger.fault(str(error) or "the run did not end", "stuck")
     for text in loop.trouble:
