@@ -174,11 +174,11 @@ WRITES_TO_OTHERS: dict[str, set[str]] = {
         "client.since_ms",
         "connection.opened_at",
         "stored.deliveries",
-        "visit.successor",
     },
     "geomq/broker/server.py": {
         "core.driver.kept",
         "core.driver.retained",
+        "core.driver.sessions",
         "self.core.security",
         "self.desk.admission.roaming",
         "self.view.listeners",

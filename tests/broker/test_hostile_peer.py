@@ -7,7 +7,7 @@ import pytest
 from tests.broker.federated import configs, federation
 from tests.probe import Probe
 
-from geomq.broker.roaming.session_transfer import Luggage, PackedDelivery
+from geomq.broker.roaming.session_transfer import PackedDelivery, SessionTransfer
 from geomq.broker.storage.records import SessionRecord
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.types import V5
@@ -17,7 +17,7 @@ from geomq.routing.core.messages import Message as PeerMessage
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.core.plan import Batched, EventBatch
 from geomq.routing.retained.versions import PutRetained
-from geomq.routing.sessions.moves import HandOver, SessionWanted
+from geomq.routing.sessions.messages import HandOver, SessionWanted
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +70,7 @@ async def test_what_no_event_can_be_is_refused_while_the_link_and_its_neighbours
 def forged(*messages: Message, user: str = "mallory") -> bytes:
     record = SessionRecord(user=user, version=V5, expiry_s=300)
     packed = tuple(PackedDelivery(message, 1, False, (), 0, False) for message in messages)
-    return msgspec.msgpack.encode(Luggage(record, (), {}, packed, (), ()))
+    return msgspec.msgpack.encode(SessionTransfer(record, (), {}, packed, (), ()))
 
 
 async def test_a_session_nobody_asked_for_is_not_taken_in() -> None:
@@ -98,8 +98,6 @@ async def test_a_client_gets_nothing_from_a_late_session_that_it_has_no_right_to
     )
     async with federation(configured) as brokers:
         columbus, frankfurt = brokers["columbus"], brokers["frankfurt"]
-        roaming = frankfurt._roaming
-        assert roaming is not None
         asked: list[SessionWanted] = []
 
         def keep_waiting(peer: BrokerId, message: PeerMessage) -> bool:
@@ -107,7 +105,7 @@ async def test_a_client_gets_nothing_from_a_late_session_that_it_has_no_right_to
                 asked.append(message)
             return True
 
-        roaming.heard = keep_waiting  # type: ignore[method-assign]
+        frankfurt.core.node.session_searches.said = keep_waiting  # type: ignore[method-assign]
         client, _ = await Probe.connect(columbus.port, Connect("car", V5))
         there = frankfurt.peering
         assert there is not None

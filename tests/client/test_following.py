@@ -113,9 +113,8 @@ async def test_a_client_sent_to_a_broker_that_is_not_there_says_so(where: str, m
     monkeypatch.setattr(link, "ATTEMPTS_MAX", 2)
     configured = quick()
     async with federation(configured) as brokers:
-        assert brokers["paris"]._roaming is not None
         await asyncio.sleep(0.3)
-        brokers["paris"]._roaming.redirecting._addresses[brokers["columbus"].core.node.me] = where
+        brokers["paris"].core.node.session_searches.addresses.learn(brokers["columbus"].core.node.me, where)
         client = Client("127.0.0.1", brokers["paris"].port, at=COLUMBUS, roam=True, timeout_s=20)
         with pytest.raises(ClientError, match=f"redirected to {re.escape(where)}"):
             await client.__aenter__()

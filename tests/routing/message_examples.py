@@ -8,7 +8,7 @@ from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId, Match
 from geomq.routing.federation import edition_messages
 from geomq.routing.retained import versions as retained
-from geomq.routing.sessions import moves as travellers
+from geomq.routing.sessions import messages as sessions
 from geomq.routing.sharing import groups as shared
 from geomq.routing.strategies import adaptive, coverage, georendezvous
 from geomq.routing.strategies.groups import messages as groups_messages
@@ -84,16 +84,18 @@ EXAMPLES: dict[int, Message] = {
     42: shared.MembersEnd(),
     43: shared.MembersWanted(),
     44: shared.ServeShared(EVENT, "s", "a/+", (BER, PAR)),
-    45: travellers.ClientAddress("paris.example:1883"),
-    46: travellers.SessionWanted(CAR, 5, "ann", True, True, 1_700_000_000_000),
-    47: travellers.NoSession(CAR, 5, True),
-    48: travellers.HandOver(CAR, 5, 1, 2, b"\x00\x01"),
-    49: travellers.DeliverMoved(EVENT, MATCHES, 2),
-    50: travellers.AskSettled((CAR, BUS)),
-    51: travellers.Settled((CAR, BUS)),
+    45: sessions.ClientAddress("paris.example:1883"),
+    46: sessions.SessionWanted(CAR, 5, "ann", True, True, 1_700_000_000_000),
+    47: sessions.NoSession(CAR, 5, True),
+    48: sessions.HandOver(CAR, 5, 1, 2, b"\x00\x01"),
+    49: sessions.DeliverMoved(EVENT, MATCHES, 2),
+    50: sessions.AskSettled((CAR, BUS)),
+    51: sessions.Settled((CAR, BUS)),
     52: edition_messages.OfferDescription(Edition(3, "paris")),
     53: edition_messages.WantDescription(),
     54: edition_messages.PutDescription(b"\x01"),
     55: edition_messages.EditionReached(Edition(3, "paris"), 2, "no cloud", True),
+    57: sessions.SessionFollows(CAR, 5, BER),
+    58: sessions.AskAgain(CAR, 5, PAR),
     56: plan.EventBatch(9, 1_700_000_000_000, (BATCHED,), (b"0\x03\x00\x01a",)),
 }

@@ -20,10 +20,10 @@ from geomq.routing.core.actions import (
     RefuseRetained,
     SendRetained,
     SendToPeer,
+    SessionAction,
     StoreRetained,
 )
-from geomq.routing.core.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
-from geomq.routing.core.messages import OF_EVENTS
+from geomq.routing.core.events import PeerSaid, RoutingEvent
 from geomq.routing.core.messages import Message as PeerMessage
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, Match
 from geomq.routing.core.plan import EventBatch
@@ -66,15 +66,10 @@ class Retained(Protocol):
     def carry_out(self, action: StoreRetained | SendRetained | RefuseRetained) -> None: ...
 
 
-class Neighbour(Protocol):
-    """A protocol between brokers beside the node."""
+class Sessions(Protocol):
+    """Carries out what is asked for about sessions that move."""
 
-    def heard(self, peer: BrokerId, message: PeerMessage) -> bool:
-        """Deal with a message; whether it was for this one alone."""
-
-    def peer_up(self, peer: BrokerId) -> None: ...
-
-    def peer_down(self, peer: BrokerId) -> None: ...
+    def carry_out(self, action: SessionAction) -> None: ...
 
 
 class Driver:
@@ -87,7 +82,7 @@ class Driver:
         self.kept: PeerStore | None = None
         """Where what must survive a crash is kept; None if nothing does."""
         self.retained: Retained | None = None
-        self.neighbours: list[Neighbour] = []
+        self.sessions: Sessions | None = None
         self.before_delivery: Callable[[], None] = lambda: None
         self.keep_editions: Callable[[Kept], None] = lambda _kept: None
         self._core = core
@@ -107,10 +102,6 @@ class Driver:
             assert self.arrivals is not None
             self.arrivals.arrive(said, said.message, self.handle)
             return 0
-        if said is not None and not isinstance(said.message, OF_EVENTS) and self._is_neighbours(said):
-            return 0
-        if isinstance(event, PeerUp | PeerDown):
-            self._link_changed(event)
         actions = self._core.node.handle(event, now=self._core.now_ms())
         if said is not None and self.kept is not None:
             self.kept.note_received(said.peer, said.message, said.edition)
@@ -123,21 +114,6 @@ class Driver:
         self._timer = self._deadline = None
         self._carry_out(None, self._core.node.on_deadline(now=self._core.now_ms()), None)
         self._watch()
-
-    def _is_neighbours(self, said: PeerSaid) -> bool:
-        for neighbour in self.neighbours:
-            if neighbour.heard(said.peer, said.message):
-                if self._core.tracer is not None:
-                    self._core.tracer.heard(said.peer, said.message)
-                return True
-        return False
-
-    def _link_changed(self, event: PeerUp | PeerDown) -> None:
-        for neighbour in self.neighbours:
-            if isinstance(event, PeerUp):
-                neighbour.peer_up(event.peer)
-            else:
-                neighbour.peer_down(event.peer)
 
     # What is to be done.
 
@@ -166,6 +142,9 @@ class Driver:
             elif isinstance(action, StoreRetained | SendRetained | RefuseRetained):
                 assert self.retained is not None
                 self.retained.carry_out(action)
+            elif isinstance(action, SessionAction):
+                assert self.sessions is not None
+                self.sessions.carry_out(action)
         return delivered
 
     def keep_note(self, action: KeepNote | ForgetNote) -> None:
@@ -177,7 +156,7 @@ class Driver:
         self._core.outbox.schedule()
 
     def tell_peer(self, peer: BrokerId, message: PeerMessage) -> None:
-        """Send what is not the node's business."""
+        """Send what the node left to be filled in."""
         if self._core.tracer is not None:
             self._core.tracer.told(peer, message)
         if self.links is not None:

@@ -211,8 +211,7 @@ class Broker:
             retained.load(notes)
             self._roaming = Roaming(core, self.desk.registry)
             self._roaming.load(notes)
-            self.desk.admission.roaming = self._roaming
-            core.driver.neighbours.append(self._roaming)
+            self.desk.admission.roaming = core.driver.sessions = self._roaming
             await peering.start(None if section.host == "*" else section.host, section.port, listen)
         membership.start()
 
@@ -228,7 +227,7 @@ class Broker:
         self.desk.registry.sweep()
         self.desk.retention.expire()
         if self._roaming is not None:
-            self._roaming.sweep()
+            self._roaming.redirecting.sweep()
 
     def _publish_sys(self) -> None:
         if self._sys_timer is not None:

@@ -7,9 +7,10 @@
 A driver that carries these actions out, in order, is all a strategy needs to run: live, simulated or in a test.
 
 The node owns the clients and hands what happened to its parts: `routings` (the strategies, one for each live edition of
-the federation description), `editions` (how that description changes), `shared` (share groups), `travellers` (sessions
-that change brokers), `retained` (retained events, the same everywhere). Each part answers with actions; what a broker
-says of its editions comes after what its strategies had to say to get there.
+the federation description), `editions` (how that description changes), `shared` (share groups), `session_moves` (events
+of clients that change brokers), `session_searches` (their sessions), `retained` (retained events, the same everywhere).
+Each part answers with actions; what a broker says of its editions comes after what its strategies had to say to get
+there.
 
 Topics under `$SYS/` are about one broker: no strategy hears of them, and their events never leave home. Nor do
 strategies hear of share groups, which are the same under all of them.
@@ -20,7 +21,7 @@ from typing import Any, Self
 
 from geomq.errors import UsageError
 from geomq.geo import Fence, Location
-from geomq.routing.core.actions import Action, DeliverToClients, SendToPeer
+from geomq.routing.core.actions import Action, DeliverToClients
 from geomq.routing.core.events import (
     ClientArrived,
     ClientDeparted,
@@ -47,7 +48,8 @@ from geomq.routing.federation.editions import ChangeAsked, DescriptionLearned, K
 from geomq.routing.federation.live_editions import LiveEditions
 from geomq.routing.federation.routings import Routings
 from geomq.routing.retained.sync import OF_RETAINED, RetainedSync
-from geomq.routing.sessions.moves import HAD_MAX, DeliverMoved, Travellers
+from geomq.routing.sessions.moves import HAD_MAX, SessionMoves
+from geomq.routing.sessions.searches import OF_SESSIONS, SessionSearches
 from geomq.routing.sharing.groups import Group, ServeShared, SharedGroups
 from geomq.routing.sharing.own_topics import OwnTopics, is_own
 
@@ -95,15 +97,14 @@ class Node:
         self._sequence = 0
         self._own = OwnTopics(me, act)
         self.shared = SharedGroups(me, act, start.federation)
-        self.travellers = Travellers(me, start.federation, act)
+        self.session_moves = SessionMoves(me, start.federation, clients=self.clients, routings=self.routings, act=act)
+        self.session_searches = SessionSearches(me, self.session_moves, act, lambda: self.strategy.federation.ids)
         self.editions = LiveEditions(
             me, start.description, self.routings, act=act, peers_changed=self._peers_changed, own_strategy=own_strategy
         )
         self.retained = RetainedSync(
             me, clients=self.clients, routings=self.routings, act=act, peers=lambda: self.editions.peers
         )
-        self._hops = 0
-        """How many brokers that a client left the event in hand has passed."""
         self._handlers = self._make_handlers()
         if kept is not None:
             self.editions.restore(kept)
@@ -116,7 +117,7 @@ class Node:
             ClientUnsubscribed: self._unsubscribed,
             ClientGone: self._gone,
             ClientReady: self._ready,
-            ClientDeparted: lambda e, now: self.travellers.departed(e.client, e.to, now=now),
+            ClientDeparted: lambda e, now: self.session_moves.departed(e.client, e.to, now=now),
             ClientArrived: self._arrived,
             PeerSaid: self._peer_said,
             PeerUp: self._peer_up,
@@ -126,6 +127,7 @@ class Node:
             ChangeAsked: lambda e, now: self.editions.change(e.change, now),
             DescriptionLearned: lambda e, now: self.editions.learn(e.description, None, now),
         }
+        handlers |= dict.fromkeys(OF_SESSIONS, self.session_searches.handle)
         return handlers | dict.fromkeys(OF_RETAINED, self.retained.handle)
 
     def ask_rights(self, may_read: Callable[[ClientId, str], bool]) -> None:
@@ -140,7 +142,6 @@ class Node:
     def handle(self, event: RoutingEvent, *, now: float) -> list[Action]:
         """Take in what happened; return what is to be done."""
         self.turns += 1
-        self._hops = 0
         self._handlers[type(event)](event, now)
         if not isinstance(event, ClientPublished):
             self.editions.advance(now)
@@ -150,7 +151,7 @@ class Node:
 
     def plan(self, topic: str) -> Plan | None:
         """Where plain events of own clients on this topic go as long as `plans_since` stays the same, or None."""
-        if not self.routings.is_settled or is_own(topic) or len(self.travellers) or self.shared.concerns(topic):
+        if not self.routings.is_settled or is_own(topic) or len(self.session_moves) or self.shared.concerns(topic):
             return None
         return self.routings.publishing.plan(topic)
 
@@ -159,7 +160,7 @@ class Node:
     ) -> tuple[Match, ...] | None:
         """The own subscriptions that plain events match which a peer forwards, or has matched; None if it depends."""
         routings = self.routings
-        if len(routings.live) != 1 or is_own(topic) or len(self.travellers) or edition != self.plan_edition:
+        if len(routings.live) != 1 or is_own(topic) or len(self.session_moves) or edition != self.plan_edition:
             return None
         strategy = routings.publishing
         if peer not in strategy.federation.position:
@@ -169,7 +170,7 @@ class Node:
     def plans_since(self) -> object:
         """Something that is no longer equal when plans may have changed."""
         routings, strategy = self.routings, self.routings.publishing
-        if len(routings.live) != 1 or len(self.travellers):
+        if len(routings.live) != 1 or len(self.session_moves):
             return None
         version = strategy.plans_since() + self.shared.version
         return strategy, strategy.federation, version, routings.is_settled
@@ -194,14 +195,13 @@ class Node:
         return first
 
     def next_deadline(self) -> float | None:
-        parts = (self.routings, self.travellers, self.retained, self.editions)
+        parts = (self.routings, self.session_moves, self.session_searches, self.retained, self.editions)
         return min((at for part in parts if (at := part.next_deadline()) is not None), default=None)
 
     def on_deadline(self, *, now: float) -> list[Action]:
         self.turns += 1
-        self._hops = 0
         self.routings.on_deadline(now)
-        for part in (self.travellers, self.retained):
+        for part in (self.session_moves, self.session_searches, self.retained):
             wanted = part.next_deadline()
             if wanted is not None and wanted <= now:
                 part.on_deadline(now=now)
@@ -215,17 +215,7 @@ class Node:
         if self._said:
             actions += self._said
             self._said.clear()
-        return self._sort_out(actions) if len(self.travellers) else actions
-
-    def _sort_out(self, actions: list[Action]) -> list[Action]:
-        """Let events follow clients that left; what is sent after them they have not had yet."""
-        actions = self.travellers.sort_out(actions, hops=self._hops)
-        for action in actions:
-            if isinstance(action, SendToPeer) and isinstance(action.message, DeliverMoved):
-                for match in action.message.matches:
-                    for strategy in self.routings.strategies:
-                        strategy.seen.forget(action.message.event.id, match.client)
-        return actions
+        return self.session_moves.sort_out(actions)
 
     def _decided(self, actions: list[Action]) -> list[Action]:
         """Let share groups decide on events from outside that were matched for them."""
@@ -336,20 +326,20 @@ class Node:
     def had_by(self, clients: Iterable[ClientId]) -> tuple[EventId, ...]:
         """The latest events that any of these had, here or at a former home."""
         wanted = frozenset(clients)
-        had = dict.fromkeys((*self.travellers.had_by(wanted), *self.strategy.seen.had_by(wanted)))
+        had = dict.fromkeys((*self.session_moves.had_by(wanted), *self.strategy.seen.had_by(wanted)))
         return tuple(had)[-HAD_MAX:]
 
     def _arrived(self, happened: ClientArrived, now: float) -> None:
         self._come_back(happened.client, now)
-        self.travellers.arrived(happened.client, happened.had, now=now)
+        self.session_moves.arrived(happened.client, happened.had, now=now)
 
     def _come_back(self, client: ClientId, now: float) -> None:
         """A client that acts here is here: what was kept since it left is void."""
-        for each in self.travellers.left(client):
+        for each in self.session_moves.left(client):
             self._gone(ClientGone(each), now)
 
     def _gone(self, happened: ClientGone, now: float) -> None:
-        self.travellers.forget(happened.client)
+        self.session_moves.forget(happened.client)
         self._own.gone(happened.client)
         self.shared.gone(happened.client)
         self._watch(now)
@@ -372,13 +362,13 @@ class Node:
             self.routings.said(happened, now)
         elif self.editions.said(peer, message, now):
             pass
+        elif self.session_searches.said(peer, message):
+            pass  # also of a broker that is about to leave
         elif not self.routings.knows(peer):
             self.routings.said(happened, now)
         elif self.retained.said(peer, message, now=now):
             pass
-        elif isinstance(message, DeliverMoved):
-            self._deliver_moved(message)
-        elif (forgotten := self.travellers.said(peer, message, now=now)) is not None:
+        elif (forgotten := self.session_moves.said(peer, message, now=now)) is not None:
             for client in forgotten:
                 self._gone(ClientGone(client), now)
         elif isinstance(message, ServeShared):
@@ -388,24 +378,11 @@ class Node:
         else:
             self.routings.said(happened, now)
 
-    def _deliver_moved(self, message: DeliverMoved) -> None:
-        """A former home of some clients matched an event for them."""
-        self._hops = max(1, message.hops)
-        live = tuple(
-            match
-            for match in message.matches
-            if match.client in self.clients and match.topic_filter in self.clients[match.client].subscriptions
-        )
-        fresh = self.strategy.seen.unseen(message.event.id, live)
-        if fresh:
-            self.strategy.deliver(message.event, fresh)
-        else:
-            self.strategy.drop(message.event.id, "duplicate" if live else "no longer subscribed")
-
     def _peer_up(self, happened: PeerUp, now: float) -> None:
         self.routings.peer_up(happened.peer, now)
         self.shared.peer_up(happened.peer)
-        self.travellers.peer_up(happened.peer, now=now)
+        self.session_moves.peer_up(happened.peer, now=now)
+        self.session_searches.peer_up(happened.peer)
         self._watch(now)
         self.retained.peer_up(happened.peer)
         self.editions.peer_up(happened.peer)
@@ -413,7 +390,8 @@ class Node:
     def _peer_down(self, happened: PeerDown, now: float) -> None:
         self.routings.peer_down(happened.peer, now)
         self.shared.peer_down(happened.peer)
-        self.travellers.peer_down(happened.peer)
+        self.session_moves.peer_down(happened.peer)
+        self.session_searches.peer_down(happened.peer, now)
         self._watch(now)
         self.retained.peer_down(happened.peer)
         self.editions.peer_down(happened.peer)
@@ -426,12 +404,13 @@ class Node:
         """Share groups and sessions that move span all brokers of live descriptions."""
         brokers = (self.me, *self.editions.peers)
         self.shared.federation_changed(brokers)
-        for client in self.travellers.federation_changed(brokers, now=now):
+        self.session_searches.federation_changed(brokers)
+        for client in self.session_moves.federation_changed(brokers, now=now):
             self._gone(ClientGone(client), now)
         self._watch(now)
         for peer in self.routings.linked:
             self.shared.peer_up(peer)
-            self.travellers.peer_up(peer, now=now)
+            self.session_moves.peer_up(peer, now=now)
             self.retained.peer_up(peer)
 
     def inherit(self, before: Self, *, now: float) -> None:
@@ -444,4 +423,4 @@ class Node:
                 self.handle(ClientSubscribed(client, topic_filter, fence), now=now)
         for member, (share, topic_filter), fence in before.shared.own():
             self.handle(ClientSubscribed(member.client, topic_filter, fence, share), now=now)
-        self.travellers.inherit(before.travellers)
+        self.session_moves.inherit(before.session_moves)

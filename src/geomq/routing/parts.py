@@ -6,13 +6,13 @@ Importing this declares all messages of GeoMQ, those of the strategies among the
 from geomq.routing.core.message_registry import declare
 from geomq.routing.federation import edition_messages
 from geomq.routing.retained import versions
-from geomq.routing.sessions import moves
+from geomq.routing.sessions import messages as sessions
 from geomq.routing.sharing import groups
 from geomq.routing.strategies.registry import STRATEGIES
 
 PARTS = {
     "members": groups.MESSAGES,
-    "sessions": moves.MESSAGES,
+    "sessions": sessions.MESSAGES,
     "retained": versions.MESSAGES,
     "editions": edition_messages.MESSAGES,
 }

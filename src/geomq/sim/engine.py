@@ -21,6 +21,7 @@ from geomq.routing.core.actions import (
     KeepNote,
     SendRetained,
     SendToPeer,
+    SessionAction,
     StoreRetained,
 )
 from geomq.routing.core.events import (
@@ -65,6 +66,7 @@ from geomq.sim.fast_paths import FastPaths
 from geomq.sim.network import CLIENT_LATENCY_MS, CLOUD, Latencies
 from geomq.sim.retained import RetainedDisks
 from geomq.sim.script import Step
+from geomq.sim.sessions import SessionDisks
 
 Order = Literal["fifo", "published"]
 
@@ -167,6 +169,7 @@ class Simulation:
         observers: Iterable[Observer] = (),
         fast_paths: FastPaths | None = None,
         retained: RetainedDisks | None = None,
+        sessions: SessionDisks | None = None,
     ) -> None:
         self.federation = federation
         self.strategy = strategy
@@ -180,6 +183,8 @@ class Simulation:
         """How plain events go along plans; without it all go event by event."""
         self.retained = retained
         """What brokers retain; without it nothing is."""
+        self.sessions = sessions
+        """The sessions of clients that go from broker to broker; without it none do."""
         self.now_ms = 0
         self.nodes: dict[BrokerId, NodeDoor] = {broker: self._start_node(broker) for broker in federation.ids}
         if issubclass(strategy_class(strategy), BroadcastGroups):
@@ -205,6 +210,8 @@ class Simulation:
         node = self.make_node(broker)
         if self.retained is not None:
             self.retained.load(node)
+        if self.sessions is not None:
+            self.sessions.load(node, self.now_ms)
         return node
 
     def connect_all(self) -> None:
@@ -329,9 +336,20 @@ class Simulation:
                     self.feed(broker, self.retained.store(broker, action), origin)
                 case SendRetained() if self.retained is not None:
                     self.transmit(broker, action.peer, self.retained.message(broker, action), origin)
-                case KeepNote() | ForgetNote() if self.retained is not None:
-                    self.retained.note(broker, action)
+                case KeepNote() | ForgetNote():
+                    self._note(broker, action)
+                case SessionAction() if self.sessions is not None:
+                    node = self.nodes[broker]
+                    assert isinstance(node, Node)
+                    for happened in self.sessions.carry_out(node, action):
+                        self.feed(broker, happened, origin)
         self._schedule_wake(broker)
+
+    def _note(self, broker: BrokerId, action: KeepNote | ForgetNote) -> None:
+        if self.retained is not None:
+            self.retained.note(broker, action)
+        if self.sessions is not None:
+            self.sessions.note(broker, action)
 
     def transmit(self, source: BrokerId, target: BrokerId, message: Message, origin: Origin) -> None:
         """Put a message on a perfect link."""

@@ -242,6 +242,8 @@ class FaultySimulation(Simulation):
         node.inherit(before, now=self.now_ms)
         if self.retained is not None:
             self.retained.load(node)
+        if self.sessions is not None:
+            self.sessions.load(node, self.now_ms)
         return node
 
     def _later(self, t_ms: int, what: _Fault) -> None:

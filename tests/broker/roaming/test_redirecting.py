@@ -6,14 +6,16 @@ from tests.broker.roaming.test_roaming import COLUMBUS, FRANKFURT, PARIS, lastin
 from tests.probe import Probe
 
 from geomq.broker.roaming import redirecting as redirecting_module
-from geomq.broker.roaming.redirecting import ADDRESS_CHARS_MAX
 from geomq.broker.server import Broker
 from geomq.geo import parse_location
 from geomq.mqtt.codec.packets import Disconnect
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V311
+from geomq.routing.core.events import PeerSaid
 from geomq.routing.core.model import BrokerId
 from geomq.routing.federation.changes import SetAreas
+from geomq.routing.sessions.addresses import ADDRESS_CHARS_MAX
+from geomq.routing.sessions.messages import ClientAddress
 
 pytestmark = pytest.mark.anyio
 
@@ -23,9 +25,8 @@ async def test_a_peer_may_say_where_its_clients_connect_in_plain_characters_only
         assert brokers["frankfurt"]._roaming is not None
         redirecting, columbus = brokers["frankfurt"]._roaming.redirecting, BrokerId("columbus")
         asked, there = lasting("r", ("geo-roam", "1")), parse_location(COLUMBUS)
-        redirecting.learn(columbus, "columbus.example.org:1883")
-        for address in ("a\nb", "a" * (ADDRESS_CHARS_MAX + 1)):
-            redirecting.learn(columbus, address)
+        for address in ("columbus.example.org:1883", "a\nb", "a" * (ADDRESS_CHARS_MAX + 1)):
+            brokers["frankfurt"].core.driver.handle(PeerSaid(columbus, ClientAddress(address)))
         assert redirecting.address_for(asked, there) == "columbus.example.org:1883"
         assert redirecting.address_for(asked, parse_location(PARIS)) is None
         assert redirecting.address_for(lasting("r", version=V311), there) is None

@@ -29,10 +29,10 @@ from geomq.mqtt.codec.packets import (
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5, V311
-from geomq.routing.core.events import ClientGone, PeerSaid
+from geomq.routing.core.events import ClientGone, PeerDown, PeerSaid, PeerUp
 from geomq.routing.core.model import ClientId
 from geomq.routing.federation.changes import RemoveBroker
-from geomq.routing.sessions.moves import SessionWanted, Settled
+from geomq.routing.sessions.messages import SessionWanted, Settled
 
 pytestmark = pytest.mark.anyio
 
@@ -335,13 +335,12 @@ async def test_what_a_lost_session_had_sent_comes_as_a_repeat_and_nothing_else_c
 
 def deaf(broker: Broker) -> Callable[[], None]:
     """A broker that hears of no wanted session until the returned function is called."""
-    roaming = broker._roaming
-    assert roaming is not None
-    heard = roaming.heard
-    roaming.heard = lambda peer, message: isinstance(message, SessionWanted) or heard(peer, message)  # type: ignore[method-assign]
+    searches = broker.core.node.session_searches
+    said = searches.said
+    searches.said = lambda peer, message: isinstance(message, SessionWanted) or said(peer, message)  # type: ignore[method-assign]
 
     def again() -> None:
-        roaming.heard = heard  # type: ignore[method-assign]
+        searches.said = said  # type: ignore[method-assign]
 
     return again
 
@@ -403,12 +402,12 @@ async def test_a_clean_start_ends_the_session_at_a_broker_that_was_away_for_a_mo
         columbus, frankfurt = brokers["columbus"], brokers["frankfurt"]
         client, _ = await Probe.connect(frankfurt.port, lasting("r"))
         await client.drop()
-        assert columbus._roaming is not None
-        columbus._roaming.peer_down(frankfurt.core.node.me)
+        columbus.core.driver.handle(PeerDown(frankfurt.core.node.me))
         await asyncio.sleep(0.01)  # so that the clocks can tell which connection is the later
         client, _ = await Probe.connect(columbus.port, lasting("r", clean=True))
-        columbus._roaming.peer_up(frankfurt.core.node.me)
+        columbus.core.driver.handle(PeerUp(frankfurt.core.node.me))
         await until(lambda: "r" not in frankfurt.core.clients)
+        assert "r" in columbus.core.clients
         await client.drop()
 
 
@@ -418,13 +417,11 @@ async def test_a_client_that_left_is_remembered_until_routing_has_forgotten_it()
         for broker in (here, there):
             client, _ = await Probe.connect(broker.port, lasting("r"))
             await client.drop()
-        roaming = here._roaming
-        assert roaming is not None
+        left = here.core.node.session_moves.left
         here.core.driver.handle(PeerSaid(there.core.node.me, Settled((ClientId("r"),))))
-        assert "r" in roaming._departed, "the links are not up for long enough to be sure"
+        assert left(ClientId("r")), "the links are not up for long enough to be sure"
         here.core.driver.handle(ClientGone(ClientId("r")))
-        roaming.sweep()
-        assert "r" not in roaming._departed
+        assert not left(ClientId("r"))
 
 
 async def test_a_session_larger_than_a_frame_is_handed_over_in_parts() -> None:

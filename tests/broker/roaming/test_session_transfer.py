@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geomq.broker.roaming.session_transfer import PART_BYTES, Luggage, PackedDelivery, pack, unpack, voices_of
+from geomq.broker.roaming.session_transfer import PART_BYTES, PackedDelivery, SessionTransfer, pack, unpack, voices_of
 from geomq.broker.security.acl import ALL_RIGHTS
 from geomq.broker.state.client import Client
 from geomq.broker.storage.records import SessionRecord, SubscriptionRecord
@@ -44,7 +44,7 @@ def traveller(*payloads: bytes) -> Client:
 
 def test_everything_a_session_holds_arrives() -> None:
     client = traveller(b"a", b"b")
-    stored, had = unpack(pack(client, [("t", FENCE)], HAD))
+    stored, had = unpack(b"".join(pack(client, [("t", FENCE)], HAD)))
     assert had == HAD
     assert stored.record == SessionRecord(
         user="alice", version=5, expiry_s=300, expires_at=1_000.0, location=(1.0, 2.0), asks=True
@@ -67,7 +67,7 @@ def test_packet_identifiers_and_phases_arrive() -> None:
     deliveries, _ = session.unfinished()
     deliveries[0].packet_id, deliveries[0].phase = 5, Phase.RELEASED
     deliveries[1].packet_id, deliveries[1].phase = 6, Phase.SENT
-    stored, _ = unpack(pack(client, [], ()))
+    stored, _ = unpack(b"".join(pack(client, [], ())))
     assert [(d.packet_id, d.phase) for d in stored.deliveries] == [
         (5, Phase.RELEASED),
         (6, Phase.SENT),
@@ -79,26 +79,26 @@ def test_a_large_session_comes_in_parts_none_larger_than_a_frame_allows() -> Non
     parts = pack(traveller(*[b"x" * 600_000] * 4), [], ())
     assert len(parts) == 3
     assert max(len(part) for part in parts) == PART_BYTES
-    stored, _ = unpack(parts)
+    stored, _ = unpack(b"".join(parts))
     assert len(stored.deliveries) == 4
 
 
 def test_each_prefix_is_a_voice_of_its_own() -> None:
-    stored, _ = unpack(pack(traveller(), [], ()))
+    stored, _ = unpack(b"".join(pack(traveller(), [], ())))
     assert list(voices_of("r", stored)) == ["r", "r\0$share/crew/$geo/from/home/"]
 
 
 def test_a_filter_that_is_none_is_refused() -> None:
     bad = SubscriptionRecord(Subscription("$geo/from/x"))
-    luggage = Luggage(SessionRecord(), (bad,), {}, (), (), ())
+    transfer = SessionTransfer(SessionRecord(), (bad,), {}, (), (), ())
     with pytest.raises(ProtocolError, match="unreadable session"):
-        unpack([msgspec.msgpack.encode(luggage)])
+        unpack(msgspec.msgpack.encode(transfer))
 
 
 RECORD = SessionRecord()
 
 
-def luggage_of(
+def transfer_of(
     record: SessionRecord = RECORD,
     wanted: Subscription | None = None,
     message: Message | None = None,
@@ -110,7 +110,7 @@ def luggage_of(
 ) -> bytes:
     deliveries = () if message is None else (PackedDelivery(message, qos, False, identifiers, packet_id, False),)
     wishes = () if wanted is None else (SubscriptionRecord(wanted),)
-    return msgspec.msgpack.encode(Luggage(record, wishes, {}, deliveries, receipts, ()))
+    return msgspec.msgpack.encode(SessionTransfer(record, wishes, {}, deliveries, receipts, ()))
 
 
 GOOD = Message("t", b"", 1)
@@ -119,32 +119,32 @@ GOOD = Message("t", b"", 1)
 @pytest.mark.parametrize(
     "data",
     [
-        luggage_of(message=Message("a/#", b"", 1)),
-        luggage_of(message=Message("", b"", 1)),
-        luggage_of(message=Message("t", b"", 3)),
-        luggage_of(message=Message("t", b"", 1, properties=Properties(message_expiry_interval=2**32))),
-        luggage_of(message=Message("t", b"", 1, properties=Properties(payload_format_indicator=7))),
-        luggage_of(message=Message("t", b"", 1, properties=Properties(response_topic="+"))),
-        luggage_of(message=Message("t", b"", 1, expires_at=math.inf)),
-        luggage_of(message=GOOD, qos=3),
-        luggage_of(message=GOOD, packet_id=65_536),
-        luggage_of(message=GOOD, identifiers=(0,)),
-        luggage_of(receipts=(0,)),
-        luggage_of(wanted=Subscription("a/#/b")),
-        luggage_of(wanted=Subscription("$share/g/a+")),
-        luggage_of(wanted=Subscription("a", qos=3)),
-        luggage_of(wanted=Subscription("a", identifier=-1)),
-        luggage_of(SessionRecord(version=7)),
-        luggage_of(SessionRecord(expiry_s=-1)),
-        luggage_of(SessionRecord(expires_at=math.nan)),
-        luggage_of(SessionRecord(location=(91.0, 0.0))),
-        luggage_of(SessionRecord(will=Will("t", b"", 0, False))),
+        transfer_of(message=Message("a/#", b"", 1)),
+        transfer_of(message=Message("", b"", 1)),
+        transfer_of(message=Message("t", b"", 3)),
+        transfer_of(message=Message("t", b"", 1, properties=Properties(message_expiry_interval=2**32))),
+        transfer_of(message=Message("t", b"", 1, properties=Properties(payload_format_indicator=7))),
+        transfer_of(message=Message("t", b"", 1, properties=Properties(response_topic="+"))),
+        transfer_of(message=Message("t", b"", 1, expires_at=math.inf)),
+        transfer_of(message=GOOD, qos=3),
+        transfer_of(message=GOOD, packet_id=65_536),
+        transfer_of(message=GOOD, identifiers=(0,)),
+        transfer_of(receipts=(0,)),
+        transfer_of(wanted=Subscription("a/#/b")),
+        transfer_of(wanted=Subscription("$share/g/a+")),
+        transfer_of(wanted=Subscription("a", qos=3)),
+        transfer_of(wanted=Subscription("a", identifier=-1)),
+        transfer_of(SessionRecord(version=7)),
+        transfer_of(SessionRecord(expiry_s=-1)),
+        transfer_of(SessionRecord(expires_at=math.nan)),
+        transfer_of(SessionRecord(location=(91.0, 0.0))),
+        transfer_of(SessionRecord(will=Will("t", b"", 0, False))),
     ],
 )
 def test_what_no_client_can_have_is_refused(data: bytes) -> None:
-    assert unpack([luggage_of(SessionRecord(location=(90.0, 0.0)), Subscription("$share/g/a/#", 2), GOOD)])
+    assert unpack(transfer_of(SessionRecord(location=(90.0, 0.0)), Subscription("$share/g/a/#", 2), GOOD))
     with pytest.raises(ProtocolError, match="unreadable session"):
-        unpack([data])
+        unpack(data)
 
 
 @settings(max_examples=200)
@@ -154,7 +154,7 @@ def test_a_damaged_session_is_a_session_or_refused(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
-        stored, _ = unpack([bytes(raw)])
+        stored, _ = unpack(bytes(raw))
     except ProtocolError:
         return
     assert isinstance(stored.record, SessionRecord)

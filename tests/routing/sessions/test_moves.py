@@ -28,7 +28,8 @@ from geomq.routing.core.events import (
 from geomq.routing.core.messages import ForwardEvent
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.node import Node
-from geomq.routing.sessions.moves import FORGET_MS, SETTLE_MS, AskSettled, DeliverMoved, Settled
+from geomq.routing.sessions.messages import AskSettled, DeliverMoved, Settled
+from geomq.routing.sessions.moves import FORGET_MS, SETTLE_MS
 from geomq.routing.sharing.groups import HOPS_MAX
 from geomq.sim.checkers import NoDuplicates, SameAsOracle
 from geomq.sim.engine import Origin, Simulation
@@ -93,7 +94,7 @@ def test_nothing_is_missed_or_doubled_while_a_client_moves(
     for checker in checkers:
         checker.finish(simulation)
         assert checker.violations == []
-    assert sum(len(node.travellers) for node in simulation.nodes.values() if isinstance(node, Node)) == 0
+    assert sum(len(node.session_moves) for node in simulation.nodes.values() if isinstance(node, Node)) == 0
 
 
 def departed(strategy: str = "flood_events") -> Stage:
@@ -149,7 +150,7 @@ def test_what_came_by_itself_is_not_given_again_by_a_former_home_that_goes_on_he
     stage.feed("b2", ClientArrived(R))
     stage.do("b2", subscribed("r", "t"))
     stage.simulation.advance(stage.simulation.now_ms + int(3 * SETTLE_MS + FORGET_MS))
-    assert not stage.node("b2").travellers.is_settling(R)
+    assert not stage.node("b2").session_moves.is_settling(R)
     came = stage.node("b2").handle(PeerSaid(B3, ForwardEvent(event())), now=stage.simulation.now_ms)
     assert came == [DeliverToClients(event(), (MATCH,))]
     assert heard(stage, "b2", DeliverMoved(event(), (MATCH,), 1)) == [DropEvent(event().id, "duplicate")]
@@ -187,11 +188,11 @@ def test_while_a_link_of_the_new_home_is_down_the_former_home_goes_on_helping() 
     stage.feed("b2", ClientArrived(R))
     stage.simulation.advance(stage.simulation.now_ms + int(4 * SETTLE_MS))
     assert R in stage.node("b1").clients
-    assert stage.node("b2").travellers.is_settling(R)
+    assert stage.node("b2").session_moves.is_settling(R)
     stage.feed("b2", PeerUp(B3))
     stage.simulation.advance(stage.simulation.now_ms + int(3 * SETTLE_MS + FORGET_MS))
     assert R not in stage.node("b1").clients
-    assert not stage.node("b2").travellers.is_settling(R)
+    assert not stage.node("b2").session_moves.is_settling(R)
 
 
 def test_nobody_but_the_new_home_can_make_the_former_one_forget() -> None:

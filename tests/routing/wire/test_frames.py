@@ -24,7 +24,7 @@ from geomq.routing.core.model import TIME_MAX, BrokerId, ClientId, Edition, Even
 from geomq.routing.core.plan import Batched, EventBatch
 from geomq.routing.federation.edition_messages import OfEdition, unwrapped, wrapped
 from geomq.routing.retained.versions import PutRetained
-from geomq.routing.sessions.moves import HandOver
+from geomq.routing.sessions.messages import HandOver
 from geomq.routing.strategies.groups.messages import Join
 from geomq.routing.wire.frames import (
     PROTOCOL_VERSION,

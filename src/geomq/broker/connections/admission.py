@@ -13,8 +13,7 @@ from geomq.broker.clients.registry import Registry
 from geomq.broker.connections.connection import Connection
 from geomq.broker.connections.ports import Authenticator
 from geomq.broker.core import Core
-from geomq.broker.roaming.roaming import Roaming
-from geomq.broker.roaming.searches import Trouble
+from geomq.broker.roaming.roaming import Refusal, Roaming
 from geomq.broker.security.identity import anonymous_allowed, certificate_user, client_id_refusal
 from geomq.errors import GeometryError
 from geomq.geo import Location, parse_location
@@ -142,11 +141,11 @@ class Admission:
         agreement: Agreement,
         user: str | None,
         location: Location | None,
-        trouble: Trouble | None,
+        refused: Refusal | None,
     ) -> None:
         """The search for the client's session at other brokers is over."""
-        if trouble is not None:
-            self._refuse(connection, *trouble)
+        if refused is not None:
+            self._refuse(connection, *refused)
         else:
             self._let_in(connection, connect, agreement, user, location)
 

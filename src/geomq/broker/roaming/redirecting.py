@@ -4,8 +4,6 @@ It does not matter whether they moved or the areas did.
 Only those that can follow, and want to. Their sessions wait here until the other broker asks for them.
 """
 
-from collections.abc import Container
-
 from geomq.broker.clients.registry import Registry, roams
 from geomq.broker.core import Core
 from geomq.broker.state.client import Client
@@ -15,30 +13,23 @@ from geomq.mqtt.codec.types import V5
 from geomq.routing.core.model import BrokerId
 from geomq.routing.core.topology import Federation
 
-ADDRESS_CHARS_MAX = 300
 CHECKED_MAX = 2_000
 """Clients looked at in one sweep at most after a change, so that many of them never hold up events."""
 
 
 class Redirecting:
-    """Knows where clients of other brokers connect, and which own clients belong there; `up` are the linked brokers."""
+    """Knows which own clients belong to another broker."""
 
-    def __init__(self, core: Core, registry: Registry, up: Container[BrokerId]) -> None:
+    def __init__(self, core: Core, registry: Registry) -> None:
         self._core = core
         self._registry = registry
-        self._up = up
-        self._given = {BrokerId(p.name): p.client_address for p in core.config.peers if p.client_address is not None}
-        self._addresses: dict[BrokerId, str] = dict(self._given)
+        given = {BrokerId(p.name): p.client_address for p in core.config.peers if p.client_address is not None}
+        core.node.session_searches.addresses.give(given)
         self._outside: dict[str, float] = {}
         self._rules: tuple[Federation, str] | None = None
         """What decided who is to be sent away when clients were last looked at."""
         self._unchecked: list[str] = []
         core.client_moved = self.look_at
-
-    def learn(self, peer: BrokerId, address: str) -> None:
-        """A peer says where its clients connect; what the config says counts more."""
-        if peer not in self._given and len(address) <= ADDRESS_CHARS_MAX and address.isprintable():
-            self._addresses[peer] = address
 
     def address_for(self, connect: Connect, location: Location | None) -> str | None:
         """Where a connecting client should rather go; None if it is to be served here."""
@@ -62,7 +53,8 @@ class Redirecting:
 
     def _better_address(self, location: Location | None) -> str | None:
         home = self._core.node.better_home(location)
-        return self._addresses.get(home) if home is not None and home in self._up else None
+        searches = self._core.node.session_searches
+        return searches.addresses.of(home) if home is not None and home in searches.up else None
 
     def sweep(self) -> None:
         """Now and then: send away who has been outside for long enough."""

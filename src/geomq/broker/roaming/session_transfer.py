@@ -25,7 +25,6 @@ from geomq.routing.core.model import ClientId, EventId
 from geomq.routing.core.wire_checks import check_properties
 
 PART_BYTES = 1 << 20
-PARTS_MAX = 256
 
 
 class PackedDelivery(msgspec.Struct, frozen=True, array_like=True):
@@ -39,7 +38,7 @@ class PackedDelivery(msgspec.Struct, frozen=True, array_like=True):
     released: bool
 
 
-class Luggage(msgspec.Struct, frozen=True, array_like=True):
+class SessionTransfer(msgspec.Struct, frozen=True, array_like=True):
     """A whole session. `had` are the latest events the client has had, by which repeats are known."""
 
     record: SessionRecord
@@ -50,7 +49,7 @@ class Luggage(msgspec.Struct, frozen=True, array_like=True):
     had: tuple[EventId, ...]
 
 
-class Ghost(msgspec.Struct, frozen=True, array_like=True):
+class DepartedSession(msgspec.Struct, frozen=True, array_like=True):
     """What the giver keeps on disk of a client that left, until all brokers know where it is."""
 
     to: str
@@ -60,16 +59,16 @@ class Ghost(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Luggage).decode
-read_ghost = msgspec.msgpack.Decoder(Ghost).decode
+_decode = msgspec.msgpack.Decoder(SessionTransfer).decode
+read_departed = msgspec.msgpack.Decoder(DepartedSession).decode
 
 
 def pack(client: Client, subscribed: Iterable[tuple[str, Fence | None]], had: tuple[EventId, ...]) -> list[bytes]:
-    """The session in parts; `subscribed` names the fence of each subscription."""
+    """The session in parts, whatever their number; `subscribed` names the fence of each subscription."""
     session = client.session
     deliveries, receipts = session.unfinished()
     fences = dict(subscribed)
-    luggage = Luggage(
+    transfer = SessionTransfer(
         SessionRecord(
             user=client.user,
             version=session.version,
@@ -90,29 +89,29 @@ def pack(client: Client, subscribed: Iterable[tuple[str, Fence | None]], had: tu
         tuple(receipts),
         had,
     )
-    data = _encode(luggage)
+    data = _encode(transfer)
     return [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)]
 
 
-def unpack(parts: Iterable[bytes]) -> tuple[StoredSession, tuple[EventId, ...]]:
-    """The session as a store would have remembered it, and what its client has had; ProtocolError if it is none."""
+def unpack(data: bytes) -> tuple[StoredSession, tuple[EventId, ...]]:
+    """The session as a store would have remembered it, and what its client has had; ProtocolError if it is invalid."""
     try:
-        luggage = _decode(b"".join(parts))
-        _check_record(luggage.record)
-        for subscribed in luggage.subscriptions:
+        transfer = _decode(data)
+        _check_record(transfer.record)
+        for subscribed in transfer.subscriptions:
             _check_subscription(subscribed.subscription)
-        for packed in luggage.deliveries:
+        for packed in transfer.deliveries:
             _check_message(packed.message)
     except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:
         raise ProtocolError(f"unreadable session: {error}") from None
     stored = StoredSession(
-        luggage.record,
-        {subscribed.subscription.topic_filter: subscribed for subscribed in luggage.subscriptions},
-        luggage.fences,
-        [_delivery(number, packed) for number, packed in enumerate(luggage.deliveries, start=1)],
-        list(luggage.receipts),
+        transfer.record,
+        {subscribed.subscription.topic_filter: subscribed for subscribed in transfer.subscriptions},
+        transfer.fences,
+        [_delivery(number, packed) for number, packed in enumerate(transfer.deliveries, start=1)],
+        list(transfer.receipts),
     )
-    return stored, luggage.had
+    return stored, transfer.had
 
 
 def _check_record(record: SessionRecord) -> None:
@@ -157,7 +156,7 @@ def voices_of(client_id: str, stored: StoredSession) -> dict[ClientId, None]:
     return {ClientId(f"{client_id}\0{prefix}" if prefix else client_id): None for prefix in prefixes}
 
 
-def ghost_of(client: Client, subscribed: Iterable[tuple[str, Fence | None]], to: str) -> bytes:
+def departed_session(client: Client, subscribed: Iterable[tuple[str, Fence | None]], to: str) -> bytes:
     """What is left of a client that goes to another broker, encoded."""
     found = []
     for whole, fence in subscribed:
@@ -165,4 +164,4 @@ def ghost_of(client: Client, subscribed: Iterable[tuple[str, Fence | None]], to:
         if not reading.private:
             text = None if fence is None else fence_text(fence)
             found.append((client.voice(reading.prefix), reading.plain, text, reading.group))
-    return _encode(Ghost(to, client.location, tuple(found)))
+    return _encode(DepartedSession(to, client.location, tuple(found)))

@@ -93,10 +93,6 @@ class Tracer(Recorder):
             self.acted(t_ms, event)
         self.decided(t_ms, event, actions)
 
-    def heard(self, peer: BrokerId, message: PeerMessage) -> None:
-        """A message of a peer that is not for the node."""
-        self.passed(self._wall_s() * 1000.0, "received", peer, message)
-
     def told(self, peer: BrokerId, message: PeerMessage) -> None:
         """A message to a peer that is not the node's."""
         self.passed(self._wall_s() * 1000.0, "sent", peer, message)

@@ -1,5 +1,7 @@
 """What the routing core asks its driver to do, in the imperative."""
 
+from typing import Literal
+
 import msgspec
 
 from geomq.routing.core.messages import Message
@@ -83,4 +85,62 @@ class RefuseRetained(Action, frozen=True):
     """A retained event of an own client stays unknown to the peers, and why. It is to be counted."""
 
     topic: str
+    reason: str
+
+
+class SessionAction(Action, frozen=True):
+    """What is to be done with clients that may have their sessions at other brokers, and with those sessions."""
+
+
+class LetClientIn(SessionAction, frozen=True):
+    """A connection that waited for its session may go on, with the session that is here or a new one.
+
+    `since_ms` is when the client came, None if its session was here all the time.
+    """
+
+    client: ClientId
+    attempt: int
+    since_ms: int | None = None
+
+
+Why = Literal["connects again", "too many wait", "session missing", "another user's"]
+
+
+class TurnClientAway(SessionAction, frozen=True):
+    """A connection that waited for its session may not go on, and why."""
+
+    client: ClientId
+    attempt: int
+    why: Why
+
+
+class EndSession(SessionAction, frozen=True):
+    """The client starts anew at another broker: end its connection and its session, if they are here."""
+
+    client: ClientId
+
+
+class GiveSession(SessionAction, frozen=True):
+    """End the client's connection, let go of its session and answer with `SessionPacked`."""
+
+    client: ClientId
+    to: BrokerId
+    token: int
+
+
+class TakeSession(SessionAction, frozen=True):
+    """A session has come: take it in, merge it with one that is here, and answer with `SessionTaken`.
+
+    The bytes are a peer's: if they are no session nothing else is to be done.
+    """
+
+    client: ClientId
+    data: bytes
+
+
+class RefuseHandOver(SessionAction, frozen=True):
+    """A part of a session is not taken from a peer, and why. It is to be logged."""
+
+    peer: BrokerId
+    client: ClientId
     reason: str

@@ -107,6 +107,50 @@ class ClientArrived(RoutingEvent, frozen=True):
     had: tuple[EventId, ...] = ()
 
 
+class SessionSought(RoutingEvent, frozen=True):
+    """A client connects, and another broker may have its session. `attempt` names this connection in the answer.
+
+    `wall_ms` is the wall clock's time; `refuses` says that a client whose session may be at a broker which does not
+    answer for `wait_ms` is turned away, `unchecked` that a clean start needs nobody's leave.
+    """
+
+    client: ClientId
+    attempt: int
+    user: str | None
+    clean: bool
+    wall_ms: int
+    wait_ms: float
+    refuses: bool = False
+    unchecked: bool = False
+
+
+class SessionPacked(RoutingEvent, frozen=True):
+    """What `GiveSession` asked for: the session, which is no longer here; without parts there is none to be given.
+
+    `voices` are the ids under which routing knows the client, `record` is what the driver needs of it after a restart.
+    """
+
+    client: ClientId
+    to: BrokerId
+    token: int
+    parts: tuple[bytes, ...] = ()
+    voices: tuple[ClientId, ...] = ()
+    record: bytes = b""
+
+
+class SessionTaken(RoutingEvent, frozen=True):
+    """What `TakeSession` brought lives here now; its client had these events at its former home."""
+
+    client: ClientId
+    had: tuple[EventId, ...]
+
+
+class AddressAnnounced(RoutingEvent, frozen=True):
+    """Clients reach this broker here."""
+
+    address: str
+
+
 class PeerSaid(RoutingEvent, frozen=True):
     """A message came over a link; `edition` is the one that the sender gave it."""
 

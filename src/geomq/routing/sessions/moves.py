@@ -6,15 +6,26 @@ subscriptions there. The new home knows which events the client has had and give
 whichever way they come.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Self
 
 import msgspec
 
-from geomq.routing.core.actions import Action, DeliverToClients, DeliverToOne, DropEvent, SendToPeer
-from geomq.routing.core.messages import Kind, Message, Messages
+from geomq.routing.core.actions import (
+    Action,
+    DeliverToClients,
+    DeliverToOne,
+    DropEvent,
+    ForgetNote,
+    KeepNote,
+    SendToPeer,
+)
+from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.core.strategy import ClientState
 from geomq.routing.core.topology import Federation
+from geomq.routing.federation.routings import Routings
+from geomq.routing.sessions.messages import AskSettled, DeliverMoved, Settled
 from geomq.routing.sharing.groups import HOPS_MAX, ServeShared
 
 SETTLE_MS = 5_000.0
@@ -25,84 +36,8 @@ HAD_MAX = 4_096
 """Events remembered of a client that moved here."""
 ASKED_MAX = 1_000
 """Clients asked about in one message."""
-
-
-class ClientAddress(Message, frozen=True):
-    """Where the sender's clients connect."""
-
-    wire_id: ClassVar[int] = 45
-    address: str
-
-
-class SessionWanted(Message, frozen=True):
-    """A client connects at the sender: whoever has its session is to hand it over, or to end it (`clean`).
-
-    `live` as the client comes; asked later, or by two brokers at the same time, `since_ms` decides where it came last.
-    """
-
-    wire_id: ClassVar[int] = 46
-    client: ClientId
-    token: int
-    user: str | None
-    clean: bool
-    live: bool
-    since_ms: int
-
-
-class NoSession(Message, frozen=True):
-    """The sender has no session of that client; or has, but the client is not the user it belongs to (`refused`)."""
-
-    wire_id: ClassVar[int] = 47
-    client: ClientId
-    token: int
-    refused: bool = False
-
-
-class HandOver(Message, frozen=True):
-    """A part of a session, which is the receiver's as soon as it has all of them on disk."""
-
-    wire_id: ClassVar[int] = 48
-    durable: ClassVar[bool] = True
-    client: ClientId
-    token: int
-    part: int
-    parts: int
-    data: bytes
-
-
-class DeliverMoved(Message, frozen=True):
-    """An event that matched at the broker these clients left."""
-
-    wire_id: ClassVar[int] = 49
-    kind: ClassVar[Kind] = "delivery"
-    event: Event
-    matches: tuple[Match, ...]
-    hops: int
-
-
-class AskSettled(Message, frozen=True):
-    """Does everybody know that these clients, once the sender's, are the receiver's now?"""
-
-    wire_id: ClassVar[int] = 50
-    clients: tuple[ClientId, ...]
-
-
-class Settled(Message, frozen=True):
-    """Everybody knows: the receiver can forget these clients."""
-
-    wire_id: ClassVar[int] = 51
-    clients: tuple[ClientId, ...]
-
-
-MESSAGES: Messages = (
-    ClientAddress,
-    SessionWanted,
-    NoSession,
-    HandOver,
-    DeliverMoved,
-    AskSettled,
-    Settled,
-)
+DEPARTED, HAD = "departed", "had"
+"""What is on disk of a client that left, and the events that one which came had had before."""
 
 
 class _Departure(msgspec.Struct):
@@ -115,13 +50,25 @@ class _Arrival(msgspec.Struct):
     since: float
 
 
-class Travellers:
+class SessionMoves:
     """The clients that left this broker and those that came from another, until both are settled."""
 
-    def __init__(self, me: BrokerId, federation: Federation, act: Callable[[Action], None]) -> None:
+    def __init__(
+        self,
+        me: BrokerId,
+        federation: Federation,
+        *,
+        clients: Mapping[ClientId, ClientState],
+        routings: Routings,
+        act: Callable[[Action], None],
+    ) -> None:
         self._me = me
         self._brokers = federation.ids
+        self._clients = clients
+        self._routings = routings
         self._act = act
+        self._hops = 0
+        """How many brokers that a client left the event in hand has passed."""
         self._departed: dict[ClientId, _Departure] = {}
         self._arrived: dict[ClientId, _Arrival] = {}
         self._down: dict[BrokerId, None] = {peer: None for peer in federation.ids if peer != me}
@@ -134,7 +81,7 @@ class Travellers:
 
     def departed(self, client: ClientId, to: BrokerId, *, now: float) -> None:
         """The client's session was given to another broker."""
-        self._arrived.pop(client, None)
+        self._forget_arrival(client)
         self._departed[client] = _Departure(to, now + SETTLE_MS)
         self._wake(now + SETTLE_MS)
 
@@ -151,8 +98,26 @@ class Travellers:
 
     def forget(self, client: ClientId) -> None:
         """The session is over."""
-        self._arrived.pop(client, None)
-        self._departed.pop(client, None)
+        self._forget_arrival(client)
+        if self._departed.pop(client, None) is not None and is_client(client):
+            self._act(ForgetNote(DEPARTED, key_of(client)))
+
+    def _forget_arrival(self, client: ClientId) -> None:
+        if self._arrived.pop(client, None) is not None and is_client(client):
+            self._act(ForgetNote(HAD, key_of(client)))
+
+    def keep_departed(self, client: ClientId, record: bytes) -> None:
+        """Have `record` on disk for as long as the client, under its own id, is known to have left."""
+        self._act(KeepNote(DEPARTED, key_of(client), record))
+
+    def keep_had(self, client: ClientId, had: tuple[EventId, ...]) -> None:
+        """Have on disk what the client had before it came, for as long as that is known."""
+        self._act(KeepNote(HAD, key_of(client), msgspec.msgpack.encode(had)))
+
+    def let_in(self, client: ClientId) -> None:
+        """The client has a new session here: after a restart that counts, not that it had left."""
+        if client in self._departed:
+            self._act(ForgetNote(DEPARTED, key_of(client)))
 
     def had_by(self, clients: Iterable[ClientId]) -> Iterator[EventId]:
         """Events known from former homes to have been delivered to these."""
@@ -163,13 +128,20 @@ class Travellers:
     def has_left(self, client: ClientId) -> bool:
         return client in self._departed
 
+    def new_home(self, client: ClientId) -> BrokerId | None:
+        """Where a client went that left; None if that is no longer known, or it has not."""
+        return self._departed[client].to if client in self._departed else None
+
     def is_settling(self, client: ClientId) -> bool:
         return client in self._arrived
 
     # Events.
 
-    def sort_out(self, actions: list[Action], *, hops: int) -> list[Action]:
+    def sort_out(self, actions: list[Action]) -> list[Action]:
         """Send on what is for clients that left, and leave out what those that came have had."""
+        hops, self._hops = self._hops, 0
+        if not len(self):
+            return actions
         found: list[Action] = []
         for action in actions:
             match action:
@@ -197,9 +169,16 @@ class Travellers:
             if hops >= HOPS_MAX:
                 yield DropEvent(event.id, "hop limit")
             else:
+                self._forget_seen(event.id, theirs)
                 yield SendToPeer(broker, DeliverMoved(event, tuple(theirs), hops + 1))
         if not here and not elsewhere:
             yield DropEvent(event.id, "duplicate")
+
+    def _forget_seen(self, event_id: EventId, matches: Iterable[Match]) -> None:
+        """What is sent after clients that left they have not had yet."""
+        for match in matches:
+            for strategy in self._routings.strategies:
+                strategy.seen.forget(event_id, match.client)
 
     def _is_new(self, event_id: EventId, match: Match) -> bool:
         arrival = self._arrived.get(match.client)
@@ -233,7 +212,23 @@ class Travellers:
             case Settled(clients=clients):
                 whole = self._is_whole(now)
                 return tuple(c for c in clients if whole and c in self._departed and self._departed[c].to == peer)
+            case DeliverMoved():
+                self._deliver_moved(message)
+                return ()
         return None
+
+    def _deliver_moved(self, message: DeliverMoved) -> None:
+        """A former home of some clients matched an event for them."""
+        self._hops = max(1, message.hops)
+        event_id, clients, strategy = message.event.id, self._clients, self._routings.publishing
+        live = tuple(
+            m for m in message.matches if m.client in clients and m.topic_filter in clients[m.client].subscriptions
+        )
+        fresh = strategy.seen.unseen(event_id, live)
+        if fresh:
+            strategy.deliver(message.event, fresh)
+        else:
+            strategy.drop(event_id, "duplicate" if live else "no longer subscribed")
 
     def _is_settled(self, client: ClientId, now: float) -> bool:
         arrival = self._arrived.get(client)
@@ -281,9 +276,18 @@ class Travellers:
                 self._act(SendToPeer(broker, AskSettled(tuple(clients[start : start + ASKED_MAX]))))
         if whole:
             for client in [c for c, arrival in self._arrived.items() if now - arrival.since >= FORGET_MS]:
-                del self._arrived[client]
+                self._forget_arrival(client)
         self._wake_at = now + SETTLE_MS if len(self) else None
 
     def inherit(self, before: Self) -> None:
         """Take over what a broker keeps on disk."""
         self._departed, self._arrived, self._wake_at = before._departed, before._arrived, before._wake_at
+
+
+def is_client(voice: ClientId) -> bool:
+    """Whether this is a client under its own id, and not one of its other voices."""
+    return "\0" not in voice
+
+
+def key_of(client: ClientId) -> bytes:
+    return client.encode("utf-8", "surrogatepass")

@@ -1,0 +1,430 @@
+"""Searches for sessions: who was asked for one, who has not answered, and which of two brokers a client came to later.
+
+A session lives at one broker. When a client connects at another, that broker asks all others for the session, and the
+one that has it gives it away. So it does not matter why a client comes: because it was sent, because it moved, or
+because its broker is gone for it.
+
+While a session is on its way, neither the broker that gave it nor the one that gets it has it. Who is asked for a
+session that it gave away does not say that there is none: it sends word after the session, along the same link, and
+whoever gets that has the asker ask there once more.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from geomq.routing.core.actions import (
+    Action,
+    EndSession,
+    GiveSession,
+    KeepNote,
+    LetClientIn,
+    SendToPeer,
+    TakeSession,
+    TurnClientAway,
+    Why,
+)
+from geomq.routing.core.events import AddressAnnounced, RoutingEvent, SessionPacked, SessionSought, SessionTaken
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.sessions.addresses import ClientAddresses
+from geomq.routing.sessions.hand_overs import HandOvers, Notes
+from geomq.routing.sessions.messages import (
+    AskAgain,
+    ClientAddress,
+    HandOver,
+    NoSession,
+    SessionFollows,
+    SessionWanted,
+)
+from geomq.routing.sessions.moves import SessionMoves
+
+OF_SESSIONS = (SessionSought, SessionPacked, SessionTaken, AddressAnnounced)
+PENDING_MAX = 10_000
+UNASKED_MAX = 10_000
+GIVEN_MAX = 10_000
+"""Sessions of which it is remembered whom they were given to, longer than their events need it."""
+
+
+class OwnSession(NamedTuple):
+    """What a search needs to know of a session that is here."""
+
+    user: str | None
+    since_ms: int
+    """When the client came here, by the wall clock."""
+
+
+class OwnSessions(Protocol):
+    """The sessions of one broker, which are its driver's."""
+
+    def find(self, client: ClientId) -> OwnSession | None: ...
+
+    def may_take(self, client: ClientId, user: str | None) -> bool:
+        """Whether the session that is here may go to a client of this user."""
+
+
+class _NoSessions:
+    """Until the driver says which there are."""
+
+    def find(self, client: ClientId) -> OwnSession | None:
+        return None
+
+    def may_take(self, client: ClientId, user: str | None) -> bool:
+        return True
+
+
+class Search:
+    """What is wanted for a client, who has not answered, and the tokens of all that was asked.
+
+    Every question has a token of its own: what is given for one is given once.
+    """
+
+    def __init__(self, wanted: SessionWanted, waiting: dict[BrokerId, None], tokens: set[int] | None = None) -> None:
+        self.wanted = wanted
+        self.waiting = waiting
+        self.tokens = set[int]() if tokens is None else tokens
+
+    def is_before(self, peer: BrokerId, wanted: SessionWanted, me: BrokerId) -> bool:
+        """Whether the client came here before it came to a peer that seeks its session, too.
+
+        If the peer has answered, it did, whatever the clocks say. Else the two ask each other at the same time, and
+        both decide by the clocks, or by their names.
+        """
+        return peer not in self.waiting or (self.wanted.since_ms, me) < (wanted.since_ms, peer)
+
+
+class PendingConnect(Search):
+    """A client that waits to be let in until its session is found."""
+
+    def __init__(self, wanted: SessionWanted, sought: SessionSought) -> None:
+        super().__init__(wanted, {})
+        self.attempt = sought.attempt
+        self.refuses = sought.refuses
+        self.is_unsure = False
+        """Whether the session may be at a broker that has been away for long."""
+        self.successor: tuple[BrokerId, SessionWanted] | None = None
+
+
+class Unasked:
+    """What peers that did not answer will be asked when they are back."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[BrokerId, dict[ClientId, SessionWanted]] = {}
+
+    def add(self, peer: BrokerId, wanted: SessionWanted) -> None:
+        theirs = self._wanted.setdefault(peer, {})
+        if len(theirs) < UNASKED_MAX:
+            theirs[wanted.client] = msgspec.structs.replace(wanted, live=False)
+
+    def pop(self, peer: BrokerId) -> dict[ClientId, SessionWanted]:
+        """By client, what to ask the peer now."""
+        return self._wanted.pop(peer, {})
+
+    def peers(self) -> tuple[BrokerId, ...]:
+        return tuple(self._wanted)
+
+
+class SessionSearches:
+    """One broker's side of all searches. Until `load` there are no sessions here."""
+
+    def __init__(
+        self,
+        me: BrokerId,
+        moves: SessionMoves,
+        act: Callable[[Action], None],
+        brokers: Callable[[], tuple[BrokerId, ...]],
+    ) -> None:
+        self._me = me
+        self._moves = moves
+        self._act = act
+        self._brokers = brokers
+        self._sessions: OwnSessions = _NoSessions()
+        self.up: dict[BrokerId, None] = {}
+        self.addresses = ClientAddresses(act)
+        self.hand_overs = HandOvers(act)
+        self._started = 0.0
+        self._down_since: dict[BrokerId, float] = {}
+        self._pending: dict[ClientId, PendingConnect] = {}
+        self._deadlines: list[tuple[float, int, PendingConnect]] = []
+        self._let_in: dict[ClientId, Search] = {}
+        """Clients that did not wait for everybody, until everybody has answered."""
+        self._unasked = Unasked()
+        self._given: OrderedDict[ClientId, BrokerId] = OrderedDict()
+
+    def load(
+        self, sessions: OwnSessions, notes: Notes, random_bytes: Callable[[int], bytes], *, now: float
+    ) -> KeepNote | None:
+        """The broker starts: these are its sessions, and this is what it kept; what is to be on disk at once."""
+        self._sessions = sessions
+        self._started = now
+        return self.hand_overs.load(notes, random_bytes)
+
+    @property
+    def open(self) -> int:
+        """Clients that wait, or that not everybody has answered for."""
+        return len(self._pending) + len(self._let_in)
+
+    def handle(self, happened: RoutingEvent, now: float) -> None:
+        match happened:
+            case SessionSought():
+                self._sought(happened, now)
+            case SessionPacked():
+                self._packed(happened, now)
+            case SessionTaken(client=client, had=had):
+                self._given.pop(client, None)
+                self._moves.keep_had(client, had)
+                if client in self._pending:
+                    self._come_in(self._pending[client])
+            case AddressAnnounced(address=address):
+                self.addresses.announce(address, self.up)
+
+    # A client comes.
+
+    def _sought(self, sought: SessionSought, now: float) -> None:
+        client, clean = sought.client, sought.clean
+        known = self._sessions.find(client) is not None
+        if known and not clean:
+            self._act(LetClientIn(client, sought.attempt))
+            return
+        wanted = SessionWanted(client, 0, sought.user, clean, True, sought.wall_ms)
+        if known:
+            for peer in self._brokers():
+                if peer != self._me and peer not in self.up:
+                    self._unasked.add(peer, wanted)
+            self._act(LetClientIn(client, sought.attempt))
+            return
+        before = self._pending.pop(client, None)
+        if before is not None and before.successor is not None:
+            self._wanted(*before.successor)
+        elif before is not None:
+            self._act(TurnClientAway(client, before.attempt, "connects again"))
+        if len(self._pending) >= PENDING_MAX:
+            self._act(TurnClientAway(client, sought.attempt, "too many wait"))
+            return
+        pending = self._pending[client] = PendingConnect(wanted, sought)
+        self._ask_all(pending, sought.wait_ms, now)
+        if clean and sought.unchecked:
+            self._go_without(pending)  # nobody can keep it out, and it wants nothing
+        elif not pending.waiting or not sought.wait_ms:
+            self._give_up(pending)
+        else:
+            heappush(self._deadlines, (now + sought.wait_ms, sought.attempt, pending))
+
+    def _ask_all(self, pending: PendingConnect, wait_ms: float, now: float) -> None:
+        for peer in self._brokers():
+            if peer == self._me:
+                continue
+            if peer in self.up:
+                self._ask(peer, pending, pending.wanted)
+            elif now - self._down_since.get(peer, self._started) < wait_ms:
+                pending.waiting[peer] = None
+            else:
+                self._unasked.add(peer, pending.wanted)
+                pending.is_unsure = True
+
+    def _ask(self, peer: BrokerId, search: Search | None, wanted: SessionWanted) -> None:
+        """Ask a peer for a session, and wait for its answer if that is part of a search."""
+        token = self.hand_overs.make_token(wanted.client)
+        if search is not None:
+            search.waiting[peer] = None
+            search.tokens.add(token)
+        self._act(SendToPeer(peer, msgspec.structs.replace(wanted, token=token)))
+
+    def _give_up(self, pending: PendingConnect) -> None:
+        """Not everybody answered in time: the client comes in without, and gets later what is found; or not at all."""
+        is_missing = (pending.waiting or pending.is_unsure) and not pending.wanted.clean
+        if is_missing and pending.refuses:
+            self._turn_away(pending, "session missing")
+        else:
+            self._go_without(pending)
+
+    def _go_without(self, pending: PendingConnect) -> None:
+        """Let a client in without waiting any longer for those that have not answered."""
+        wanted, waiting = pending.wanted, pending.waiting
+        for peer in [peer for peer in waiting if peer not in self.up]:
+            del waiting[peer]
+            self._unasked.add(peer, wanted)
+        self._let_in.pop(wanted.client, None)
+        if waiting:
+            self._let_in[wanted.client] = Search(wanted, waiting, pending.tokens)
+        if len(self._let_in) > PENDING_MAX:
+            oldest = self._let_in.pop(next(iter(self._let_in)))
+            for peer in oldest.waiting:
+                self._unasked.add(peer, oldest.wanted)
+        self._come_in(pending)
+
+    def _come_in(self, pending: PendingConnect) -> None:
+        """The search is over; one that was turned away meanwhile has a successor, which gets what was found."""
+        wanted = pending.wanted
+        del self._pending[wanted.client]
+        if pending.successor is None:
+            self._moves.let_in(wanted.client)
+            self._given.pop(wanted.client, None)
+            self._act(LetClientIn(wanted.client, pending.attempt, wanted.since_ms))
+        self._serve_successor(pending)
+
+    def _turn_away(self, pending: PendingConnect, why: Why) -> None:
+        client = pending.wanted.client
+        del self._pending[client]
+        if pending.successor is None:
+            self._act(TurnClientAway(client, pending.attempt, why))
+        self._serve_successor(pending)
+
+    def _serve_successor(self, pending: PendingConnect) -> None:
+        if pending.successor is not None:
+            self._wanted(*pending.successor)
+
+    # What peers say.
+
+    def peer_up(self, peer: BrokerId) -> None:
+        self.up[peer] = None
+        self.addresses.peer_up(peer)
+        for search in self._let_in.values():
+            if peer in search.waiting:
+                self._unasked.add(peer, search.wanted)
+        unasked = self._unasked.pop(peer)
+        for client, pending in self._pending.items():
+            if unasked.pop(client, None) is not None or peer in pending.waiting:
+                self._ask(peer, pending, pending.wanted)
+        for client, wanted in unasked.items():
+            if self._is_wanted(wanted):
+                self._ask(peer, self._let_in.get(client), wanted)
+
+    def _is_wanted(self, wanted: SessionWanted) -> bool:
+        """Whether that is still so for a client that did not wait."""
+        return wanted.clean or self._sessions.find(wanted.client) is not None
+
+    def peer_down(self, peer: BrokerId, now: float) -> None:
+        self.up.pop(peer, None)
+        self._down_since[peer] = now
+
+    def federation_changed(self, brokers: tuple[BrokerId, ...]) -> None:
+        """These are all brokers now; of those that left nothing is wanted any more."""
+        for peer in [*self._down_since, *self._unasked.peers()]:
+            if peer not in brokers:
+                self._down_since.pop(peer, None)
+                self._unasked.pop(peer)
+
+    def said(self, peer: BrokerId, message: Message) -> bool:
+        """Deal with a message of a peer; False if it is not about searches."""
+        match message:
+            case ClientAddress(address=address):
+                self.addresses.learn(peer, address)
+            case SessionWanted():
+                self._wanted(peer, message)
+            case NoSession():
+                self._no_session(peer, message)
+            case SessionFollows(client=client, token=token, asker=asker):
+                self._act(SendToPeer(asker, AskAgain(client, token, peer)))
+            case AskAgain():
+                self._ask_again(peer, message)
+            case HandOver():
+                data = self.hand_overs.take(peer, message)
+                if data is not None:
+                    self._act(TakeSession(message.client, data))
+            case _:
+                return False
+        return True
+
+    def _no_session(self, peer: BrokerId, said: NoSession) -> None:
+        search, pending = self._let_in.get(said.client), self._pending.get(said.client)
+        if search is not None and said.token in search.tokens:
+            search.waiting.pop(peer, None)
+            if not search.waiting:
+                del self._let_in[said.client]
+        if pending is None or said.token not in pending.tokens:
+            return
+        pending.waiting.pop(peer, None)
+        if said.refused:
+            self._turn_away(pending, "another user's")
+        elif not pending.waiting:
+            self._give_up(pending)
+
+    def _ask_again(self, peer: BrokerId, said: AskAgain) -> None:
+        """The session went from one broker to another while we searched for it."""
+        pending, search = self._pending.get(said.client), self._let_in.get(said.client)
+        if pending is not None and _waits(pending, said):
+            self._ask(peer, pending, pending.wanted)
+        elif search is not None and _waits(search, said) and self._is_wanted(search.wanted):
+            self._ask(peer, search, msgspec.structs.replace(search.wanted, live=False))
+
+    # Giving.
+
+    def _wanted(self, peer: BrokerId, wanted: SessionWanted) -> None:
+        """A client of this id is at a peer: give it the session, if there is one and it is that client's."""
+        client, pending = wanted.client, self._pending.get(wanted.client)
+        first = pending is not None and wanted.live and pending.successor is None
+        if pending is not None and first and pending.is_before(peer, wanted, self._me):
+            # The client is at two brokers at once. The one it came to later keeps it; we answer when we know.
+            pending.successor = (peer, wanted)
+            self._act(TurnClientAway(client, pending.attempt, "connects again"))
+            return
+        own, given_to = self._sessions.find(client), self._new_home(client)
+        if own is None and given_to not in (None, self._me, peer) and given_to in self._brokers():
+            self._act(SendToPeer(given_to, SessionFollows(client, wanted.token, peer)))
+        elif own is None or self._stays(client, own, peer, wanted):
+            self._act(SendToPeer(peer, NoSession(client, wanted.token)))
+            if own is not None and not wanted.live:
+                # The two were out of touch, and the peer may have an earlier session of the client.
+                self._ask(peer, None, SessionWanted(client, 0, own.user, False, False, own.since_ms))
+        elif not self._sessions.may_take(client, wanted.user):
+            self._act(SendToPeer(peer, NoSession(client, wanted.token, refused=True)))
+        elif wanted.clean:
+            self._act(EndSession(client))
+            self._act(SendToPeer(peer, NoSession(client, wanted.token)))
+        else:
+            self._act(GiveSession(client, peer, wanted.token))
+
+    def _new_home(self, client: ClientId) -> BrokerId | None:
+        """Whom the session of a client was given to."""
+        return self._given.get(client) or self._moves.new_home(client)
+
+    def _stays(self, client: ClientId, own: OwnSession, peer: BrokerId, wanted: SessionWanted) -> bool:
+        """Whether a client came here later than to a peer that asks for its session."""
+        if not wanted.live:
+            return (own.since_ms, self._me) > (wanted.since_ms, peer)
+        search = self._let_in.get(client)
+        return search is not None and not search.is_before(peer, wanted, self._me)
+
+    def _packed(self, packed: SessionPacked, now: float) -> None:
+        """From here on the session is the peer's; this broker only sends on what still comes for it."""
+        client, to, parts = packed.client, packed.to, packed.parts
+        if not parts:
+            self._act(SendToPeer(to, NoSession(client, packed.token)))
+            return
+        for number, data in enumerate(parts):
+            self._act(SendToPeer(to, HandOver(client, packed.token, number, len(parts), data)))
+        self._given[client] = to
+        if len(self._given) > GIVEN_MAX:
+            self._given.popitem(last=False)
+        for voice in packed.voices:
+            self._moves.departed(voice, to, now=now)
+        self._moves.keep_departed(client, packed.record)
+
+    # The clock.
+
+    def next_deadline(self) -> float | None:
+        deadlines = self._deadlines
+        while deadlines and not self._is_pending(deadlines[0][2]):
+            heappop(deadlines)
+        return deadlines[0][0] if deadlines else None
+
+    def _is_pending(self, pending: PendingConnect) -> bool:
+        return self._pending.get(pending.wanted.client) is pending
+
+    def on_deadline(self, *, now: float) -> None:
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, _, pending = heappop(self._deadlines)
+            if self._is_pending(pending):
+                self._give_up(pending)
+
+
+def _waits(search: Search, said: AskAgain) -> bool:
+    """Whether the answer of this broker is still waited for; from here on it no longer is."""
+    if said.token not in search.tokens or said.asked not in search.waiting:
+        return False
+    del search.waiting[said.asked]
+    return True
