@@ -39,7 +39,7 @@ ACT_S_MAX = 0.005
 PRIORITY = -10
 NEVER = float("inf")
 CONNECT_S_MAX = 60.0
-QUIET_S = 0.5
+QUIET_S, QUIET_ROUNDS = 0.5, 2
 DRAIN_S_MAX = 300.0
 COMPLAINTS_MAX = 5
 
@@ -161,12 +161,13 @@ class Worker:
         await asyncio.sleep(0.05)
 
     async def _drain(self) -> None:
-        """Until brokers have dealt with everything and nothing has come for a while, twice: events cross links too."""
-        for _ in range(2):
+        """Until brokers have twice dealt with everything and nothing came with it: events cross links too."""
+        quiet = 0
+        while quiet < QUIET_ROUNDS:
+            last_heard_s = self._last_heard_s
             await asyncio.gather(*(client.ping() for client in self._clients.values()))
-            self._last_heard_s = time.monotonic()
-            while time.monotonic() - self._last_heard_s < QUIET_S:
-                await asyncio.sleep(0.1)
+            await asyncio.sleep(QUIET_S)
+            quiet = quiet + 1 if self._last_heard_s == last_heard_s else 0
 
     def _wake_for_next(self) -> None:
         if self._next == len(self._steps):
