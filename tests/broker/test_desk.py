@@ -13,11 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from geomq.broker.config.settings import Config, Limits, Listener
 from geomq.broker.connections.connection import Connection
-from geomq.broker.core import Core, Security
-from geomq.broker.desk import Desk
+from geomq.broker.core import Security
+from geomq.broker.parts import Parts
 from geomq.broker.platform import Platform
 from geomq.broker.storage.memory import MemoryStore
-from geomq.broker.storage.outbox import Outbox
 from geomq.mqtt.codec.decoder import Decoder, Side
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import (
@@ -176,19 +175,18 @@ class BrokerMachine(RuleBasedStateMachine):
         loop: Any = PretendedLoop()
         self.loop = loop
         config = Config(limits=Limits(queue_messages_max=10_000))
-        store = MemoryStore()
         me = BrokerId("b")
         node = Node(me=me, federation=Federation.alone(me), strategy="single", rng=None)  # type: ignore[arg-type]
-        self.core = Core(
+        self.parts = Parts(
             config,
             loop=loop,
             node=node,
-            store=store,
-            outbox=Outbox(loop, store, None),
+            store=MemoryStore(),
             security=Security(None, None),
             platform=Platform(wall_s=self.loop.time),
         )
-        self.desk = Desk(self.core)
+        self.core = self.parts.core
+        self.desk = self.parts.desk
         self.peers = [Peer(f"p{number}") for number in range(3)]
         self.retained: dict[str, bytes] = {}
         self.count = 0
@@ -294,7 +292,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1, 20, 31]))
     def wait(self, seconds: int) -> None:
         self.loop.now += seconds
-        self.desk.registry.sweep()
+        self.parts.registry.sweep()
         for peer in self.peers:
             if peer.session and peer.connection is None and self.loop.now - peer.left_at >= peer.expiry:
                 self._model_end(peer)

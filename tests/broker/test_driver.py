@@ -64,7 +64,7 @@ async def test_what_follows_from_a_deadline_is_traced_kept_and_carried_out_like_
 
         node.next_deadline = lambda: due[0] if due else None  # type: ignore[method-assign]
         node.on_deadline = on_deadline  # type: ignore[method-assign, assignment]
-        here.core.driver.handle(_nothing())
+        here.parts.driver.handle(_nothing())
         assert (await client.expect(Publish)).payload == b"due"
         await until(lambda: any(record.step == "delivered" and record.event_id == event.id for record in records))
         await client.drop()

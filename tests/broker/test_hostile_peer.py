@@ -62,7 +62,7 @@ async def test_what_no_event_can_be_is_refused_while_the_link_and_its_neighbours
         publisher, _ = await Probe.connect(columbus.port, Connect("p", V5))
         publisher.publish("ret/x", b"mine", 1, retain=True)
         await publisher.expect(Puback)
-        assert columbus.desk.retention.topics() == ["ret/x"]
+        assert columbus.parts.retention.topics() == ["ret/x"]
         for probe in (client, publisher):
             await probe.drop()
 

@@ -31,7 +31,7 @@ def slow(brokers: dict[str, Broker], delay_s: float) -> None:
 
 
 def _slow(broker: Broker, delay_s: float) -> None:
-    searches, driver, loop = broker.core.node.session_searches, broker.core.driver, broker.core.loop
+    searches, driver, loop = broker.core.node.session_searches, broker.parts.driver, broker.core.loop
     said, late = searches.said, set[int]()
 
     def again(peer: BrokerId, message: Message) -> None:

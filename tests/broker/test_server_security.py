@@ -309,7 +309,7 @@ class _Question:
 
 async def test_enhanced_authentication_goes_back_and_forth() -> None:
     async with _running() as broker:
-        broker.desk.admission.authenticators["riddle"] = _Riddle()
+        broker.parts.admission.authenticators["riddle"] = _Riddle()
         method = Properties(authentication_method="riddle")
         answer = Properties(authentication_method="riddle", authentication_data=b"4")
         for data, good in ((b"4", True), (b"5", False)):

@@ -1,17 +1,17 @@
-"""What all parts of a running broker share: settings, clients, the routing node, the store and the way out."""
+"""What all parts of a running broker share: settings, clients, the routing node, the store, the ways out."""
 
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from geomq.broker.config.settings import Config
-from geomq.broker.driver import Driver
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.acl import ALL_RIGHTS, Acl, Rights
 from geomq.broker.security.passwords import Passwords
 from geomq.broker.state.client import Client, split_voice
 from geomq.broker.state.counts import Counts
 from geomq.broker.state.fence_texts import FenceTexts
+from geomq.broker.state.links import Outgoing
 from geomq.broker.state.tracer import Listener, Tracer
 from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.store import Store
@@ -38,7 +38,8 @@ class Security:
 class Core:
     """One per broker.
 
-    `wall_s` is Unix time, which message, session and will expiry count in because it survives a restart.
+    `wall_s` is Unix time, which message, session and will expiry count in because it survives a restart. Who connects,
+    subscribes, leaves or begins to listen to the trace calls `topology_changed`.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Core:
         store: Store,
         outbox: Outbox,
         security: Security,
+        topology_changed: Callable[[], None],
         platform: Platform = SYSTEM,
     ) -> None:
         self.config = config
@@ -69,9 +71,8 @@ class Core:
         self.tracer: Tracer | None = None
         self.names = TopicNames()
         self.fence_texts = FenceTexts(fence_limits(config))
-        self.driver = Driver(self)
-        self.topology_changed: Callable[[], None] = lambda: None
-        self.client_moved: Callable[[Client], None] = lambda _client: None
+        self.links = Outgoing()
+        self.topology_changed = topology_changed
 
     def _may_read(self, client: ClientId, topic: str) -> bool:
         """Whether one of the clients may read a topic; of one that has left its new home says so."""
@@ -100,9 +101,10 @@ class Core:
             for client in self.clients.values():
                 client.session.watch(None)
 
-    def take_config(self, config: Config) -> None:
+    def take_config(self, config: Config, security: Security) -> None:
         """Go on under changed settings; they bind new connections."""
         self.config = config
+        self.security = security
         self.policy = make_policy(config)
         self.fence_texts = FenceTexts(fence_limits(config))
 

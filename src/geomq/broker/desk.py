@@ -4,17 +4,13 @@ Also counts connections, in all, per listener and per address, and refuses those
 """
 
 from geomq.broker.clients.delivery import Delivery
-from geomq.broker.clients.fenced import FencedFilters
-from geomq.broker.clients.geocontext import GeoContext
 from geomq.broker.clients.publishing import Publishing
 from geomq.broker.clients.registry import Registry
-from geomq.broker.clients.retention import Retention
 from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.admission import Admission
 from geomq.broker.connections.connection import Connection
 from geomq.broker.core import Core
-from geomq.broker.fastpath.arrivals import FastArrivals
 from geomq.broker.fastpath.publishing import FastPath
 from geomq.broker.fastpath.qos1 import FastSure
 from geomq.broker.security.limits import AddressCounts
@@ -26,32 +22,34 @@ from geomq.mqtt.codec.properties import NO_PROPERTIES
 class Desk:
     """All handlers of one broker."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(
+        self,
+        core: Core,
+        *,
+        delivery: Delivery,
+        publishing: Publishing,
+        subscribing: Subscribing,
+        registry: Registry,
+        admission: Admission,
+        fast: FastPath,
+        qos1: FastSure,
+    ) -> None:
         self._core = core
-        self.delivery = Delivery(core)
-        self.retention = Retention(core, self.delivery)
-        self.geo = GeoContext(core, self.delivery, self.retention)
-        self.publishing = Publishing(core, self.geo, self.retention)
-        fenced = FencedFilters()
-        self.subscribing = Subscribing(core, self.retention, fenced)
-        self.registry = Registry(core, self.publishing, self.subscribing)
-        self.admission = Admission(core, self.registry, self.geo)
-        self.fast = FastPath(core, self.publishing, self.delivery, fenced)
-        self.publish_fast = self.fast.publish
-        self.sure = FastSure(core, self.delivery, self.fast)
-        self.publish_surely = self.sure.publish
-        self.publishing.send_surely = self.sure.send
-        self.arrivals = core.driver.arrivals = FastArrivals(core, self.fast)
+        self._delivery = delivery
+        self._publishing = publishing
+        self._subscribing = subscribing
+        self._registry = registry
+        self._admission = admission
+        self._fast = fast
+        self._qos1 = qos1
+        self.publish_fast = fast.publish
+        self.publish_surely = qos1.publish
         self.connections: dict[Connection, None] = {}
         self._opening: dict[Connection, None] = {}
         self._per_listener: dict[Listener, int] = {}
         limits = core.config.limits
         self._addresses = AddressCounts(limits.connections_per_address_max)
         self._pending = AddressCounts(limits.pending_per_address_max)
-        core.driver.deliverer = self.delivery
-        core.driver.before_delivery = self.fast.drain
-        core.topology_changed = self.fast.forget
-        core.outbox.before_write = self.fast.write
 
     def make_connection(self, listener: Listener) -> Connection:
         return Connection(self._core, self, listener)
@@ -94,27 +92,25 @@ class Desk:
 
     def connect(self, connection: Connection, packet: Connect) -> None:
         self._no_longer_pending(connection)
-        self.admission.begin(connection, packet)
+        self._admission.begin(connection, packet)
 
     def auth(self, connection: Connection, packet: Auth) -> None:
-        self.admission.on_auth(connection, packet)
+        self._admission.on_auth(connection, packet)
 
     def publish(self, client: Client, packet: Publish) -> None:
-        self.delivery.last = ()
-        if self.publishing.receive(client, packet) and not packet.retain and packet.properties is NO_PROPERTIES:
-            if packet.qos:
-                self.sure.learn(packet.topic)
-            else:
-                self.fast.learn(packet.topic)
+        self._delivery.forget_last()
+        if self._publishing.receive(client, packet) and not packet.retain and packet.properties is NO_PROPERTIES:
+            learner = self._qos1 if packet.qos else self._fast
+            learner.learn(packet.topic, self._delivery.last)
 
     def subscribe(self, client: Client, packet: Subscribe) -> None:
-        self.subscribing.subscribe(client, packet)
+        self._subscribing.subscribe(client, packet)
 
     def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
-        self.subscribing.unsubscribe(client, packet)
+        self._subscribing.unsubscribe(client, packet)
 
     def gone(self, client: Client, farewell: Disconnect | None) -> None:
-        self.registry.leave(client, farewell)
+        self._registry.leave(client, farewell)
 
     # What the broker calls.
 
@@ -126,10 +122,5 @@ class Desk:
     def take_limits(self) -> None:
         """The settings changed."""
         limits = self._core.config.limits
-        self._addresses.maximum = limits.connections_per_address_max
-        self._pending.maximum = limits.pending_per_address_max
-        self.retention.take_limits(limits)
-        self.publishing.forget_topics()
-        for client in self._core.clients.values():
-            self.registry.give_rights(client)
-        self.fast.forget()
+        self._addresses.allow(limits.connections_per_address_max)
+        self._pending.allow(limits.pending_per_address_max)

@@ -7,9 +7,9 @@ Plain events of QoS 0 bypass it along the plans that the node gave out (`fastpat
 
 from asyncio import TimerHandle
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from geomq.broker.peers.store import PeerStore
+from geomq.broker.core import Core
 from geomq.mqtt.session.message import Message
 from geomq.routing.core.actions import (
     Action,
@@ -23,25 +23,13 @@ from geomq.routing.core.actions import (
     SessionAction,
     StoreRetained,
 )
-from geomq.routing.core.events import PeerSaid, RoutingEvent
+from geomq.routing.core.events import PeerSaid, RetainedStored, RoutingEvent
 from geomq.routing.core.messages import Message as PeerMessage
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, Match
 from geomq.routing.core.plan import EventBatch
 from geomq.routing.federation.edition_messages import wrapped
-from geomq.routing.federation.editions import KeepEditions, Kept
-
-if TYPE_CHECKING:
-    from geomq.broker.core import Core
-
-
-class Links(Protocol):
-    """Where messages to other brokers go."""
-
-    def send(self, peer: BrokerId, message: PeerMessage) -> None:
-        """Send a message, at the end of this tick."""
-
-    def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
-        """Send plain events, now."""
+from geomq.routing.federation.editions import KeepEditions
+from geomq.routing.federation.editions import Kept as KeptEditions
 
 
 class Deliverer(Protocol):
@@ -63,29 +51,52 @@ class Arrivals(Protocol):
 class Retained(Protocol):
     """Carries out what is asked for about retained events."""
 
-    def carry_out(self, action: StoreRetained | SendRetained | RefuseRetained) -> None: ...
+    def store(self, action: StoreRetained) -> RetainedStored | None:
+        """Keep a peer's event; what to feed the node then."""
+
+    def fill_in(self, action: SendRetained) -> PeerMessage:
+        """The message to send."""
+
+    def refuse(self) -> None:
+        """A peer's event was refused."""
 
 
-class Sessions(Protocol):
-    """Carries out what is asked for about sessions that move."""
+class Kept(Protocol):
+    """Keeps what must survive a crash."""
 
-    def carry_out(self, action: SessionAction) -> None: ...
+    def note_received(self, peer: BrokerId, message: PeerMessage, edition: Edition | None) -> None: ...
+
+    def note_delivered(self, actions: list[Action]) -> None: ...
 
 
 class Driver:
-    """Feeds the node of one broker and carries out its actions. The broker fills in the parts it has."""
+    """Feeds the node of one broker and carries out its actions.
 
-    def __init__(self, core: "Core") -> None:
-        self.links: Links | None = None
-        self.deliverer: Deliverer | None = None
-        self.arrivals: Arrivals | None = None
-        self.kept: PeerStore | None = None
-        """Where what must survive a crash is kept; None if nothing does."""
-        self.retained: Retained | None = None
-        self.sessions: Sessions | None = None
-        self.before_delivery: Callable[[], None] = lambda: None
-        self.keep_editions: Callable[[Kept], None] = lambda _kept: None
+    `before_sending` is called before anything is sent to a peer; `kept` is None if nothing has to survive a crash.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        deliverer: Deliverer,
+        arrivals: Arrivals,
+        retained: Retained,
+        move_session: Callable[[SessionAction], None],
+        kept: Kept | None,
+        keep_editions: Callable[[KeptEditions], None],
+        before_sending: Callable[[], None],
+    ) -> None:
         self._core = core
+        self._node = core.node
+        self._links = core.links
+        self._deliverer = deliverer
+        self._arrivals = arrivals
+        self._retained = retained
+        self._move_session = move_session
+        self._kept = kept
+        self._keep_editions = keep_editions
+        self._before_sending = before_sending
         self._watch_due = False
         self._deadline: float | None = None
         self._timer: TimerHandle | None = None
@@ -99,12 +110,11 @@ class Driver:
         """
         said = event if isinstance(event, PeerSaid) else None
         if said is not None and isinstance(said.message, EventBatch):
-            assert self.arrivals is not None
-            self.arrivals.arrive(said, said.message, self.handle)
+            self._arrivals.arrive(said, said.message, self.handle)
             return 0
-        actions = self._core.node.handle(event, now=self._core.now_ms())
-        if said is not None and self.kept is not None:
-            self.kept.note_received(said.peer, said.message, said.edition)
+        actions = self._node.handle(event, now=self._core.now_ms())
+        if said is not None and self._kept is not None:
+            self._kept.note_received(said.peer, said.message, said.edition)
         delivered = self._carry_out(event, actions, message)
         self._watch_soon()
         return delivered
@@ -112,7 +122,7 @@ class Driver:
     def _due(self) -> None:
         """The node's deadline has come."""
         self._timer = self._deadline = None
-        self._carry_out(None, self._core.node.on_deadline(now=self._core.now_ms()), None)
+        self._carry_out(None, self._node.on_deadline(now=self._core.now_ms()), None)
         self._watch()
 
     # What is to be done.
@@ -121,31 +131,37 @@ class Driver:
         """Trace, keep and do what followed from an event, or from a deadline."""
         if self._core.tracer is not None:
             self._core.tracer.handled(event, actions)
-        if self.kept is not None and self.links is not None:
-            self.kept.note_delivered(actions)
+        if self._kept is not None and self._links.active:
+            self._kept.note_delivered(actions)
         delivered = 0
         for action in actions:
             if isinstance(action, DeliverToClients):
-                assert self.deliverer is not None
-                delivered += self.deliverer.deliver(action.event, action.matches, message)
+                delivered += self._deliverer.deliver(action.event, action.matches, message)
             elif isinstance(action, DeliverToOne):
-                assert self.deliverer is not None
-                delivered += self.deliverer.deliver_to_one(action.event, action.topic_filter, action.members, message)
+                delivered += self._deliverer.deliver_to_one(action.event, action.topic_filter, action.members, message)
             elif isinstance(action, SendToPeer):
-                if self.links is not None:
-                    self.before_delivery()
-                    self.links.send(action.peer, wrapped(action.message, action.edition))
+                if self._links.active:
+                    self._before_sending()
+                    self._links.send(action.peer, wrapped(action.message, action.edition))
             elif isinstance(action, KeepEditions):
-                self.keep_editions(action.kept)
+                self._keep_editions(action.kept)
             elif isinstance(action, KeepNote | ForgetNote):
                 self.keep_note(action)
             elif isinstance(action, StoreRetained | SendRetained | RefuseRetained):
-                assert self.retained is not None
-                self.retained.carry_out(action)
+                self._about_retained(action)
             elif isinstance(action, SessionAction):
-                assert self.sessions is not None
-                self.sessions.carry_out(action)
+                self._move_session(action)
         return delivered
+
+    def _about_retained(self, action: StoreRetained | SendRetained | RefuseRetained) -> None:
+        if isinstance(action, StoreRetained):
+            stored = self._retained.store(action)
+            if stored is not None:
+                self.handle(stored)
+        elif isinstance(action, SendRetained):
+            self.tell_peer(action.peer, self._retained.fill_in(action))
+        else:
+            self._retained.refuse()
 
     def keep_note(self, action: KeepNote | ForgetNote) -> None:
         """Write down, or erase, what must survive a restart."""
@@ -159,8 +175,7 @@ class Driver:
         """Send what the node left to be filled in."""
         if self._core.tracer is not None:
             self._core.tracer.told(peer, message)
-        if self.links is not None:
-            self.links.send(peer, message)
+        self._links.send(peer, message)
 
     # The clock.
 
@@ -173,7 +188,7 @@ class Driver:
     def _watch(self) -> None:
         """Call the node when it asked to be called."""
         self._watch_due = False
-        deadline = self._core.node.next_deadline()
+        deadline = self._node.next_deadline()
         if deadline == self._deadline:
             return
         self._deadline = deadline

@@ -12,35 +12,29 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
-from geomq.broker.clients.once import NOTE
-from geomq.broker.cloud.link import CloudLink
 from geomq.broker.config.diff import config_changes, reloaded
 from geomq.broker.config.settings import Config
 from geomq.broker.connections.listeners import Listeners
 from geomq.broker.core import Core, Security
-from geomq.broker.desk import Desk
 from geomq.broker.operations.logs import setup_logging
 from geomq.broker.operations.memory import keep_freed_memory
 from geomq.broker.operations.sys_topics import SysTopics
 from geomq.broker.operations.view import View
-from geomq.broker.peers.federating import client_address, credentials_of, description_of, tls_of
+from geomq.broker.parts import Parts
+from geomq.broker.peers.federating import client_address, description_of
 from geomq.broker.peers.membership import Membership
 from geomq.broker.peers.peering import Peering
-from geomq.broker.peers.refusals import PeerRefusals
-from geomq.broker.peers.retained_copies import RetainedCopies
-from geomq.broker.peers.store import Notes, PeerStore, kept_editions
+from geomq.broker.peers.store import Notes, kept_editions
 from geomq.broker.platform import SYSTEM, Platform
-from geomq.broker.roaming.roaming import Roaming
 from geomq.broker.security.acl import load_acl
 from geomq.broker.security.passwords import load_passwords
+from geomq.broker.state.links import Cloud
 from geomq.broker.storage.committer import Committer
 from geomq.broker.storage.configured import open_configured_store
 from geomq.broker.storage.errors import StoreError
-from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.store import Store
 from geomq.errors import GeomqError
 from geomq.mqtt.codec.reasons import ReasonCode
-from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId
 from geomq.routing.federation.outline import outline_of
 from geomq.routing.node import Node
@@ -73,24 +67,41 @@ class Broker:
         self._timers: list[asyncio.TimerHandle] = []
         self._sys_timer: asyncio.TimerHandle | None = None
         self._admin: object | None = None
-        self.peering: Peering | None = None
-        self.membership: Membership | None = None
-        self._kept: PeerStore | None = None
         self._trace: TraceWriter | None = None
-        self._roaming: Roaming | None = None
+        self._parts: Parts | None = None
         self._stopped = False
         self.exit_code = 0
 
     @property
-    def cloud(self) -> CloudLink | None:
+    def parts(self) -> Parts:
+        """What it consists of, once it is started."""
+        assert self._parts is not None
+        return self._parts
+
+    @property
+    def core(self) -> Core:
+        return self.parts.core
+
+    @property
+    def membership(self) -> Membership | None:
+        """Its place in the federation, once it is started."""
+        return None if self._parts is None else self._parts.membership
+
+    @property
+    def peering(self) -> Peering | None:
+        """The links to its peers, if it can have any."""
+        return None if self._parts is None else self._parts.peering
+
+    @property
+    def cloud(self) -> Cloud | None:
         """The link to the cloud of broadcast groups, if there is one."""
-        return None if self.membership is None else self.membership.cloud
+        return None if self._parts is None else self._parts.membership.cloud
 
     @property
     def linked(self) -> bool:
         """Whether this broker is connected with all its peers."""
-        wanted = () if self.membership is None else self.membership.addresses
-        return self.peering is None or set(wanted) <= set(self.peering.connected)
+        peering = self.peering
+        return peering is None or set(self.parts.membership.addresses) <= set(peering.connected)
 
     @property
     def addresses(self) -> list[tuple[str, str, int]]:
@@ -120,26 +131,36 @@ class Broker:
         loop = asyncio.get_running_loop()
         durable = self._store.durable
         self._committer = Committer(self._store, self._store_failed, platform=platform) if durable else None
-        outbox = Outbox(loop, self._store, self._committer)
         epoch = _next_epoch(self._store, state.notes, platform.wall_s())
-        node = _make_node(config, epoch, state.notes)
-        self.core = Core(
-            config, loop=loop, node=node, store=self._store, outbox=outbox, security=security, platform=platform
-        )
-        self.desk = Desk(self.core)
-        self.view = View(self.core, self.desk, self._link_gauges)
-        self._sys = SysTopics(self.core, self.desk.publishing, self.desk.retention)
         try:
+            parts = self._parts = Parts(
+                config,
+                loop=loop,
+                node=_make_node(config, epoch, state.notes),
+                store=self._store,
+                security=security,
+                committer=self._committer,
+                notes=state.notes,
+                starts=state.epoch,
+                platform=platform,
+            )
+            self.view = View(
+                parts.core,
+                connections=parts.desk.connections,
+                registry=parts.registry,
+                retention=parts.retention,
+                membership=parts.membership,
+                listeners=self._listeners.addresses,
+                links=self._link_gauges,
+            )
+            self._sys = SysTopics(parts.core, parts.publishing, parts.retention)
             self._start_trace()
-            self.desk.retention.load(state.retained)
-            self.desk.registry.load(state.sessions)
-            self.desk.publishing.writers.load(state.notes.get(NOTE, {}))
-            await self._start_peering(epoch, state.notes, starts=state.epoch)
+            parts.load(state)
+            await parts.start()
             for listener in config.listeners:
-                await self._listeners.open(listener, self.desk.make_connection)
-            if self._roaming is not None:
-                self._roaming.announce(config.broker.client_address or client_address(self.addresses))
-            self.view.listeners = self.addresses
+                await self._listeners.open(listener, parts.desk.make_connection)
+            if parts.roaming is not None:
+                parts.roaming.announce(config.broker.client_address or client_address(self.addresses))
             await self._start_admin()
         except BaseException:
             await self.stop()
@@ -179,55 +200,11 @@ class Broker:
         self._admin = server
         self.admin_port = server.port
 
-    async def _start_peering(self, epoch: int, notes: Notes, *, starts: int) -> None:
-        section, core = self._config.federation, self.core
-        if self._committer is not None:
-            self._kept = core.driver.kept = PeerStore(
-                self._store, self._committer, strategy=self._config.routing.strategy
-            )
-            self._kept.restore(core.node, notes, now=core.now_ms())
-        membership = self.membership = Membership(
-            core, core.driver.handle, config=self._config, kept=self._kept, notes=notes, starts=starts
-        )
-        self.view.membership = membership
-        if membership.addresses or section.port is not None or section.seed is not None:
-            listen, dial = tls_of(self._config)
-            peering = Peering(
-                me=core.node.me,
-                epoch=epoch,
-                peers=membership.addresses,
-                handle=core.driver.handle,
-                credentials=credentials_of(self._config, self._platform),
-                platform=self._platform,
-                kept=self._kept,
-                notes=notes,
-                dial_tls=dial,
-                refusals=PeerRefusals(core.counts, core.node, now_s=core.loop.time),
-                lost=self._lost,
-                strangers=membership,
-            )
-            membership.peering = self.peering = peering
-            core.driver.retained = retained = RetainedCopies(core, self.desk.retention)
-            retained.load(notes)
-            self._roaming = Roaming(core, self.desk.registry)
-            self._roaming.load(notes)
-            self.desk.admission.roaming = core.driver.sessions = self._roaming
-            await peering.start(None if section.host == "*" else section.host, section.port, listen)
-        membership.start()
-
-    def _lost(self, peer: BrokerId, message: Message, reason: str) -> None:
-        if self.core.tracer is not None:
-            self.core.tracer.lost(peer, message, reason)
-
     # The clock.
 
     def _every_second(self) -> None:
         self._timers = [self.core.loop.call_later(SECOND, self._every_second)]
-        self.desk.check_alive()
-        self.desk.registry.sweep()
-        self.desk.retention.expire()
-        if self._roaming is not None:
-            self._roaming.redirecting.sweep()
+        self.parts.sweep()
 
     def _publish_sys(self) -> None:
         if self._sys_timer is not None:
@@ -252,10 +229,8 @@ class Broker:
             from geomq.broker.operations.admin_server import load_token
 
             self._token = load_token(taken.admin)
-        self.core.take_config(taken)
-        self.core.security = security
+        self.parts.take_config(taken, security)
         self._store.keep_free(taken.persistence.free_bytes_min)
-        self.desk.take_limits()
         self._publish_sys()
         log.info("configuration reloaded")
 
@@ -285,19 +260,8 @@ class Broker:
         self._listeners.stop()
         for timer in self._timers:
             timer.cancel()
-        self.core.driver.stop()
-        if self.peering is not None:
-            await self.peering.stop()
-        if self.membership is not None:
-            await self.membership.stop()
-        if self._admin is not None:
-            await self._admin.stop()  # type: ignore[attr-defined]
-        desk = self.desk
-        for connection in tuple(desk.connections):
-            connection.dismiss(ReasonCode.SERVER_SHUTTING_DOWN)
-        desk.admission.close()
-        self.core.outbox.flush()
-        await asyncio.sleep(FAREWELL_S if self.core.counts.connections_opened else 0)
+        if self._parts is not None:
+            await self._stop_parts(self._parts)
         if self._trace is not None:
             await self._trace.close()
         if self._committer is not None:
@@ -308,6 +272,20 @@ class Broker:
         except StoreError as error:
             log.error("closing the store failed", extra={"reason": str(error)})
             self.exit_code = 1
+
+    async def _stop_parts(self, parts: Parts) -> None:
+        core = parts.core
+        parts.driver.stop()
+        if parts.peering is not None:
+            await parts.peering.stop()
+        await parts.membership.stop()
+        if self._admin is not None:
+            await self._admin.stop()  # type: ignore[attr-defined]
+        for connection in tuple(parts.desk.connections):
+            connection.dismiss(ReasonCode.SERVER_SHUTTING_DOWN)
+        parts.admission.close()
+        core.outbox.flush()
+        await asyncio.sleep(FAREWELL_S if core.counts.connections_opened else 0)
 
 
 def load_security(config: Config, platform: Platform = SYSTEM) -> Security:

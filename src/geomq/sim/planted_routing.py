@@ -124,7 +124,7 @@ IN_ROUTING: tuple[Fault, ...] = (
     Fault(
         "an event overtakes what took the fast path before it",
         _DRIVER,
-        "self.before_delivery()",
+        "self._before_sending()",
         "pass",
     ),
     # Editions.

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geomq.broker.config.settings import Config, Limits, Listener
-from geomq.broker.core import Core, Security
+from geomq.broker.core import Security
 from geomq.broker.desk import Desk
+from geomq.broker.parts import Parts
 from geomq.broker.platform import Platform
 from geomq.broker.storage.memory import MemoryStore
-from geomq.broker.storage.outbox import Outbox
 from geomq.mqtt.codec.decoder import Decoder, Side
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import (
@@ -94,21 +94,18 @@ class PretendedTransport:
 
 def _desk() -> tuple[Desk, Any]:
     loop: Any = PretendedLoop()
-    store = MemoryStore()
     me = BrokerId("b")
     node = Node(me=me, federation=Federation.alone(me), strategy="single", rng=None)  # type: ignore[arg-type]
     config = Config(limits=Limits(publish_rate_per_s=1e6, location_rate_per_s=1e6))
-    outbox = Outbox(loop, store, None)
-    core = Core(
+    parts = Parts(
         config,
         loop=loop,
         node=node,
-        store=store,
-        outbox=outbox,
+        store=MemoryStore(),
         security=Security(None, None),
         platform=Platform(wall_s=loop.time),
     )
-    return Desk(core), loop
+    return parts.desk, loop
 
 
 properties = st.sampled_from(

@@ -44,8 +44,7 @@ class Sent:
         self.batched = 0
         self.batches = 0
         self.single: list[str] = []
-        broker.peering.send = self.send  # type: ignore[method-assign]
-        broker.peering.send_batch = self.send_batch  # type: ignore[method-assign]
+        broker.core.links.lead(self)
 
     def send(self, peer: BrokerId, message: Message) -> None:
         said, _ = unwrapped(message)

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from geomq.broker.config.settings import Config, Limits, Listener
 from geomq.broker.connections.connection import Connection
-from geomq.broker.core import Core, Security
-from geomq.broker.desk import Desk
+from geomq.broker.core import Security
 from geomq.broker.fastpath.publishing import PROMPT_MAX
+from geomq.broker.parts import Parts
 from geomq.broker.security.acl import Acl
 from geomq.broker.storage.memory import MemoryStore
-from geomq.broker.storage.outbox import Outbox
 from geomq.mqtt.codec.decoder import Decoder, Side
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import Connect, Disconnect, Publish, Subscribe, SubscribeRequest
@@ -113,16 +112,15 @@ class Stage:
         self.loop = Loop()
         loop = cast(asyncio.AbstractEventLoop, self.loop)
         me = BrokerId("b")
-        store = MemoryStore()
-        self.core = Core(
+        self.parts = Parts(
             Config(listeners=(self.listener,), limits=limits),
             loop=loop,
             node=Node(me=me, federation=Federation.alone(me, None), strategy="single", rng=random.Random(1)),
-            store=store,
-            outbox=Outbox(loop, store, None),
+            store=MemoryStore(),
             security=Security(None, acl),
         )
-        self.desk = Desk(self.core)
+        self.core = self.parts.core
+        self.desk = self.parts.desk
 
 
 Burst = tuple[int, list[tuple[int, int, bool]], list[int], bool]
@@ -260,7 +258,7 @@ def test_connections_that_ended_are_forgotten_by_a_broker_that_only_hears_from_p
     stage = Stage()
     for _ in range(20):
         subscriber = Client(stage, "s", V5, "a")
-        assert stage.desk.fast.route("a", (Match(ClientId("s"), "a"),)) is not None
+        assert stage.parts.fast.route("a", (Match(ClientId("s"), "a"),)) is not None
         subscriber.send(encode(Disconnect(), V5))
         stage.loop.tick()
     del subscriber

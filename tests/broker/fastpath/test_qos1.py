@@ -238,8 +238,8 @@ def test_what_is_known_is_neither_decoded_nor_checked_anew() -> None:
     stage = Stage()
     subscriber, publisher = Client(stage, "s", V311, "#", 1), Client(stage, "p", V5)
     ordinary = []
-    receive = stage.desk.publishing.receive
-    stage.desk.publishing.receive = lambda *each: ordinary.append(each) or receive(*each)  # type: ignore[func-returns-value, method-assign]
+    receive = stage.parts.publishing.receive
+    stage.parts.publishing.receive = lambda *each: ordinary.append(each) or receive(*each)  # type: ignore[func-returns-value, method-assign]
     for number in range(1, 4):
         publisher.send(encode(Publish("t", b"x", 1, packet_id=number), V5) * 2)
         stage.loop.tick()

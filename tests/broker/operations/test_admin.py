@@ -27,7 +27,7 @@ TOKEN = "t" * 20
 class FakeBroker:
     """A broker with a handful of clients."""
 
-    membership = None
+    membership: Any = None
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or Config()

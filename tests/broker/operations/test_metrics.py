@@ -1,7 +1,7 @@
 """What a scrape shows."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -14,7 +14,7 @@ from geomq.broker.state.tracer import RingPage
 class Numbers:
     """A broker that is nothing but numbers."""
 
-    membership = None
+    membership: Any = None
 
     config = Config()
     started_at = 5.0

@@ -49,7 +49,7 @@ async def test_a_retained_event_and_its_deletion_reach_every_broker() -> None:
 
 async def test_what_is_deleted_before_a_broker_heard_of_it_is_deleted_everywhere() -> None:
     async with federation(configs("flood_events", brokers=3)) as brokers:
-        driver, held = brokers["paris"].core.driver, list[tuple[BrokerId, Message]]()
+        driver, held = brokers["paris"].parts.driver, list[tuple[BrokerId, Message]]()
         send, driver.tell_peer = driver.tell_peer, lambda *said: held.append(said)  # type: ignore[method-assign]
         await retain(brokers["paris"], "state/a", b"on")
         await retain(brokers["columbus"], "state/a", b"")
@@ -62,7 +62,7 @@ async def test_what_is_deleted_before_a_broker_heard_of_it_is_deleted_everywhere
 
 async def test_a_retained_event_that_waits_for_a_broker_expires_on_the_way() -> None:
     async with federation(configs("flood_events", brokers=2)) as brokers:
-        driver, held = brokers["columbus"].core.driver, list[tuple[BrokerId, Message]]()
+        driver, held = brokers["columbus"].parts.driver, list[tuple[BrokerId, Message]]()
         send, driver.tell_peer = driver.tell_peer, lambda *said: held.append(said)  # type: ignore[method-assign]
         await retain(brokers["columbus"], "brief", b"brief", expiry_s=1)
         await retain(brokers["columbus"], "long", b"long", expiry_s=600)
@@ -134,7 +134,7 @@ async def test_topics_that_were_deleted_make_room_for_others(monkeypatch: pytest
             await retain(here, f"t{number}", b"1")
             await retain(here, f"t{number}", b"")
         await retain(here, "new", b"2")
-        await until(lambda: len(there.desk.retention) == len(here.desk.retention))
+        await until(lambda: len(there.parts.retention) == len(here.parts.retention))
         assert sorted(await retained_at(there, "#")) == [b"1", b"2"]
         for topic in ("third", "fourth"):
             await retain(here, topic, b"3")
@@ -152,8 +152,8 @@ async def test_a_broker_without_room_does_not_tell_others_that_an_event_was_dele
             await retain(here, topic, b"1")
         await until(lambda: there.core.counts.retained_refused == 1)
         said: list[Message] = []
-        there.core.driver.tell_peer = lambda _, message: said.append(message)  # type: ignore[method-assign, assignment]
-        there.core.driver.handle(PeerSaid(BrokerId("columbus"), RetainedWanted()))
+        there.parts.driver.tell_peer = lambda _, message: said.append(message)  # type: ignore[method-assign, assignment]
+        there.parts.driver.handle(PeerSaid(BrokerId("columbus"), RetainedWanted()))
         await until(lambda: bool(said))
         assert [message.event.payload for message in said if isinstance(message, PutRetained)] == [b"1"]
 
@@ -163,7 +163,7 @@ async def test_an_event_that_expired_is_let_go_of_but_not_its_version() -> None:
         here, there = brokers["columbus"], brokers["frankfurt"]
         await retain(here, "brief", b"1", expiry_s=1)
         await until(lambda: there.core.node.retained.version("brief") is not None)
-        await until(lambda: len(here.desk.retention) == len(there.desk.retention) == 0)
+        await until(lambda: len(here.parts.retention) == len(there.parts.retention) == 0)
         assert here.core.node.retained.version("brief") == there.core.node.retained.version("brief") is not None
 
 

@@ -22,11 +22,11 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_peer_may_say_where_its_clients_connect_in_plain_characters_only() -> None:
     async with federation(quick(brokers=2)) as brokers:
-        assert brokers["frankfurt"]._roaming is not None
-        redirecting, columbus = brokers["frankfurt"]._roaming.redirecting, BrokerId("columbus")
+        assert brokers["frankfurt"].parts.roaming is not None
+        redirecting, columbus = brokers["frankfurt"].parts.roaming.redirecting, BrokerId("columbus")
         asked, there = lasting("r", ("geo-roam", "1")), parse_location(COLUMBUS)
         for address in ("columbus.example.org:1883", "a\nb", "a" * (ADDRESS_CHARS_MAX + 1)):
-            brokers["frankfurt"].core.driver.handle(PeerSaid(columbus, ClientAddress(address)))
+            brokers["frankfurt"].parts.driver.handle(PeerSaid(columbus, ClientAddress(address)))
         assert redirecting.address_for(asked, there) == "columbus.example.org:1883"
         assert redirecting.address_for(asked, parse_location(PARIS)) is None
         assert redirecting.address_for(lasting("r", version=V311), there) is None
@@ -75,7 +75,9 @@ async def test_clients_that_stand_still_are_sent_away_when_the_rules_change() ->
         client, _ = await Probe.connect(paris.port, lasting("r", ("geo-location", FRANKFURT)))
         assert await client.silent(1.2)
         config = paris.core.config
-        paris.core.take_config(replace(config, federation=replace(config.federation, redirect="all")))
+        paris.core.take_config(
+            replace(config, federation=replace(config.federation, redirect="all")), paris.core.security
+        )
         await check_sent(client, brokers["frankfurt"])
 
 

@@ -157,7 +157,7 @@ async def test_location_fences_and_shared_subscriptions_travel_too() -> None:
         assert moved.location is not None
         assert (moved.location.lat, moved.location.lon) == (48.88, 2.36)
         assert list(moved.fences) == ["home"]
-        assert not brokers["paris"].desk.fast._fenced.concern("c"), "paris may learn ways of its topics again"
+        assert not brokers["paris"].parts.fast._fenced.concern("c"), "paris may learn ways of its topics again"
         assert set(moved.session.subscriptions) == {"$geo/from/home/a", "$geo/enter/#", "$share/crew/b", "c"}
         near, _ = await Probe.connect(brokers["paris"].port, Connect("near", properties=at(PARIS)))
         far, _ = await Probe.connect(brokers["columbus"].port, Connect("far", properties=at(FRANKFURT)))
@@ -402,10 +402,10 @@ async def test_a_clean_start_ends_the_session_at_a_broker_that_was_away_for_a_mo
         columbus, frankfurt = brokers["columbus"], brokers["frankfurt"]
         client, _ = await Probe.connect(frankfurt.port, lasting("r"))
         await client.drop()
-        columbus.core.driver.handle(PeerDown(frankfurt.core.node.me))
+        columbus.parts.driver.handle(PeerDown(frankfurt.core.node.me))
         await asyncio.sleep(0.01)  # so that the clocks can tell which connection is the later
         client, _ = await Probe.connect(columbus.port, lasting("r", clean=True))
-        columbus.core.driver.handle(PeerUp(frankfurt.core.node.me))
+        columbus.parts.driver.handle(PeerUp(frankfurt.core.node.me))
         await until(lambda: "r" not in frankfurt.core.clients)
         assert "r" in columbus.core.clients
         await client.drop()
@@ -418,9 +418,9 @@ async def test_a_client_that_left_is_remembered_until_routing_has_forgotten_it()
             client, _ = await Probe.connect(broker.port, lasting("r"))
             await client.drop()
         left = here.core.node.session_moves.left
-        here.core.driver.handle(PeerSaid(there.core.node.me, Settled((ClientId("r"),))))
+        here.parts.driver.handle(PeerSaid(there.core.node.me, Settled((ClientId("r"),))))
         assert left(ClientId("r")), "the links are not up for long enough to be sure"
-        here.core.driver.handle(ClientGone(ClientId("r")))
+        here.parts.driver.handle(ClientGone(ClientId("r")))
         assert not left(ClientId("r"))
 
 

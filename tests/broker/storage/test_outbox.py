@@ -58,10 +58,16 @@ class Committer:
             callback()
 
 
-def _outbox(committer: Any = None) -> tuple[Any, Loop, Any]:
+def _outbox(committer: Any = None, *late: bytes) -> tuple[Any, Loop, Any]:
     loop: Any = Loop()
-    outbox = Outbox(loop, MemoryStore(), committer)
-    return outbox, loop, Line(outbox)
+
+    def send_late() -> None:
+        for data in late:
+            line.send(data)
+
+    outbox = Outbox(loop, MemoryStore(), committer, before_write=send_late)
+    line = Line(outbox)
+    return outbox, loop, line
 
 
 def _arrive(outbox: Any, line: Any, *pieces: bytes) -> None:
@@ -144,8 +150,7 @@ def test_without_a_store_nothing_is_held() -> None:
 
 
 def test_what_gathers_elsewhere_is_written_before() -> None:
-    outbox, loop, line = _outbox()
-    outbox.before_write = lambda: line.send(b"late")
+    _, loop, line = _outbox(None, b"late")
     line.send(b"early ")
     loop.tick()
     assert line.writes == [b"early late"]

@@ -4,6 +4,8 @@ Routing has decided what matched. Here overlapping subscriptions become one deli
 and a reader that is too slow loses its QoS 0 messages, counted.
 """
 
+from collections.abc import Callable
+
 from geomq.broker.clients.details import told
 from geomq.broker.core import Core
 from geomq.broker.state.client import Client, split_voice
@@ -18,14 +20,22 @@ Grouped = dict[Client, Subscription | tuple[Subscription, ...]]
 
 
 class Delivery:
-    """Carries out `DeliverToClients` and `DeliverToOne`; `last` are the matches of the latest."""
+    """Carries out `DeliverToClients` and `DeliverToOne`; `last` are the matches of the latest.
 
-    def __init__(self, core: Core) -> None:
+    `before` lets go what was gathered for clients, which goes before any delivery.
+    """
+
+    def __init__(self, core: Core, before: Callable[[], None]) -> None:
         self.last: tuple[Match, ...] = ()
         self._core = core
+        self._before = before
         self._event: Event | None = None
         self._plain: Fanout | None = None
         self._told: Fanout | None = None
+
+    def forget_last(self) -> None:
+        """Nothing was matched yet for what comes now."""
+        self.last = ()
 
     def deliver(self, event: Event, matches: tuple[Match, ...], message: Message | None) -> int:
         """Hand the event to the clients of these matches; how many got or will get it."""
@@ -47,14 +57,14 @@ class Delivery:
 
     def _fanout(self, event: Event, message: Message | None) -> Fanout | None:
         """The event as it is sent to everybody; None if it expired on its way from another broker."""
-        self._core.driver.before_delivery()
+        self._before()
         now = self._core.wall_s()
         if message is None:
             message = message_of_event(event, now)
             if message.expired(now):
                 self._core.counts.events_dropped += 1
                 return None
-        if self._core.tracer is not None or (event.qos and self._core.driver.links is not None):
+        if self._core.tracer is not None or (event.qos and self._core.links.active):
             message = named(message, event)
         fanout = Fanout(message, now)
         self._event, self._plain, self._told = event, fanout, None

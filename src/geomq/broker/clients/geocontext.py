@@ -3,12 +3,13 @@
 What is said to `$geo/enter/...`, `$geo/leave/...` and `$geo/error` reaches this one client, if it subscribed to it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from geomq.broker.clients.delivery import Delivery
 from geomq.broker.clients.geotopics import Reading, from_prefix, read_filter
 from geomq.broker.clients.retention import Retention
 from geomq.broker.core import Core
+from geomq.broker.driver import Driver
 from geomq.broker.state.client import Client
 from geomq.errors import GeometryError
 from geomq.geo import Location, fence_text, location_text
@@ -19,10 +20,20 @@ from geomq.vocabulary import ENTER_PREFIX, ERROR_TOPIC, LEAVE_PREFIX
 
 
 class GeoContext:
-    """Keeps every client's place and fences up to date, in routing and in the store."""
+    """Keeps every client's place and fences up to date, in routing and in the store; says who `moved`."""
 
-    def __init__(self, core: Core, delivery: Delivery, retention: Retention) -> None:
+    def __init__(
+        self,
+        core: Core,
+        driver: Driver,
+        delivery: Delivery,
+        retention: Retention,
+        *,
+        moved: Callable[[Client], None],
+    ) -> None:
         self._core = core
+        self._handle = driver.handle
+        self._moved = moved
         self._delivery = delivery
         self._retention = retention
 
@@ -37,13 +48,13 @@ class GeoContext:
             self._core.moved[client.id] = client
         if client.voices:
             for voice in client.spoken():
-                self._core.driver.handle(ClientMoved(voice, location))
+                self._handle(ClientMoved(voice, location))
         else:
-            self._core.driver.handle(ClientMoved(client.id, location))
+            self._handle(ClientMoved(client.id, location))
         if client.fences:
             self._cross(client)
         self._retention.entered(client, before, location)
-        self._core.client_moved(client)
+        self._moved(client)
 
     def _cross(self, client: Client) -> None:
         place = client.location
@@ -84,7 +95,7 @@ class GeoContext:
         """Subscriptions through this fence follow its new shape."""
         for reading in _readings(client, name):
             voice = client.voice(reading.prefix)
-            self._core.driver.handle(ClientSubscribed(voice, reading.plain, client.fences[name], reading.group))
+            self._handle(ClientSubscribed(voice, reading.plain, client.fences[name], reading.group))
         self._core.topology_changed()
 
     def complain(self, client: Client, text: str) -> None:

@@ -5,6 +5,7 @@ acknowledged and goes nowhere. What is remembered is one number a writer, writte
 survives whatever the event survives. Writers of different users never meet.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from geomq.broker.storage.store import Store
@@ -23,7 +24,7 @@ class Writers:
         self._last: dict[bytes, int] = {}
         self._of_user: dict[bytes, dict[bytes, None]] = {}
 
-    def load(self, notes: dict[bytes, bytes]) -> None:
+    def load(self, notes: Mapping[bytes, bytes]) -> None:
         """Take in what the store remembered."""
         for key, value in notes.items():
             self._keep(key, int.from_bytes(value, "big"))

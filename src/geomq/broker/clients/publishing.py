@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from geomq.broker.clients.following import Following
 from geomq.broker.clients.geocontext import GeoContext
 from geomq.broker.clients.geotopics import (
     FenceTopic,
@@ -21,6 +22,7 @@ from geomq.broker.clients.geotopics import (
 from geomq.broker.clients.once import Writers
 from geomq.broker.clients.retention import About, Retention
 from geomq.broker.core import Core
+from geomq.broker.driver import Driver
 from geomq.broker.security.acl import Rights
 from geomq.broker.state.client import Client
 from geomq.errors import GeometryError, TopicError
@@ -29,7 +31,6 @@ from geomq.mqtt.codec.faults import ProtocolViolation
 from geomq.mqtt.codec.packets import Publish
 from geomq.mqtt.codec.properties import NO_PROPERTIES, encode_properties
 from geomq.mqtt.codec.reasons import ReasonCode
-from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX, topic_matches
 from geomq.mqtt.codec.types import V5, PacketType
 from geomq.mqtt.session.message import Message
 from geomq.routing.core.events import ClientPublished, RetainedChanged
@@ -38,8 +39,6 @@ from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, ONCE_PROPERTY
 
 BROKER: Final = ClientId("\0broker")
 """Who publishes what the broker itself has to say."""
-
-_OWNTRACKS_CACHE_MAX: Final = 10_000
 
 
 class Refused(Exception):  # noqa: N818
@@ -51,16 +50,25 @@ class Refused(Exception):  # noqa: N818
 
 
 class Publishing:
-    """The way in for every event."""
+    """The way in for every event. `send_qos1` sends a plain one of QoS 1 or 2 if it is known to whom."""
 
-    def __init__(self, core: Core, geo: GeoContext, retention: Retention) -> None:
+    def __init__(
+        self,
+        core: Core,
+        driver: Driver,
+        geo: GeoContext,
+        retention: Retention,
+        following: Following,
+        *,
+        send_qos1: Callable[[Message], int | None],
+    ) -> None:
         self._core = core
+        self._handle = driver.handle
+        self._following = following
+        self._send_qos1 = send_qos1
         self._geo = geo
         self._retention = retention
-        self._owntracks: dict[str, bool] = {}
         self.writers = Writers(core.store)
-        self.send_surely: Callable[[Message], int | None] = lambda _message: None
-        """Sends a plain event of QoS 1 or 2 if it is known to whom."""
 
     def receive(self, client: Client, packet: Publish) -> bool:
         """A connected client published; whether its event went its way now."""
@@ -84,7 +92,7 @@ class Publishing:
                 self._geo.complain(client, str(refused))
             return False
         if packet.qos:
-            lonely = delivered == 0 and core.driver.links is None
+            lonely = delivered == 0 and not core.links.active
             self._answer(
                 client,
                 packet,
@@ -109,7 +117,7 @@ class Publishing:
                     self._core.counts.events_repeated += 1
                     return 1
                 fence = self._read_properties(client, message, fence)
-            elif self._core.config.geo.owntracks_topics and self._is_owntracks(message.topic):
+            elif self._core.config.geo.owntracks_topics and self._following.is_owntracks(message.topic):
                 self._follow(client, message.payload)
         except GeometryError as error:
             raise Refused(ReasonCode.PAYLOAD_FORMAT_INVALID, str(error)) from None
@@ -117,7 +125,7 @@ class Publishing:
             raise Refused(ReasonCode.TOPIC_NAME_INVALID, str(error)) from None
         self._check(client, message, fence)
         if message.qos and not message.retain and fence is None and message.properties is NO_PROPERTIES:
-            delivered = self.send_surely(message)
+            delivered = self._send_qos1(message)
             if delivered is not None:
                 return delivered
         delivered = self.route(client.id, message, fence, About(fence, client.location, client.id, client.user))
@@ -131,7 +139,7 @@ class Publishing:
         if message.retain and not self._retention.put(message, about, stored=publisher is not BROKER):
             raise Refused(ReasonCode.QUOTA_EXCEEDED, "the limit on retained messages is reached")
         properties = b""
-        if core.driver.links is not None and message.properties is not NO_PROPERTIES:
+        if core.links.active and message.properties is not NO_PROPERTIES:
             properties = encode_properties(message.properties, PacketType.PUBLISH)
         event = ClientPublished(
             publisher,
@@ -145,10 +153,10 @@ class Publishing:
             int(core.wall_s() * 1000),
         )
         if not message.retain or publisher is BROKER or not core.node.retained.active:
-            return core.driver.handle(event, message)
+            return self._handle(event, message)
         changed = RetainedChanged(message.topic, event.at_ms, not message.payload, core.node.next_id)
-        delivered = core.driver.handle(event, message)
-        core.driver.handle(changed)  # peers learn of it after the event itself
+        delivered = self._handle(event, message)
+        self._handle(changed)  # peers learn of it after the event itself
         return delivered
 
     def announce(self, topic: str, payload: bytes, *, retain: bool) -> None:
@@ -189,24 +197,6 @@ class Publishing:
         if bucket is not None and not bucket.take(now=self._core.loop.time()):
             self._core.counts.locations_dropped += 1
             raise Refused(ReasonCode.QUOTA_EXCEEDED, "too many location updates")
-
-    def _is_owntracks(self, topic: str) -> bool:
-        known = self._owntracks.get(topic)
-        if known is None:
-            known = any(topic_matches(each, topic) for each in self._core.config.geo.owntracks_topics)
-            if len(topic) <= REMEMBERED_CHARS_MAX:
-                if len(self._owntracks) >= _OWNTRACKS_CACHE_MAX:
-                    self._owntracks.clear()
-                self._owntracks[topic] = known
-        return known
-
-    def watches(self, topic: str) -> bool:
-        """Whether events on this topic say something about their sender."""
-        return topic.startswith("$") or self._is_owntracks(topic)
-
-    def forget_topics(self) -> None:
-        """The settings changed."""
-        self._owntracks.clear()
 
     def _follow(self, client: Client, payload: bytes) -> None:
         """OwnTracks: take the place if there is one; whatever else is in the payload is an event like any."""

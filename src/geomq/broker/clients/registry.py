@@ -13,6 +13,7 @@ from geomq.broker.clients.geotopics import read_filter
 from geomq.broker.clients.publishing import Publishing, Refused
 from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.core import Core
+from geomq.broker.driver import Driver
 from geomq.broker.security.limits import make_bucket
 from geomq.broker.state.client import Client, ClientConnection
 from geomq.broker.storage.records import SessionRecord, StoredSession
@@ -40,8 +41,9 @@ PLACES_WRITTEN_MAX = 500
 class Registry:
     """Begins and ends sessions."""
 
-    def __init__(self, core: Core, publishing: Publishing, subscribing: Subscribing) -> None:
+    def __init__(self, core: Core, driver: Driver, publishing: Publishing, subscribing: Subscribing) -> None:
         self._core = core
+        self._handle = driver.handle
         self._publishing = publishing
         self._subscribing = subscribing
         self._deadlines: list[tuple[float, str]] = []
@@ -112,7 +114,7 @@ class Registry:
     def _tell_ready(self, client: Client, ready: bool) -> None:
         """Share groups prefer members that are there."""
         for prefix in client.voices or ():
-            self._core.driver.handle(ClientReady(client.voice(prefix), ready))
+            self._handle(ClientReady(client.voice(prefix), ready))
 
     # Going.
 
@@ -277,7 +279,7 @@ class Registry:
             core.tracer.disconnected(client)
         if record.location is not None:
             client.location = Location(*record.location)
-            core.driver.handle(ClientMoved(client.id, client.location))
+            self._handle(ClientMoved(client.id, client.location))
         for name, text in stored.fences.items():
             try:
                 client.define_fence(name, core.fence_texts.written(text))

@@ -17,7 +17,6 @@ from geomq.mqtt.codec.topics import topic_matches
 from geomq.mqtt.session.message import Fanout, Message
 from geomq.mqtt.session.retained import RetainedStore
 from geomq.mqtt.session.subscriptions import Subscription, Terms, merge
-from geomq.routing.core.events import RetainedExpired
 
 SLICE, SLICE_BYTES = 256, 1_048_576
 """Retained events looked at for one client, and bytes given to it, before others get their turn."""
@@ -120,14 +119,14 @@ class Retention:
         """All topics, but not the broker's own."""
         return [message.topic for message in self._events.match("#", self._core.wall_s())]
 
-    def expire(self) -> None:
+    def expire(self) -> tuple[str, ...]:
+        """Forget what has expired; of which topics."""
         topics = tuple(self._events.expire(self._core.wall_s()))
         for topic in topics:
             self._forget_about(topic)
             self._core.store.delete_retained(topic)
             self._core.outbox.schedule()
-        if topics and self._core.node.retained.active:
-            self._core.driver.handle(RetainedExpired(topics))
+        return topics
 
     # To a new subscription.
 

@@ -4,6 +4,7 @@ from geomq.broker.clients.fenced import FencedFilters
 from geomq.broker.clients.geotopics import Reading, read_filter
 from geomq.broker.clients.retention import Retention
 from geomq.broker.core import Core
+from geomq.broker.driver import Driver
 from geomq.broker.state.client import Client
 from geomq.broker.storage.records import SubscriptionRecord
 from geomq.errors import GeometryError, TopicError
@@ -28,8 +29,9 @@ class _Refused(Exception):  # noqa: N818
 class Subscribing:
     """Carries out what clients subscribe to and drop."""
 
-    def __init__(self, core: Core, retention: Retention, fenced: FencedFilters) -> None:
+    def __init__(self, core: Core, driver: Driver, retention: Retention, fenced: FencedFilters) -> None:
         self._core = core
+        self._handle = driver.handle
         self._retention = retention
         self._fenced = fenced
 
@@ -86,9 +88,9 @@ class Subscribing:
             return
         voice = client.voice(reading.prefix)
         if not existed and client.raise_voice(reading.prefix) and client.location is not None:
-            self._core.driver.handle(ClientMoved(voice, client.location))
+            self._handle(ClientMoved(voice, client.location))
         self._fenced.note(voice, reading.plain, fenced=fence is not None)
-        self._core.driver.handle(ClientSubscribed(voice, reading.plain, fence, reading.group))
+        self._handle(ClientSubscribed(voice, reading.plain, fence, reading.group))
 
     def _read(self, topic_filter: str) -> Reading:
         try:
@@ -130,9 +132,9 @@ class Subscribing:
             if not reading.private:
                 voice = client.voice(reading.prefix)
                 self._fenced.note(voice, reading.plain, fenced=False)
-                self._core.driver.handle(ClientUnsubscribed(voice, reading.plain, reading.group))
+                self._handle(ClientUnsubscribed(voice, reading.plain, reading.group))
                 if client.lower_voice(reading.prefix):
-                    self._core.driver.handle(ClientMoved(voice, None))
+                    self._handle(ClientMoved(voice, None))
             if client.session.durable:
                 self._core.store.delete_subscription(client.id, topic_filter)
         self._core.topology_changed()
@@ -148,7 +150,7 @@ class Subscribing:
     def forget(self, client: Client) -> None:
         """The session is over: routing is to forget every voice of it."""
         for voice in client.spoken():
-            self._core.driver.handle(ClientGone(voice))
+            self._handle(ClientGone(voice))
 
     def _answer(self, client: Client, packet: Suback | Unsuback) -> None:
         if client.connection is not None:

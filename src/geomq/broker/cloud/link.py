@@ -16,7 +16,6 @@ from geomq.broker.cloud.kept import CloudKept
 from geomq.broker.cloud.session import CloudSession
 from geomq.broker.config.settings import Cloud
 from geomq.broker.core import Core
-from geomq.broker.driver import Links
 from geomq.broker.peers.store import Notes, PeerStore
 from geomq.broker.platform import SYSTEM
 from geomq.errors import ConfigError
@@ -27,8 +26,7 @@ from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.routing.core.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.core.messages import Message
-from geomq.routing.core.model import BrokerId, Edition
-from geomq.routing.core.plan import EventBatch
+from geomq.routing.core.model import BrokerId
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
 from geomq.routing.strategies.groups.messages import CloudAnnounce
 from geomq.transport.address import Address
@@ -153,25 +151,6 @@ class CloudLink:
         if self._connected and channel is self._link.channel:
             self.session.let_events_go()
             self._link.flush()
-
-
-class CloudAndPeers:
-    """Messages to the cloud go to its link, all others to the peers' links."""
-
-    def __init__(self, cloud: BrokerId, link: CloudLink, peers: Links | None) -> None:
-        self._cloud = cloud
-        self._link = link
-        self._peers = peers
-
-    def send(self, peer: BrokerId, message: Message) -> None:
-        if peer == self._cloud:
-            self._link.send(message)
-        elif self._peers is not None:
-            self._peers.send(peer, message)
-
-    def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
-        if self._peers is not None:
-            self._peers.send_batch(peer, batch, edition)
 
 
 def start_cloud(

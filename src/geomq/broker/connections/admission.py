@@ -11,9 +11,8 @@ from msgspec import structs
 from geomq.broker.clients.geocontext import GeoContext
 from geomq.broker.clients.registry import Registry
 from geomq.broker.connections.connection import Connection
-from geomq.broker.connections.ports import Authenticator
+from geomq.broker.connections.ports import Authenticator, Elsewhere, Trouble
 from geomq.broker.core import Core
-from geomq.broker.roaming.roaming import Refusal, Roaming
 from geomq.broker.security.identity import anonymous_allowed, certificate_user, client_id_refusal
 from geomq.errors import GeometryError
 from geomq.geo import Location, parse_location
@@ -30,11 +29,14 @@ CHECKING_MAX = 1_000
 
 
 class Admission:
-    """Lets clients in. `authenticators` maps method names to enhanced authentications."""
+    """Lets clients in. `authenticators` maps method names to enhanced authentications.
 
-    def __init__(self, core: Core, registry: Registry, geo: GeoContext) -> None:
+    `elsewhere` is None if there are no other brokers.
+    """
+
+    def __init__(self, core: Core, registry: Registry, geo: GeoContext, elsewhere: Elsewhere | None) -> None:
         self.authenticators: dict[str, Authenticator] = {}
-        self.roaming: Roaming | None = None
+        self._elsewhere = elsewhere
         self._core = core
         self._registry = registry
         self._geo = geo
@@ -122,17 +124,17 @@ class Admission:
         if known is None and len(core.clients) >= core.config.limits.sessions_max:
             self._refuse(connection, ReasonCode.QUOTA_EXCEEDED, "too many sessions")
             return
-        if self.roaming is None:
+        if self._elsewhere is None:
             self._let_in(connection, connect, agreement, user, location)
             return
-        address = self.roaming.redirecting.address_for(connect, location)
+        address = self._elsewhere.address_for(connect, location)
         if address is not None:
             self._refuse(
                 connection, ReasonCode.USE_ANOTHER_SERVER, "another broker serves this location", go_to=address
             )
             return
         come_in = partial(self._found, connection, connect, agreement, user, location)
-        self.roaming.fetch(connection, connect, agreement, user, come_in)
+        self._elsewhere.fetch(connection, connect, agreement, user, come_in)
 
     def _found(
         self,
@@ -141,7 +143,7 @@ class Admission:
         agreement: Agreement,
         user: str | None,
         location: Location | None,
-        refused: Refusal | None,
+        refused: Trouble | None,
     ) -> None:
         """The search for the client's session at other brokers is over."""
         if refused is not None:

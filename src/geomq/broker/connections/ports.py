@@ -1,9 +1,13 @@
 """What a connection needs of others: something to write to, and those who know what packets mean."""
 
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from geomq.broker.state.client import Client
+from geomq.broker.state.client import Client, ClientConnection
+from geomq.geo import Location
 from geomq.mqtt.codec.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
+from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.session.handshake import Agreement
 
 ConnectionT_contra = TypeVar("ConnectionT_contra", contravariant=True)
 
@@ -64,3 +68,26 @@ class Authenticator(Protocol):
     """An enhanced authentication method of MQTT 5."""
 
     def begin(self, connect: Connect) -> Exchange: ...
+
+
+class Trouble(NamedTuple):
+    """Why a client may not come in."""
+
+    reason: ReasonCode
+    text: str
+
+
+Then = Callable[[Trouble | None], None]
+"""What to do when the search for a session is over."""
+
+
+class Elsewhere(Protocol):
+    """What other brokers have to do with a client that comes."""
+
+    def address_for(self, connect: Connect, location: Location | None) -> str | None:
+        """Where it should rather go; None if it is to be served here."""
+
+    def fetch(
+        self, connection: ClientConnection, connect: Connect, agreement: Agreement, user: str | None, then: Then
+    ) -> None:
+        """Find its session wherever it is, then go on."""

@@ -65,8 +65,8 @@ class FastLinks:
         """Let everything go that waits."""
         waiting, self.waiting, self._bytes = self.waiting, {}, 0
         core = self._core
-        if core.driver.links is not None:
+        if core.links.active:
             at_ms = int(core.wall_s() * 1000)
             for peer, (entries, packets) in waiting.items():
                 batch = EventBatch(core.node.epoch, at_ms, tuple(entries), tuple(packets))
-                core.driver.links.send_batch(peer, batch, self.edition)
+                core.links.send_batch(peer, batch, self.edition)

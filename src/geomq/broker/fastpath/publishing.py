@@ -7,9 +7,8 @@ write a tick. In a federation the routing core is asked for its plan of a topic,
 Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
 """
 
-from geomq.broker.clients.delivery import Delivery
 from geomq.broker.clients.fenced import FencedFilters
-from geomq.broker.clients.publishing import Publishing
+from geomq.broker.clients.following import Following
 from geomq.broker.core import Core
 from geomq.broker.fastpath.links import Far, FastLinks, far_of
 from geomq.broker.fastpath.packet_runs import as_old, as_v5, end_of_run
@@ -78,11 +77,10 @@ class FastPath:
     `generation` tells lanes from before the last change of routes; `_taken` are events not yet counted.
     """
 
-    def __init__(self, core: Core, publishing: Publishing, delivery: Delivery, fenced: FencedFilters) -> None:
+    def __init__(self, core: Core, following: Following, fenced: FencedFilters) -> None:
         self._core = core
         self._counts = core.counts
-        self._publishing = publishing
-        self._delivery = delivery
+        self._following = following
         self._fenced = fenced
         self._links = FastLinks(core)
         self._routes: dict[bytes, Route] = {}
@@ -105,7 +103,7 @@ class FastPath:
 
         Returns the position after them; what stands there is left to the ordinary way.
         """
-        if self._core.driver.links is not None and self._core.node.turns != self._turns:
+        if self._core.links.active and self._core.node.turns != self._turns:
             self.check_plans()
         lane: Lane | None = connection.lane
         if (
@@ -307,7 +305,7 @@ class FastPath:
             self.forget()
             self._links.edition = node.plan_edition
 
-    def learn(self, topic: str) -> None:
+    def learn(self, topic: str, matches: tuple[Match, ...]) -> None:
         """A plain event of QoS 0 just went the ordinary way: keep its route if the next one would go the same."""
         if len(topic) > REMEMBERED_CHARS_MAX:
             return
@@ -316,7 +314,7 @@ class FastPath:
         if len(self._routes) + len(self._unfit) >= ROUTES_MAX:
             self.forget()
         self.make_room()
-        route = self._route_from_here(topic)
+        route = self._route_from_here(topic, matches)
         if route is None:
             self._unfit.add(topic)
         else:
@@ -330,11 +328,11 @@ class FastPath:
     def is_followed(self) -> bool:
         """Whether somebody wants to know of single events, or of what is said to peers."""
         tracer = self._core.tracer
-        return tracer is not None and (tracer.of_events or self._core.driver.links is not None)
+        return tracer is not None and (tracer.of_events or self._core.links.active)
 
-    def _route_from_here(self, topic: str) -> Route | None:
-        if self._core.driver.links is None:
-            return self.route(topic, self._delivery.last)
+    def _route_from_here(self, topic: str, matches: tuple[Match, ...]) -> Route | None:
+        if not self._core.links.active:
+            return self.route(topic, matches)
         plan = self._core.node.plan(topic)
         route = None if plan is None else self.route(topic, plan.own)
         if route is not None and plan is not None and plan.peers:
@@ -371,7 +369,7 @@ class FastPath:
     def plain_receivers(self, topic: str, matches: tuple[Match, ...]) -> dict[Client, int] | None:
         """The clients of these matches and the QoS they asked for; None if not all plain events of the topic go to
         them, or not in the same way."""
-        if self._publishing.watches(topic) or self._fenced.concern(topic):
+        if self._following.watches(topic) or self._fenced.concern(topic):
             return None
         if topic.count("/") >= self._core.config.limits.topic_levels_max:
             return None

@@ -14,6 +14,7 @@ from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.codec.types import V5
 from geomq.mqtt.codec.wire import text
 from geomq.mqtt.session.message import Fanout, Message
+from geomq.routing.core.model import Match
 
 Receivers = tuple[tuple[Client, int], ...]
 """Clients and the QoS of their subscriptions."""
@@ -92,7 +93,7 @@ class FastSure:
         fanout, send, qos = Fanout(message, self._core.wall_s()), self._delivery.send, message.qos
         return sum([send(client, fanout, PLAIN_TERMS[min(qos, theirs)]) for client, theirs in receivers])
 
-    def learn(self, topic: str) -> None:
+    def learn(self, topic: str, matches: tuple[Match, ...]) -> None:
         """A plain event on this topic was sent; if it went the ordinary way, the next will go to the same clients."""
         if self._generation != self._fast.generation:
             self._generation = self._fast.generation
@@ -101,8 +102,8 @@ class FastSure:
             return
         if len(self._receivers) >= ROUTES_MAX or self._count >= RECEIVERS_MAX:
             self._forget()
-        if self._core.driver.links is None and not self._fast.is_followed():
-            found = self._fast.plain_receivers(topic, self._delivery.last)
+        if not self._core.links.active and not self._fast.is_followed():
+            found = self._fast.plain_receivers(topic, matches)
             receivers = self._receivers[topic] = None if found is None else self._shared(tuple(found.items()))
             if receivers:
                 self._by_key[text(topic)] = (topic, receivers)

@@ -44,8 +44,7 @@ class _Handlers:
         self._view = view
 
     async def show(self, request: Request) -> Response:
-        membership = self._view.membership
-        return _error(503, "the broker is starting") if membership is None else _json(membership.status())
+        return _json(self._view.membership.status())
 
     async def add(self, request: Request) -> Response:
         return await self._change(request, _added)
@@ -60,14 +59,11 @@ class _Handlers:
         return await self._change(request, lambda body: msgspec.json.decode(body, type=SetStrategy))
 
     async def _change(self, request: Request, read: Callable[[bytes], Change]) -> Response:
-        membership = self._view.membership
         dry_run = request.query_params.get("dry_run", "0")
-        if membership is None:
-            return _error(503, "the broker is starting")
         if dry_run not in ("0", "1", "false", "true"):
             return _error(400, "dry_run must be 0 or 1")
         try:
-            return _json(_changed(membership, read(await _body(request)), dry_run=dry_run in ("1", "true")))
+            return _json(_changed(self._view.membership, read(await _body(request)), dry_run=dry_run in ("1", "true")))
         except msgspec.MsgspecError as error:
             return _error(400, " ".join(str(error).replace("`", "").split()))
         except GeomqError as error:

@@ -46,7 +46,7 @@ class BrokerView(Protocol):
     """The broker behind the admin API. Every call is quick and made on the broker's own event loop."""
 
     @property
-    def membership(self) -> Membership | None:
+    def membership(self) -> Membership:
         """The federation; None before the broker has started."""
 
     @property

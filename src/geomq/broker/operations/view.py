@@ -1,11 +1,12 @@
 """The running broker as operators see it: what the admin API and the metrics ask for."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 
 from geomq.broker.clients.geotopics import read_filter
+from geomq.broker.clients.registry import Registry
+from geomq.broker.clients.retention import Retention
 from geomq.broker.config.settings import Config
 from geomq.broker.core import Core
-from geomq.broker.desk import Desk
 from geomq.broker.operations.admin_view import ClientView, SubscriptionView
 from geomq.broker.peers.membership import Membership
 from geomq.broker.state.client import Client
@@ -17,13 +18,25 @@ from geomq.mqtt.codec.reasons import ReasonCode
 class View:
     """Implements BrokerView on the parts of a broker."""
 
-    def __init__(self, core: Core, desk: Desk, links: Callable[[], Mapping[str, float]] = dict) -> None:
+    def __init__(
+        self,
+        core: Core,
+        *,
+        connections: Sized,
+        registry: Registry,
+        retention: Retention,
+        membership: Membership,
+        listeners: list[tuple[str, str, int]],
+        links: Callable[[], Mapping[str, float]],
+    ) -> None:
         self._core = core
-        self._desk = desk
+        self._connections = connections
+        self._registry = registry
+        self._retention = retention
         self._links = links
+        self.membership = membership
+        self.listeners = listeners
         self.started_at = core.wall_s()
-        self.listeners: list[tuple[str, str, int]] = []
-        self.membership: Membership | None = None
         self._recent = OnDemand(core.trace, core.loop)
 
     @property
@@ -39,10 +52,10 @@ class View:
     def gauges(self) -> Mapping[str, float]:
         clients = self._core.clients
         return {
-            "connections": len(self._desk.connections),
+            "connections": len(self._connections),
             "sessions": len(clients),
             "subscriptions": sum(len(client.session.subscriptions) for client in clients.values()),
-            "retained": len(self._desk.retention),
+            "retained": len(self._retention),
             "messages_stored": self._core.store.messages,
             **self._links(),
         }
@@ -102,7 +115,7 @@ class View:
         if client.connection is not None:
             client.connection.dismiss(ReasonCode.ADMINISTRATIVE_ACTION)
         if discard and self._core.clients.get(client_id) is client:
-            self._desk.registry.end(client)
+            self._registry.end(client)
         return True
 
     def trace(self, since: int, limit: int) -> RingPage:

@@ -1,6 +1,6 @@
-"""The federation of a running broker: what is kept of it, who is linked, who may join, how it is changed.
+"""The federation of a running broker: what is kept of it, and who is linked.
 
-The routing core decides what happens when; here its decisions meet the disk, the links and the people in charge.
+The routing core decides what happens when; here its decisions meet the disk and the links.
 """
 
 import asyncio
@@ -10,34 +10,27 @@ from typing import Any
 
 import msgspec
 
-from geomq.broker.cloud.link import CloudAndPeers, CloudLink, start_cloud
 from geomq.broker.config.settings import Config
 from geomq.broker.core import Core
+from geomq.broker.driver import Driver
+from geomq.broker.peers.changes import EditionView, FederationChanges
 from geomq.broker.peers.federating import address_of, credentials_of, description_of, entry_of, peers_of, tls_of
-from geomq.broker.peers.federation_diff import area_moves
 from geomq.broker.peers.peering import PeerAddress, Peering
 from geomq.broker.peers.seeking import Seeker
-from geomq.broker.peers.store import Notes, PeerStore
-from geomq.errors import ConfigError, GeomqError
-from geomq.routing.core.events import PeerDown, RoutingEvent
+from geomq.broker.peers.store import PeerStore
+from geomq.broker.state.links import Cloud, CloudAndPeers
+from geomq.errors import ConfigError
+from geomq.routing.core.events import PeerDown
 from geomq.routing.core.model import CONFIGURED, BrokerId, Edition
-from geomq.routing.federation.changes import AddBroker, Change, SetStrategy
-from geomq.routing.federation.description import BrokerEntry, Description, decode_description, encode_description
+from geomq.routing.federation.description import BrokerEntry
 from geomq.routing.federation.edition_messages import Phase
-from geomq.routing.federation.editions import ChangeAsked, DescriptionLearned, Kept
-from geomq.routing.federation.live_editions import EDITIONS_MAX
+from geomq.routing.federation.editions import DescriptionLearned, Kept
+from geomq.routing.node import Node
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
-from geomq.routing.strategies.registry import strategy_class
-from geomq.routing.wire.frames import Aside, Described, NotJoined
 
 log = logging.getLogger("geomq.peers")
 
 _ENTRY = msgspec.msgpack.Decoder(BrokerEntry)
-
-
-class EditionView(msgspec.Struct, frozen=True):
-    number: int
-    origin: str
 
 
 class MemberView(msgspec.Struct, frozen=True):
@@ -71,67 +64,43 @@ class FederationView(msgspec.Struct, frozen=True):
     change: UnderWayView | None
 
 
-class MovedView(msgspec.Struct, frozen=True, rename={"from_": "from"}):
-    from_: str | None
-    to: str | None
-    km2: float
-
-
-class ChangeView(msgspec.Struct, frozen=True):
-    """What a change did, or would do."""
-
-    dry_run: bool
-    changed: bool
-    edition: EditionView
-    strategy: str
-    brokers: list[str]
-    moves: list[MovedView]
-    clients_outside: int
-
-
 class Membership:
     """Keeps one broker where its federation's description says it belongs."""
 
     def __init__(
         self,
         core: Core,
-        handle: Callable[[RoutingEvent], object],
+        driver: Driver,
+        changes: FederationChanges,
         *,
         config: Config,
         kept: PeerStore | None,
-        notes: Notes,
-        starts: int,
+        peering: Peering | None,
+        start_cloud: Callable[[BroadcastGroups], Cloud],
     ) -> None:
+        self.change = changes.change
         self._core = core
         self._node = core.node
         self._editions = core.node.editions
-        self._handle = handle
+        self._handle = driver.handle
+        self._changes = changes
         self._config = config
         self._kept = kept
-        self._notes = notes
-        self._starts = starts
+        self._peering = peering
+        self._start_cloud = start_cloud
         self._seeker: Seeker | None = None
         self._stopping: set[asyncio.Task[None]] = set()
-        self.peering: Peering | None = None
-        self.cloud: CloudLink | None = None
-        core.driver.keep_editions = self._keep
+        self.cloud: Cloud | None = None
 
     @property
     def addresses(self) -> dict[BrokerId, PeerAddress | None]:
         """Everybody this broker holds a link to, and where they are dialled."""
-        found: dict[BrokerId, PeerAddress | None] = {}
-        for description in self._editions.descriptions.values():
-            if self._node.me in description.names:
-                found |= peers_of(description, self._node.me)
-        return found
+        return addresses_of(self._node)
 
     def link(self) -> None:
         """Messages go where the links lead; a broker without peers has none."""
-        peers = self.peering if self._editions.peers else None
-        if self.cloud is not None:
-            self._core.driver.links = CloudAndPeers(self.cloud.name, self.cloud, peers)
-        else:
-            self._core.driver.links = peers
+        peers = self._peering if self._editions.peers else None
+        self._core.links.lead(peers if self.cloud is None else CloudAndPeers(self.cloud, peers))
         self._core.topology_changed()
 
     def start(self) -> None:
@@ -140,7 +109,7 @@ class Membership:
         self.link()
         configured = description_of(self._config)
         if configured.edition > self._editions.edition and configured.edition != CONFIGURED:
-            self._core.driver.handle(DescriptionLearned(configured))
+            self._handle(DescriptionLearned(configured))
         elif self._editions.edition != CONFIGURED:
             log.info(
                 "federation description restored, as changed at run time",
@@ -155,7 +124,7 @@ class Membership:
                 entry_of(self._config),
                 credentials_of(self._config, self._core.platform),
                 dial_tls=tls_of(self._config)[1],
-                found=self._found,
+                found=self._changes.learn,
                 uniform=self._core.platform.uniform,
             )
             self._seeker.start()
@@ -170,13 +139,14 @@ class Membership:
 
     # What the core decided.
 
-    def _keep(self, kept: Kept) -> None:
+    def keep(self, kept: Kept) -> None:
+        """The federation changed: keep it on disk, and link who belongs to it now."""
         addresses = self.addresses
         if self._kept is not None:
             self._kept.keep_editions(kept)
             self._kept.forget_others(self._editions.keys, addresses)
-        if self.peering is not None:
-            self.peering.set_peers(addresses)
+        if self._peering is not None:
+            self._peering.set_peers(addresses)
         self._mind_cloud(at_start=False)
         self.link()
 
@@ -185,97 +155,21 @@ class Membership:
         groups = [strategy for strategy in self._node.routings.strategies if isinstance(strategy, BroadcastGroups)]
         if groups and self.cloud is None:
             try:
-                self.cloud = start_cloud(
-                    self._core, groups[-1], self._handle, peers=self._kept, notes=self._notes, starts=self._starts
-                )
+                self.cloud = self._start_cloud(groups[-1])
             except ConfigError as error:
                 if at_start:
                     raise
-                self._editions.problem = str(error)
+                self._editions.report(str(error))
                 self._handle(PeerDown(groups[-1].cloud))
             else:
-                self._editions.problem = ""
+                self._editions.report("")
         elif self.cloud is not None and not groups:
             stopping = asyncio.get_running_loop().create_task(self.cloud.stop())
             self._stopping.add(stopping)
             stopping.add_done_callback(self._stopping.discard)
-            self.cloud, self._notes = None, {}
-
-    # Strangers.
-
-    def asked_to_join(self, name: BrokerId, entry: bytes) -> Aside:
-        """A broker that proved its name wants to join."""
-        try:
-            self._admit(name, _ENTRY.decode(entry))
-        except (GeomqError, msgspec.MsgspecError) as error:
-            log.warning("refused a broker that asked to join", extra={"peer": name, "reason": str(error)})
-            return NotJoined(str(error)[:500])
-        return Described(encode_description(self._editions.description))
-
-    def _admit(self, name: BrokerId, entry: BrokerEntry) -> None:
-        if not self._config.federation.admit:
-            raise ConfigError("this broker admits no new brokers; add the broker through the admin API")
-        if entry.name != name:
-            raise ConfigError(f"broker {name} cannot join as {entry.name}")
-        if self._node.me not in self._editions.description.names:
-            raise ConfigError("this broker itself is no longer part of the federation")
-        if self._editions.description.entry(name) != entry:
-            self.change(AddBroker(entry, replace=True))
-            log.info("broker joined", extra={"peer": name})
-
-    def unknown(self, name: BrokerId) -> Aside | None:
-        if self._editions.edition == CONFIGURED:
-            return None
-        return Described(encode_description(self._editions.description))
-
-    def described(self, peer: BrokerId, description: bytes) -> None:
-        self._found(description)
-
-    def _found(self, data: bytes) -> bool:
-        """A description came; whether this broker is part of it."""
-        try:
-            description = decode_description(data)
-            self._core.driver.handle(DescriptionLearned(description))
-        except ConfigError as error:
-            log.warning("refused a federation description", extra={"reason": str(error)})
-            return False
-        return self._node.me in self._editions.description.names
+            self.cloud = None
 
     # People in charge.
-
-    def change(self, change: Change, *, dry_run: bool = False) -> ChangeView:
-        """Change the federation; ConfigError in one line if that cannot be."""
-        node, before = self._node, self._editions.description
-        if node.me not in before.names:
-            raise ConfigError("this broker is no longer part of the federation")
-        after, federation = self._editions.preview(change)
-        self._check_here(change, after)
-        moves = area_moves(node.strategy.federation, federation) if after.names else []
-        outside = sum(
-            1
-            for state in node.clients.values()
-            if state.location is not None and federation.owner(state.location) != node.me
-        )
-        if not dry_run and after.edition != before.edition:
-            self._core.driver.handle(ChangeAsked(change))
-            log.info("federation changed", extra={"edition": str(after.edition)})
-        return ChangeView(
-            dry_run=dry_run,
-            changed=after.edition != before.edition,
-            edition=EditionView(*after.edition),
-            strategy=after.strategy,
-            brokers=list(after.names),
-            moves=[MovedView(*move) for move in moves],
-            clients_outside=outside,
-        )
-
-    def _check_here(self, change: Change, after: Description) -> None:
-        if len(self._editions.descriptions) > EDITIONS_MAX // 2:
-            waiting = ", ".join(self._editions.waiting_for()) or "nobody"
-            raise ConfigError(f"too many changes in progress; the last ones still wait for {waiting}")
-        groups = issubclass(strategy_class(after.strategy), BroadcastGroups)
-        if isinstance(change, SetStrategy) and groups and self._config.cloud.address is None:
-            raise ConfigError("[cloud] address is needed for broadcast groups, at every broker")
 
     def status(self) -> FederationView:
         description = self._editions.description
@@ -304,8 +198,8 @@ class Membership:
             address=None if (at := address_of(entry)) is None else f"{at.host}:{at.port}",
             location=entry.location,
             area=entry.area,
-            connected=name == me or (self.peering is not None and name in self.peering.connected),
-            latency_ms=None if self.peering is None else self.peering.latency_ms(name),
+            connected=name == me or (self._peering is not None and name in self._peering.connected),
+            latency_ms=None if self._peering is None else self._peering.latency_ms(name),
             reached=reached,
         )
 
@@ -316,6 +210,15 @@ class Membership:
         if editions.problem:
             problems[str(self._node.me)] = editions.problem
         return UnderWayView(EditionView(*edition), editions.phase.name.lower(), list(editions.waiting_for()), problems)
+
+
+def addresses_of(node: Node) -> dict[BrokerId, PeerAddress | None]:
+    """Everybody that a broker holds a link to, and where they are dialled."""
+    found: dict[BrokerId, PeerAddress | None] = {}
+    for description in node.editions.descriptions.values():
+        if node.me in description.names:
+            found |= peers_of(description, node.me)
+    return found
 
 
 def _phase_name(phase: int) -> str | None:

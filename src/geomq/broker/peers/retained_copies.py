@@ -12,7 +12,7 @@ from geomq.broker.clients.retention import About, Retention
 from geomq.broker.core import Core
 from geomq.mqtt.codec.properties import NO_PROPERTIES, encode_properties
 from geomq.mqtt.codec.types import PacketType
-from geomq.routing.core.actions import RefuseRetained, SendRetained, StoreRetained
+from geomq.routing.core.actions import SendRetained, StoreRetained
 from geomq.routing.core.events import RetainedStored
 from geomq.routing.core.model import ClientId, Event, EventId, Version
 from geomq.routing.retained.sync import NOTE
@@ -30,21 +30,22 @@ class RetainedCopies:
         """There may be peers: begin with the versions that the store remembered."""
         self._core.node.retained.load(notes.get(NOTE, {}), self._retention.topics())
 
-    def carry_out(self, action: StoreRetained | SendRetained | RefuseRetained) -> None:
-        if isinstance(action, StoreRetained):
-            self._store(action)
-        elif isinstance(action, SendRetained):
-            put = PutRetained(*self._event(action.topic, action.version), action.published)
-            self._core.driver.tell_peer(action.peer, put)
-        else:
-            self._core.counts.retained_refused += 1
+    def refuse(self) -> None:
+        """A peer's event was refused."""
+        self._core.counts.retained_refused += 1
 
-    def _store(self, action: StoreRetained) -> None:
+    def fill_in(self, action: SendRetained) -> PutRetained:
+        """The message to send to a peer."""
+        return PutRetained(*self._event(action.topic, action.version), action.published)
+
+    def store(self, action: StoreRetained) -> RetainedStored | None:
+        """Keep a peer's event; None if there is no room for it."""
         event = action.event
         message = message_of_event(event, self._core.wall_s())
         about = About(event.fence, event.location, event.publisher or None, action.user)
-        if self._retention.put(message, about):  # else others would learn from here that it was deleted
-            self._core.driver.handle(RetainedStored(event, action.published))
+        if not self._retention.put(message, about):
+            return None  # else others would learn from here that it was deleted
+        return RetainedStored(event, action.published)
 
     def _event(self, topic: str, version: Version) -> tuple[Event, str | None]:
         """The topic's event as peers receive it, and its publisher's user; a deleted one has no payload."""

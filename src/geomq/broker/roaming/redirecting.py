@@ -29,7 +29,6 @@ class Redirecting:
         self._rules: tuple[Federation, str] | None = None
         """What decided who is to be sent away when clients were last looked at."""
         self._unchecked: list[str] = []
-        core.client_moved = self.look_at
 
     def address_for(self, connect: Connect, location: Location | None) -> str | None:
         """Where a connecting client should rather go; None if it is to be served here."""

@@ -5,15 +5,15 @@ wait for the answer, sessions are packed and taken in, and what was kept is put 
 """
 
 import logging
-from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
 from geomq.broker.clients.geotopics import read_filter
 from geomq.broker.clients.registry import Registry
-from geomq.broker.connections.connection import Connection
+from geomq.broker.connections.ports import Then, Trouble
 from geomq.broker.core import Core
+from geomq.broker.driver import Driver
 from geomq.broker.roaming.redirecting import Redirecting
 from geomq.broker.roaming.session_transfer import (
     DepartedSession,
@@ -24,7 +24,7 @@ from geomq.broker.roaming.session_transfer import (
     voices_of,
 )
 from geomq.broker.security.identity import client_id_refusal
-from geomq.broker.state.client import Client
+from geomq.broker.state.client import Client, ClientConnection
 from geomq.broker.storage.records import StoredSession
 from geomq.errors import ProtocolError
 from geomq.geo import Fence, Location
@@ -63,22 +63,12 @@ log = logging.getLogger("geomq.roaming")
 _had = msgspec.msgpack.Decoder(tuple[EventId, ...]).decode
 
 
-class Refusal(NamedTuple):
-    """Why a client may not come in."""
-
-    reason: ReasonCode
-    text: str
-
-
-Then = Callable[[Refusal | None], None]
-"""What to do when the search for a session is over."""
-
-REFUSALS: dict[Why, Refusal] = {
-    "too many wait": Refusal(ReasonCode.SERVER_BUSY, "too many clients are waiting for their sessions"),
-    "session missing": Refusal(
+REFUSALS: dict[Why, Trouble] = {
+    "too many wait": Trouble(ReasonCode.SERVER_BUSY, "too many clients are waiting for their sessions"),
+    "session missing": Trouble(
         ReasonCode.SERVER_UNAVAILABLE, "a broker that may have the session does not answer; try again"
     ),
-    "another user's": Refusal(
+    "another user's": Trouble(
         ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client id belongs to another user's session"
     ),
 }
@@ -87,15 +77,16 @@ REFUSALS: dict[Why, Refusal] = {
 class PendingConnect(NamedTuple):
     """A connection that waits to be let in."""
 
-    connection: Connection
+    connection: ClientConnection
     then: Then
 
 
 class Roaming:
     """One broker's side of all of it."""
 
-    def __init__(self, core: Core, registry: Registry) -> None:
+    def __init__(self, core: Core, driver: Driver, registry: Registry) -> None:
         self._core = core
+        self._driver = driver
         self._registry = registry
         self._attempts = 0
         self._pending: dict[int, PendingConnect] = {}
@@ -109,18 +100,18 @@ class Roaming:
             if client_id not in core.clients:
                 self.restore_departed(client_id, read_departed(value), now)
             else:
-                core.driver.keep_note(ForgetNote(DEPARTED, key))
+                self._driver.keep_note(ForgetNote(DEPARTED, key))
         for key, value in notes.get(HAD, {}).items():
             client = core.clients.get(key.decode("utf-8", "surrogatepass"))
             if client is None:
-                core.driver.keep_note(ForgetNote(HAD, key))
+                self._driver.keep_note(ForgetNote(HAD, key))
                 continue
             had = (*_had(value), *node.had_by(client.spoken()))
             for voice in client.spoken():
                 node.handle(ClientArrived(voice, had), now=now)
         secret = node.session_searches.load(self, notes, core.platform.random_bytes, now=now)
         if secret is not None:
-            core.driver.keep_note(secret)
+            self._driver.keep_note(secret)
             core.store.commit()
 
     def restore_departed(self, client_id: str, left: DepartedSession, now: float) -> None:
@@ -148,10 +139,14 @@ class Roaming:
     def announce(self, address: str | None) -> None:
         """Clients reach this broker here."""
         if address is not None:
-            self._core.driver.handle(AddressAnnounced(address))
+            self._driver.handle(AddressAnnounced(address))
+
+    def address_for(self, connect: Connect, location: Location | None) -> str | None:
+        """Where a connecting client should rather go; None if it is to be served here."""
+        return self.redirecting.address_for(connect, location)
 
     def fetch(
-        self, connection: Connection, connect: Connect, agreement: Agreement, user: str | None, then: Then
+        self, connection: ClientConnection, connect: Connect, agreement: Agreement, user: str | None, then: Then
     ) -> None:
         """Find the client's session wherever it is, then go on."""
         core, section = self._core, self._core.config.federation
@@ -161,7 +156,7 @@ class Roaming:
         self._attempts += 1
         attempt, wait_s = self._attempts, section.session_wait_s
         self._pending[attempt] = PendingConnect(connection, then)
-        core.driver.handle(
+        self._driver.handle(
             SessionSought(
                 ClientId(agreement.client_id),
                 attempt,
@@ -234,13 +229,13 @@ class Roaming:
             if len(parts) > PARTS_MAX:
                 log.warning("the session of %s is too large to hand over", client.id)
         if client is None or len(parts) > PARTS_MAX:
-            core.driver.handle(SessionPacked(action.client, action.to, action.token))
+            self._driver.handle(SessionPacked(action.client, action.to, action.token))
             return
         client.due_will = None
         self._registry.give_away(client)
         record, voices = departed_session(client, subscribed, action.to), tuple(client.spoken())
         packed = SessionPacked(client.id, action.to, action.token, tuple(parts), voices, record)
-        core.driver.handle(packed)
+        self._driver.handle(packed)
         core.counts.sessions_given += 1
 
     def _fence_of(self, client: Client, whole: str) -> Fence | None:
@@ -259,7 +254,7 @@ class Roaming:
         known = core.clients.get(client_id)
         had_here = frozenset(() if known is None else core.node.had_by(known.spoken()))
         for voice in voices_of(client_id, stored):
-            core.driver.handle(ClientArrived(voice, had))
+            self._driver.handle(ClientArrived(voice, had))
         if known is None:
             self._registry.take_in(client_id, stored)
         else:
@@ -267,7 +262,7 @@ class Roaming:
             self._withhold(known, stored)
             self._merge(known, stored)
         core.counts.sessions_taken += 1
-        core.driver.handle(SessionTaken(client_id, had))
+        self._driver.handle(SessionTaken(client_id, had))
 
     def _withhold(self, client: Client, stored: StoredSession) -> None:
         """Leave out what the client has no right to read."""

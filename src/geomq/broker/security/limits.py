@@ -51,6 +51,10 @@ class AddressCounts:
     def __len__(self) -> int:
         return len(self._counts)
 
+    def allow(self, maximum: int) -> None:
+        """The settings changed."""
+        self.maximum = maximum
+
     def count(self, address: str) -> int:
         return self._counts.get(address_block(address), 0)
 

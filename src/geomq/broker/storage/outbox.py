@@ -34,9 +34,16 @@ class Outbox:
     `arriving` is set by a connection while it handles data, which it ends with `arrived`.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, store: Store, committer: Committer | None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: Store,
+        committer: Committer | None,
+        *,
+        before_write: Callable[[], None],
+    ) -> None:
         self.journal: Journal = []
-        self.before_write: Callable[[], None] | None = None
+        self._before_write = before_write
         self.arriving = False
         self._loop = loop
         self._store = store
@@ -108,8 +115,7 @@ class Outbox:
 
     def flush(self) -> None:
         """The end of a tick: hand writes to the store, then bytes to the sockets."""
-        if self.before_write is not None:
-            self.before_write()
+        self._before_write()
         self._scheduled = False
         self._collect()
         if self._committer is not None and self._store.dirty:

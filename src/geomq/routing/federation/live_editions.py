@@ -87,6 +87,10 @@ class LiveEditions:
         self._retire_at: float | None = None
         self.peers = self._all_peers()
 
+    def report(self, problem: str) -> None:
+        """Why this broker cannot go on, as far as the driver knows; nothing if it can."""
+        self.problem = problem
+
     @property
     def keys(self) -> tuple[Edition, ...]:
         """The editions in which the live routings began, the oldest first."""

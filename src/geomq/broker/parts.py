@@ -1,0 +1,220 @@
+"""What a broker consists of, built here and nowhere else: each part is given all it needs by its constructor.
+
+Where two parts need each other, one of them is given a method of `Parts`, which knows both.
+"""
+
+import asyncio
+
+from geomq.broker.clients.delivery import Delivery
+from geomq.broker.clients.fenced import FencedFilters
+from geomq.broker.clients.following import Following
+from geomq.broker.clients.geocontext import GeoContext
+from geomq.broker.clients.once import NOTE as WRITERS
+from geomq.broker.clients.publishing import Publishing
+from geomq.broker.clients.registry import Registry
+from geomq.broker.clients.retention import Retention
+from geomq.broker.clients.subscribing import Subscribing
+from geomq.broker.cloud.link import CloudLink, start_cloud
+from geomq.broker.config.settings import Config
+from geomq.broker.connections.admission import Admission
+from geomq.broker.core import Core, Security
+from geomq.broker.desk import Desk
+from geomq.broker.driver import Driver
+from geomq.broker.fastpath.arrivals import FastArrivals
+from geomq.broker.fastpath.publishing import FastPath
+from geomq.broker.fastpath.qos1 import FastSure
+from geomq.broker.peers.changes import FederationChanges
+from geomq.broker.peers.federating import credentials_of, tls_of
+from geomq.broker.peers.membership import Membership, addresses_of
+from geomq.broker.peers.peering import Peering
+from geomq.broker.peers.refusals import PeerRefusals
+from geomq.broker.peers.retained_copies import RetainedCopies
+from geomq.broker.peers.store import Notes, PeerStore
+from geomq.broker.platform import SYSTEM, Platform
+from geomq.broker.roaming.roaming import Roaming
+from geomq.broker.state.client import Client
+from geomq.broker.storage.committer import Committer
+from geomq.broker.storage.outbox import Outbox
+from geomq.broker.storage.records import StoredState
+from geomq.broker.storage.store import Store
+from geomq.routing.core.actions import SessionAction
+from geomq.routing.core.events import RetainedExpired
+from geomq.routing.core.messages import Message
+from geomq.routing.core.model import BrokerId
+from geomq.routing.federation.editions import Kept
+from geomq.routing.node import Node
+from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
+
+
+class Parts:
+    """The parts of one broker. `notes` are what the store remembered of its links, `starts` is its start count."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        node: Node,
+        store: Store,
+        security: Security,
+        committer: Committer | None = None,
+        notes: Notes | None = None,
+        starts: int = 0,
+        platform: Platform = SYSTEM,
+    ) -> None:
+        self._config = config
+        self._notes = self._cloud_notes = notes or {}
+        self._starts = starts
+        outbox = Outbox(loop, store, committer, before_write=self._before_write)
+        core = self.core = Core(
+            config,
+            loop=loop,
+            node=node,
+            store=store,
+            outbox=outbox,
+            security=security,
+            topology_changed=self._topology_changed,
+            platform=platform,
+        )
+        self.following, fenced = Following(core), FencedFilters()
+        self.fast = FastPath(core, self.following, fenced)
+        self.delivery = Delivery(core, self.fast.drain)
+        self.qos1 = FastSure(core, self.delivery, self.fast)
+        self.arrivals = FastArrivals(core, self.fast)
+        self.retention = Retention(core, self.delivery)
+        self.retained = RetainedCopies(core, self.retention)
+        self.kept = None if committer is None else PeerStore(store, committer, strategy=config.routing.strategy)
+        self.driver = self._make_driver()
+        self.geo = GeoContext(core, self.driver, self.delivery, self.retention, moved=self._client_moved)
+        self.publishing = Publishing(
+            core, self.driver, self.geo, self.retention, self.following, send_qos1=self.qos1.send
+        )
+        subscribing = Subscribing(core, self.driver, self.retention, fenced)
+        self.registry = Registry(core, self.driver, self.publishing, subscribing)
+        changes = FederationChanges(core, self.driver, config)
+        self.peering, self.roaming = self._with_peers(changes)
+        self.membership = self._make_membership(changes)
+        self.admission = Admission(core, self.registry, self.geo, self.roaming)
+        self.desk = Desk(
+            core,
+            delivery=self.delivery,
+            publishing=self.publishing,
+            subscribing=subscribing,
+            registry=self.registry,
+            admission=self.admission,
+            fast=self.fast,
+            qos1=self.qos1,
+        )
+
+    def _make_driver(self) -> Driver:
+        return Driver(
+            self.core,
+            deliverer=self.delivery,
+            arrivals=self.arrivals,
+            retained=self.retained,
+            move_session=self._move_session,
+            kept=self.kept,
+            keep_editions=self._keep_editions,
+            before_sending=self.fast.drain,
+        )
+
+    def _with_peers(self, changes: FederationChanges) -> tuple[Peering | None, Roaming | None]:
+        """What a broker has that is part of a federation, or may become one."""
+        core, section = self.core, self._config.federation
+        addresses = addresses_of(core.node)
+        if not addresses and section.port is None and section.seed is None:
+            return None, None
+        peering = Peering(
+            me=core.node.me,
+            epoch=core.node.epoch,
+            peers=addresses,
+            handle=self.driver.handle,
+            credentials=credentials_of(self._config, core.platform),
+            platform=core.platform,
+            kept=self.kept,
+            notes=self._notes,
+            dial_tls=tls_of(self._config)[1],
+            refusals=PeerRefusals(core.counts, core.node, now_s=core.loop.time),
+            lost=self._lost,
+            strangers=changes,
+        )
+        return peering, Roaming(core, self.driver, self.registry)
+
+    def _make_membership(self, changes: FederationChanges) -> Membership:
+        return Membership(
+            self.core,
+            self.driver,
+            changes,
+            config=self._config,
+            kept=self.kept,
+            peering=self.peering,
+            start_cloud=self._start_cloud,
+        )
+
+    def load(self, state: StoredState) -> None:
+        """Take in what the store remembered."""
+        self.retention.load(state.retained)
+        self.registry.load(state.sessions)
+        self.publishing.writers.load(self._notes.get(WRITERS, {}))
+        if self.kept is not None:
+            self.kept.restore(self.core.node, self._notes, now=self.core.now_ms())
+        if self.roaming is not None:
+            self.retained.load(self._notes)
+            self.roaming.load(self._notes)
+
+    async def start(self) -> None:
+        """Link this broker with others."""
+        if self.peering is not None:
+            section = self._config.federation
+            host = None if section.host == "*" else section.host
+            await self.peering.start(host, section.port, tls_of(self._config)[0])
+        self.membership.start()
+
+    def sweep(self) -> None:
+        """Every second or so: end what has been silent or has lived for too long."""
+        self.desk.check_alive()
+        self.registry.sweep()
+        topics = self.retention.expire()
+        if topics and self.core.node.retained.active:
+            self.driver.handle(RetainedExpired(topics))
+        if self.roaming is not None:
+            self.roaming.redirecting.sweep()
+
+    def take_config(self, config: Config, security: Security) -> None:
+        """Go on under changed settings."""
+        self.core.take_config(config, security)
+        self.retention.take_limits(config.limits)
+        self.following.forget_topics()
+        for client in self.core.clients.values():
+            self.registry.give_rights(client)
+        self.desk.take_limits()
+        self.fast.forget()
+
+    # Between parts that need each other.
+
+    def _before_write(self) -> None:
+        self.fast.write()
+
+    def _topology_changed(self) -> None:
+        self.fast.forget()
+
+    def _keep_editions(self, kept: Kept) -> None:
+        self.membership.keep(kept)
+
+    def _client_moved(self, client: Client) -> None:
+        if self.roaming is not None:
+            self.roaming.redirecting.look_at(client)
+
+    def _move_session(self, action: SessionAction) -> None:
+        assert self.roaming is not None
+        self.roaming.carry_out(action)
+
+    def _lost(self, peer: BrokerId, message: Message, reason: str) -> None:
+        if self.core.tracer is not None:
+            self.core.tracer.lost(peer, message, reason)
+
+    def _start_cloud(self, strategy: BroadcastGroups) -> CloudLink:
+        notes, core = self._cloud_notes, self.core
+        link = start_cloud(core, strategy, self.driver.handle, peers=self.kept, notes=notes, starts=self._starts)
+        self._cloud_notes = {}
+        return link
