@@ -71,6 +71,7 @@ IN_ROUTING: tuple[Fault, ...] = (
         "geomq.routing.strategies.groups.broadcast_groups",
         "fresh = self.seen.unseen(event.id, matches) if matches else ()",
         "fresh = self.seen.unseen(event.id, matches) if matches and not repeated else ()",
+        seed=36,
     ),
     Fault(
         "a member of a share group is served twice",
@@ -140,6 +141,7 @@ IN_ROUTING: tuple[Fault, ...] = (
         _EDITIONS,
         "return reached is not None and reached.phase >= phase",
         "return True",
+        seed=196,
     ),
     Fault(
         "own events keep to the old routing",

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.routing.stage import Stage, moved, published, row_of_squares, subscribed
 from tests.routing.test_contract import CASES
 from tests.routing.worlds import federation_of, home_of, publishes
 
+from geomq.geo import Circle, Location
 from geomq.routing.core.actions import DeliverToClients, DropEvent, SendToPeer
 from geomq.routing.core.events import (
     ClientArrived,
@@ -142,6 +144,16 @@ def test_all_subscriptions_of_a_client_that_arrived_count() -> None:
     both = (MATCH, Match(R, "#"))
     assert heard(stage, "b2", DeliverMoved(event(), both, 1)) == [DeliverToClients(event(), both)]
     assert heard(stage, "b2", DeliverMoved(event(), both, 1)) == [DropEvent(event().id, "duplicate")]
+
+
+def test_an_event_for_where_the_client_was_is_not_given_to_it_where_it_is() -> None:
+    stage = departed()
+    stage.feed("b2", ClientArrived(R))
+    stage.do("b2", moved("r", 5, 15))
+    stage.do("b2", subscribed("r", "t"))
+    for lat, lon, expected in ((5, 5, DropEvent), (5, 15, DeliverToClients)):
+        fenced = replace(event(lon), fence=Circle(Location(lat, lon), 10_000))
+        assert [type(action) for action in heard(stage, "b2", DeliverMoved(fenced, (MATCH,), 1))] == [expected]
 
 
 def test_what_came_by_itself_is_not_given_again_by_a_former_home_that_goes_on_helping() -> None:

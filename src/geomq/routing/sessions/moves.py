@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from geomq.geo import Fence
 from geomq.routing.core.actions import (
     Action,
     DeliverToClients,
@@ -222,13 +223,24 @@ class SessionMoves:
         self._hops = max(1, message.hops)
         event_id, clients, strategy = message.event.id, self._clients, self._routings.publishing
         live = tuple(
-            m for m in message.matches if m.client in clients and m.topic_filter in clients[m.client].subscriptions
+            m
+            for m in message.matches
+            if m.client in clients
+            and m.topic_filter in clients[m.client].subscriptions
+            and not self._is_outside(message.event.fence, m.client)
         )
         fresh = strategy.seen.unseen(event_id, live)
         if fresh:
             strategy.deliver(message.event, fresh)
         else:
             strategy.drop(event_id, "duplicate" if live else "no longer subscribed")
+
+    def _is_outside(self, fence: Fence | None, client: ClientId) -> bool:
+        """Whether a client that is here now is not where an event matters: its former home may not know."""
+        if fence is None or client in self._departed:
+            return False
+        location = self._clients[client].location
+        return location is None or not fence.contains(location)
 
     def _is_settled(self, client: ClientId, now: float) -> bool:
         arrival = self._arrived.get(client)
