@@ -44,7 +44,7 @@ class MissingModuleError(UsageError):
 
 
 class GeometryError(GeomqError):
-    """Text or numbers that are no location or fence."""
+    """An invalid location or fence."""
 
 
 class TopicError(GeomqError):

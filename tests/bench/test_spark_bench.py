@@ -6,12 +6,12 @@ from pathlib import Path
 
 from bench.spark import _ended, cpu_by_role, publishing
 from tests.pipeline.streaming.live import geomq_broker, wait_until
-from tests.pipeline.streaming.test_inlet import count, inlet
+from tests.pipeline.streaming.test_receiver import count, receiver
 
 
 def test_publishers_say_how_many_events_were_acknowledged(tmp_path: Path) -> None:
     with geomq_broker(tmp_path / "broker") as port:
-        reading = inlet(port, tmp_path / "spool", topic="bench/s/#")
+        reading = receiver(port, tmp_path / "spool", topic="bench/s/#")
         with publishing(port, 1_000) as counted:
             assert wait_until(lambda: count(reading.spool) >= 300)
             time.sleep(0.2)

@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_numbers_for_machines() -> None:
         (("--quick", "--networks", "3"), "leave --networks out"),
         (("--seed", "-1"), "--seed must not be negative"),
         (("--master", "local[2]"), "--master needs --engine spark"),
-        (("--out", __file__), "is no directory"),
+        (("--out", __file__), "is not a directory"),
     ],
 )
 def test_impossible_requests_are_refused_in_one_line(arguments: tuple[str, ...], message: str) -> None:

@@ -14,7 +14,7 @@ from geomq.client import Client
 from geomq.dashboard.commands import Movers
 from geomq.dashboard.feed import FeedError, Place
 from geomq.dashboard.local_feed import LocalFeed
-from geomq.dashboard.visitor import SUBSCRIPTIONS_MAX
+from geomq.dashboard.page_clients import SUBSCRIPTIONS_MAX
 from geomq.geo import Location
 
 pytestmark = pytest.mark.anyio

@@ -136,7 +136,7 @@ class Parts:
             dial_tls=tls_of(self._config)[1],
             refusals=PeerRefusals(core.counts, core.node, now_s=core.loop.time),
             lost=self._lost,
-            strangers=changes,
+            unknown_broker_handler=changes,
         )
         return peering, Roaming(core, self.driver, self.registry)
 

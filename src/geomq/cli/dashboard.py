@@ -11,9 +11,9 @@ from geomq.errors import UsageError
 
 if TYPE_CHECKING:
     from geomq.dashboard.feed import Feed
+    from geomq.dashboard.page_clients import Credentials
     from geomq.dashboard.recorded import View
     from geomq.dashboard.server import Doors
-    from geomq.dashboard.visitor import Credentials
     from geomq.pipeline.simulation import Scenario
 
 
@@ -67,8 +67,8 @@ def dashboard(
     """
     from geomq.broker.operations.admin_server import read_token
     from geomq.broker.operations.http_server import Certificate
+    from geomq.dashboard.page_clients import Credentials
     from geomq.dashboard.server import Doors
-    from geomq.dashboard.visitor import Credentials
 
     if not (directories or admin or setup):
         raise UsageError("nothing to show: name a directory, --admin or --setup")

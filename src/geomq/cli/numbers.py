@@ -7,7 +7,7 @@ import click
 
 
 class NumberRange(click.FloatRange):
-    """A range of numbers; nan, which compares with nothing, is none of them."""
+    """A range of numbers, without nan, which compares with nothing."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))

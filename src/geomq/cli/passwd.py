@@ -24,7 +24,7 @@ def passwd(file: Path, user: str, delete: bool, iterations: int) -> None:
     """Set the password of USER in FILE, or remove USER.
 
     The file is made if missing; Mosquitto reads it too. The password is asked for, or read from the first line of
-    the standard input when that is no terminal.
+    the standard input when that is not a terminal.
 
     \b
     geomq passwd users alice

@@ -86,7 +86,7 @@ def _shown(payload: bytes) -> bytes:
 
 
 def as_dict(message: "Message") -> dict[str, Any]:
-    """The event as plain data; a payload that is no text is given in base64."""
+    """The event as plain data; a binary payload is given in base64."""
     found: dict[str, Any] = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "topic": message.topic,

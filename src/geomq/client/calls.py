@@ -26,7 +26,7 @@ class Calls:
         return call
 
     def finish(self, event: Acknowledged | Dropped) -> bool:
-        """Tell the caller what became of its request; False if there is none."""
+        """Complete a caller's request; False if no caller waits."""
         call = event.request.tag
         if not isinstance(call, asyncio.Future):
             return False

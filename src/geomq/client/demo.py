@@ -49,7 +49,7 @@ class DemoClient(ABC):
 
     @abstractmethod
     async def subscribe(self, client: Client) -> None:
-        """Say what it wants to hear."""
+        """Subscribe to what it follows."""
 
     @abstractmethod
     async def act(self, client: Client) -> None:
@@ -226,7 +226,7 @@ class Demo:
                 group.create_task(client.live())
 
     async def move(self, client_id: str, to: Location) -> bool:
-        """Put a demo client somewhere else; False if it is none."""
+        """Move a demo client; False if there is no such client."""
         client = self.clients.get(client_id)
         if client is None:
             return False

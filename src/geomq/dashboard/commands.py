@@ -10,8 +10,8 @@ from msgspec import Meta
 
 from geomq.dashboard.feed import Feed, FeedError, Place
 from geomq.dashboard.live import Live
+from geomq.dashboard.page_clients import PageClients
 from geomq.dashboard.shapes import read_fence, read_location
-from geomq.dashboard.visitor import Visitor
 from geomq.errors import GeomqError, UsageError
 from geomq.geo import Location
 
@@ -63,9 +63,9 @@ class Refused(GeomqError):  # noqa: N818
 class Commands:
     """Carries out what the page asks for."""
 
-    def __init__(self, live: Live, visitor: Visitor, movers: Movers | None) -> None:
+    def __init__(self, live: Live, page_clients: PageClients, movers: Movers | None) -> None:
         self._live = live
-        self._visitor = visitor
+        self._page_clients = page_clients
         self._movers = movers
 
     async def publish(self, asked: Publish) -> str | None:
@@ -76,10 +76,12 @@ class Commands:
         await self._live.refresh_if_stale()
         started_ms = time.time() * 1000.0
         address = await _address(feed)
-        await self._visitor.publish(feed.name, address, asked.topic, asked.payload, qos=asked.qos, fence=fence, at=at)
+        await self._page_clients.publish(
+            feed.name, address, asked.topic, asked.payload, qos=asked.qos, fence=fence, at=at
+        )
         for _ in range(ID_TRIES):
             await self._live.refresh()
-            found = self._live.state.latest_event(self._visitor.name_at(feed.name), since_ms=started_ms)
+            found = self._live.state.latest_event(self._page_clients.name_at(feed.name), since_ms=started_ms)
             if found is not None:
                 return found
             await asyncio.sleep(ID_PAUSE_S)
@@ -90,16 +92,16 @@ class Commands:
         at = None if asked.at is None else read_location(asked.at)
         fence = read_fence(asked.fence)
         feed = await self._broker(asked.broker, at)
-        await self._visitor.subscribe(feed.name, await _address(feed), asked.filter, fence, at)
+        await self._page_clients.subscribe(feed.name, await _address(feed), asked.filter, fence, at)
         return feed.name
 
     async def unsubscribe(self, asked: Unsubscribe) -> None:
-        if not await self._visitor.unsubscribe(asked.filter):
+        if not await self._page_clients.unsubscribe(asked.filter):
             raise UsageError("the page has no such subscription")
 
     async def move(self, client_id: str, asked: Move) -> None:
         to = read_location(asked.at)
-        if await self._visitor.move(client_id, to):
+        if await self._page_clients.move(client_id, to):
             return
         if self._movers is None or not await self._movers.move(client_id, to):
             raise Refused("only demo clients and the page's own can be moved; other clients send their own locations")

@@ -14,8 +14,8 @@ from geomq.dashboard.app import Shown, make_app
 from geomq.dashboard.commands import Commands, Movers
 from geomq.dashboard.feed import Feed
 from geomq.dashboard.live import Live
+from geomq.dashboard.page_clients import Credentials, PageClients
 from geomq.dashboard.recorded import View
-from geomq.dashboard.visitor import Credentials, Visitor
 
 PORT = 9884
 
@@ -50,10 +50,10 @@ class Dashboard:
         self.token = doors.token if doors.token is not None or is_loopback(doors.host) else new_token()
         self._feeds = tuple(feeds)
         self._doors = doors
-        self._visitor = Visitor(credentials)
-        self._live = Live(feeds, self._visitor.take_received) if feeds else None
+        self._page_clients = PageClients(credentials)
+        self._live = Live(feeds, self._page_clients.take_received) if feeds else None
         self._looking: asyncio.Task[None] | None = None
-        commands = None if self._live is None else Commands(self._live, self._visitor, movers)
+        commands = None if self._live is None else Commands(self._live, self._page_clients, movers)
         shown = Shown(self._live, commands, tuple(views))
         access = Access(token=self.token, admin=doors.admin)
         app = make_app(shown, access, secure=doors.certificate is not None)
@@ -77,7 +77,7 @@ class Dashboard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._server.stop()
-        await self._visitor.close()
+        await self._page_clients.close()
         if self._looking is not None:
             self._looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):

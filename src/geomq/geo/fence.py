@@ -1,7 +1,7 @@
 """Fences: the area an event or a subscription relates to, as a circle, a polygon or a multipolygon.
 
 Owns the union of the three. Each knows `contains`, `contains_many`, `bounds` and `meets_box`; all are closed,
-immutable, hashable and equal by value. "Everywhere" is no fence at all and is spelt None by callers.
+immutable, hashable and equal by value. "Everywhere" is not a fence; callers write None.
 """
 
 from geomq.geo.box import Box

@@ -43,7 +43,7 @@ def find_java_home(environment: Mapping[str, str], cache: Path) -> Path:
 
 
 def java_version(java: Path) -> int:
-    """The major version a `java` command reports, or 0 if it is none."""
+    """The major version a `java` command reports, or 0 if it reports none."""
     try:
         done = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False

@@ -29,7 +29,7 @@ PAGE = 1000
 
 
 def _understood(question: Callable[P, T]) -> Callable[P, T]:
-    """For questions to whoever answers at an address: an answer that is none is a DataError, too."""
+    """For requests to an admin API: an invalid answer is a DataError, too."""
 
     @wraps(question)
     def asked(*args: P.args, **kwargs: P.kwargs) -> T:

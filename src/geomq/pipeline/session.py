@@ -227,7 +227,7 @@ def _first_error(log_path: Path) -> str | None:
 
 
 def _stop(context: SparkContext) -> None:
-    """Stop Spark and its JVM; a JVM that is gone already is no trouble."""
+    """Stop Spark and its JVM; a JVM that has already exited is fine."""
     gateway: Any = context._gateway
     with contextlib.suppress(Exception):
         context.stop()

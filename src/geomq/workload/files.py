@@ -114,7 +114,7 @@ def check_new(path: Path, *, kind: str | None = None, overwrite: bool = False) -
 
 
 def check_writable(directory: Path) -> None:
-    """Refuse what is no directory, or cannot be made or written."""
+    """Refuse a path that is not a directory or cannot be created or written."""
     whole = directory.absolute()
     there = next(path for path in (whole, *whole.parents) if os.path.lexists(path))
     if not there.is_dir():

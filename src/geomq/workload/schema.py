@@ -163,7 +163,7 @@ DATASETS: dict[str, tuple[Column, ...]] = {
         Column("missed", "int64", "those of them that did not happen"),
         Column("unexpected", "int64", "deliveries of the quiet tail that the oracle does not name"),
         Column("doubled", "int64", "deliveries of an event that a client had already, at any time"),
-        Column("first", "string", "the first of these three in words; null if there is none"),
+        Column("first", "string", "the first of these three in words; null without one"),
         Column("trace_hash", "string", "digest of all that happened; equal runs have equal ones"),
     ),
 }

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geomq.broker.cloud.codec import (
-    STRANGER,
+    UNKNOWN_PUBLISHER,
     CloudReader,
     event_id_of,
     fetch_identifier,
@@ -137,7 +137,7 @@ def fetched(payload: bytes, number: int = 1) -> Publish:
 
 def test_a_message_of_a_client_of_the_cloud_has_no_place_and_an_id_of_the_reader() -> None:
     event = said(reader().read(live(b"x", 1)))
-    assert event == Event(EventId(BrokerId("me@cloud"), 7, 1), "t", STRANGER, None, None, b"x", 1)
+    assert event == Event(EventId(BrokerId("me@cloud"), 7, 1), "t", UNKNOWN_PUBLISHER, None, None, b"x", 1)
 
 
 def test_copies_for_overlapping_subscriptions_are_one_event_and_equal_messages_are_several() -> None:
@@ -194,7 +194,7 @@ def test_a_client_of_the_cloud_may_say_where_it_is() -> None:
     event = said(reader().read(Publish("t", b"x", properties=Properties(user_properties=pairs))))
     assert event.location == Location(1, 2)
     assert isinstance(event.fence, Polygon)
-    assert event.publisher == STRANGER
+    assert event.publisher == UNKNOWN_PUBLISHER
 
 
 def test_announcements_come_back_and_those_of_other_regions_are_no_events() -> None:

@@ -22,7 +22,7 @@ from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.pipeline.recent import Admin
 from geomq.pipeline.streaming.connection import Connection
 from geomq.pipeline.streaming.options import Login, parse_addresses
-from geomq.pipeline.streaming.outlet import Outlet
+from geomq.pipeline.streaming.publisher import Publisher
 
 T = TypeVar("T")
 
@@ -166,15 +166,15 @@ def await_port(port: int, process: "subprocess.Popen[bytes]") -> None:
 
 def publish(port: int, events: list[tuple[str, bytes]], *, properties: Properties = NO_PROPERTIES) -> None:
     """Publish with QoS 1 over a few connections; all is acknowledged on return."""
-    with outlet(port) as out:
+    with publisher(port) as out:
         for topic, payload in events:
             out.publish(topic, payload, 1, retain=False, properties=properties)
         out.flush()
 
 
-def outlet(port: int, *, connections: int = 4) -> Outlet:
+def publisher(port: int, *, connections: int = 4) -> Publisher:
     (address,) = parse_addresses(f"127.0.0.1:{port}")
-    return Outlet(address, Login(), f"publisher-{os.urandom(4).hex()}", connections=connections, timeout_s=60)
+    return Publisher(address, Login(), f"publisher-{os.urandom(4).hex()}", connections=connections, timeout_s=60)
 
 
 def wait_until(condition: object, *, seconds: float = 60.0) -> bool:

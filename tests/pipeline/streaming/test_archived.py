@@ -19,7 +19,7 @@ from tests.pipeline.streaming.live import (
     subscribe,
     wait_until,
 )
-from tests.pipeline.streaming.test_inlet import inlet
+from tests.pipeline.streaming.test_receiver import receiver
 
 from geomq.cli import main
 from geomq.errors import DataError, UsageError
@@ -52,7 +52,7 @@ def test_events_are_landed_by_day_and_cell_compacted_and_read_back(spark: SparkS
         assert patiently(lambda: land_events(spark, options, archive, every=None).awaitTermination(600))
 
     with geomq_broker(tmp_path / "broker") as port:
-        inlet(port, tmp_path / "spool").stop()
+        receiver(port, tmp_path / "spool").stop()
         for round_ in range(2):
             publish(port, [("s/1", b"%d" % (10 * round_ + i)) for i in range(10)], properties=place(52.5, 13.4))
             publish(port, [("s/2", b"south")], properties=place(-0.5, -0.5))
@@ -86,7 +86,7 @@ def test_advice_from_an_archive_knows_who_subscribed(spark: SparkSession, tmp_pa
         admins = [Admin(f"127.0.0.1:{admin}", None) for _, admin in members.values()]
         options = {"brokers": f"127.0.0.1:{port}", "topic": "s/#", "spool": str(tmp_path / "spool")}
         land = lambda: land_events(spark, options, archive, every=None).awaitTermination(600)  # noqa: E731
-        inlet(port, tmp_path / "spool").stop()
+        receiver(port, tmp_path / "spool").stop()
         for name, (home, _) in members.items():
             subscribe(home, f"reader-{name}", CITIES[name], f"s/{name}", fence=f"geo:{CITIES[name]};u=5000")
         prepare_archive(archive)

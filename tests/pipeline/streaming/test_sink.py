@@ -8,15 +8,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, MapType, StringType, StructType
-from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, outlet, wait_until
-from tests.pipeline.streaming.test_inlet import count, inlet, rows
+from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, publisher, wait_until
+from tests.pipeline.streaming.test_receiver import count, receiver, rows
 
 from geomq.errors import DataError, UsageError
 from geomq.mqtt.codec.properties import Properties
 from geomq.pipeline.session import spark_errors
 from geomq.pipeline.streaming import sink
 from geomq.pipeline.streaming.options import SinkOptions, sink_options
-from geomq.pipeline.streaming.outlet import Outlet
+from geomq.pipeline.streaming.publisher import Publisher
 from geomq.pipeline.streaming.sink import check_columns, publish_rows
 
 
@@ -29,7 +29,7 @@ def batch(first: int, last: int) -> pa.RecordBatch:
 
 def test_a_frame_is_published_with_places_and_fences(spark: SparkSession, tmp_path: Path) -> None:
     with geomq_broker(tmp_path / "broker") as port:
-        reading = inlet(port, tmp_path / "spool")
+        reading = receiver(port, tmp_path / "spool")
         frame = spark.range(0, 1000, 1, 2).select(
             F.concat(F.lit("s/"), F.col("id") % 5).alias("topic"),
             F.col("id").cast("string").alias("payload"),
@@ -51,7 +51,7 @@ def test_a_frame_is_published_with_places_and_fences(spark: SparkSession, tmp_pa
 
 def test_a_stream_is_published_once(spark: SparkSession, tmp_path: Path) -> None:
     with geomq_broker(tmp_path / "broker") as port:
-        reading = inlet(port, tmp_path / "spool")
+        reading = receiver(port, tmp_path / "spool")
         (tmp_path / "in").mkdir()
 
         def run(checkpoint: str) -> Any:
@@ -75,7 +75,7 @@ def test_a_stream_is_published_once(spark: SparkSession, tmp_path: Path) -> None
         reading.stop()
 
 
-class Breaking(Outlet):
+class Breaking(Publisher):
     """Breaks after 250 rows, which it has sent."""
 
     rows = 0
@@ -90,14 +90,14 @@ class Breaking(Outlet):
 
 def half_sent(options: SinkOptions, number: int, *batches: pa.RecordBatch) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sink, "Outlet", Breaking)
+        patch.setattr(sink, "Publisher", Breaking)
         with pytest.raises(DataError, match="broken"):
             publish_rows(options, "run", number, iter(batches))
 
 
 def test_a_batch_that_was_half_sent_is_completed_not_doubled(tmp_path: Path) -> None:
     with geomq_broker(tmp_path / "broker") as port:
-        reading = inlet(port, tmp_path / "spool")
+        reading = receiver(port, tmp_path / "spool")
         options = sink_options({"brokers": f"127.0.0.1:{port}"})
         half_sent(options, 7, batch(0, 200), batch(200, 500))
         publish_rows(options, "run", 7, iter([batch(0, 200), batch(200, 500)]))
@@ -109,7 +109,7 @@ def test_a_batch_that_was_half_sent_is_completed_not_doubled(tmp_path: Path) -> 
 
 def test_rows_computed_otherwise_the_second_time_are_not_taken_for_repeats(tmp_path: Path) -> None:
     with geomq_broker(tmp_path / "broker") as port:
-        reading = inlet(port, tmp_path / "spool")
+        reading = receiver(port, tmp_path / "spool")
         options = sink_options({"brokers": f"127.0.0.1:{port}"})
         fewer = sink_options({"brokers": f"127.0.0.1:{port}", "connections": "3"})
         half_sent(options, 0, batch(0, 400))
@@ -122,7 +122,7 @@ def test_rows_computed_otherwise_the_second_time_are_not_taken_for_repeats(tmp_p
 
 def test_rows_of_both_qualities_of_service_all_arrive(tmp_path: Path) -> None:
     with geomq_broker(tmp_path / "broker") as port:
-        reading = inlet(port, tmp_path / "spool")
+        reading = receiver(port, tmp_path / "spool")
         mixed = batch(0, 5_000).append_column("qos", pa.array([i % 2 for i in range(5_000)], pa.int32()))
         publish_rows(sink_options({"brokers": f"127.0.0.1:{port}", "connections": "1"}), "run", 0, iter([mixed]))
         assert wait_until(lambda: count(reading.spool) >= 5_000)
@@ -132,7 +132,7 @@ def test_rows_of_both_qualities_of_service_all_arrive(tmp_path: Path) -> None:
 
 def test_an_id_that_came_with_an_event_is_not_its_rows(tmp_path: Path) -> None:
     with geomq_broker(tmp_path / "broker") as port:
-        reading = inlet(port, tmp_path / "spool")
+        reading = receiver(port, tmp_path / "spool")
         kind = pa.map_(pa.string(), pa.string())
         passed_on = pa.array([[("geo-once", "elsewhere:7"), ("colour", "red")]] * 3, kind)
         options = sink_options({"brokers": f"127.0.0.1:{port}"})
@@ -143,8 +143,8 @@ def test_an_id_that_came_with_an_event_is_not_its_rows(tmp_path: Path) -> None:
 
 def test_a_broker_that_restarts_gets_what_it_had_not_acknowledged(tmp_path: Path) -> None:
     with geomq_broker(tmp_path / "broker") as port:
-        reading = inlet(port, tmp_path / "spool")
-        out = outlet(port, connections=2)
+        reading = receiver(port, tmp_path / "spool")
+        out = publisher(port, connections=2)
         for i in range(500):
             properties = Properties(user_properties=(("geo-once", f"w{out.lane_of(f's/{i % 3}')}:{i}"),))
             out.publish(f"s/{i % 3}", b"%d" % i, 1, retain=False, properties=properties)
@@ -158,7 +158,7 @@ def test_a_broker_that_restarts_gets_what_it_had_not_acknowledged(tmp_path: Path
 
 def test_behind_another_broker_repeats_are_known_by_their_id(tmp_path: Path) -> None:
     with mosquitto_broker(tmp_path / "broker") as port:
-        reading = inlet(port, tmp_path / "spool")
+        reading = receiver(port, tmp_path / "spool")
         options = sink_options({"brokers": f"127.0.0.1:{port}", "connections": "2"})
         for _ in range(2):
             publish_rows(options, "run", 0, iter([batch(0, 50)]))

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, outlet, patiently, publish, wait_until
+from tests.pipeline.streaming.live import geomq_broker, mosquitto_broker, patiently, publish, publisher, wait_until
 
 from geomq.errors import UsageError
 from geomq.mqtt.codec.encode import encode
@@ -148,7 +148,7 @@ def committed_batches(folder: Path) -> int:
 
 def test_a_killed_driver_loses_nothing_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """kill -9 in mid-stream while events are published; a second driver goes on from the checkpoint."""
-    with geomq_broker(tmp_path / "broker") as port, open(tmp_path / "log", "wb") as log, outlet(port) as out:
+    with geomq_broker(tmp_path / "broker") as port, open(tmp_path / "log", "wb") as log, publisher(port) as out:
         sent = 0
         driver = subprocess.Popen(
             [sys.executable, "-c", DRIVER, str(port), str(tmp_path)], stdout=log, stderr=log, start_new_session=True
@@ -196,9 +196,9 @@ def test_readers_of_several_brokers_give_no_number_twice(tmp_path: Path) -> None
     reader = EventStreamReader(options)
     start = reader.initialOffset()
     count = 2 * (max(start.values()) - min(start.values()))  # spools are born a moment apart
-    for inlet in reader._inlets:
-        inlet.spool.append(count * encode(Publish("s/1", b""), V5), count)
-        inlet.spool.sync()
+    for receiver in reader._receivers:
+        receiver.spool.append(count * encode(Publish("s/1", b""), V5), count)
+        receiver.spool.sync()
     shares = reader.partitions(start, reader.reportLatestOffset() or {})
     ids = [event for share in shares for rows in reader.read(share) for event in rows.column("event_id").to_pylist()]
     assert len(set(ids)) == len(ids) == 2 * count

@@ -66,7 +66,7 @@ def test_the_longer_path_is_cut_and_a_rendezvous_nobody_needs_prunes_itself(
     stage.do("sub", subscribed("s", KEY))
     stage.say("So does an event. The home hears of it twice; the way by near is longer and is cut.")
     stage.do("pub", published("p", KEY))
-    stage.say("Now near has nobody to tell: it prunes itself.")
+    stage.say("Now near has no broker to forward to: it prunes itself.")
     stage.do("pub", published("p", KEY))
     stage.say("From here on one path is left.")
     stage.do("pub", published("p", KEY))

@@ -161,7 +161,7 @@ class Registry:
         self.give_away(client)
 
     def give_away(self, client: Client) -> None:
-        """The session is no longer this broker's; what routing knows of it is another's affair."""
+        """The session is no longer this broker's; its state in the routing is handled elsewhere."""
         core = self._core
         self._subscribing.lose(client)
         if core.clients.get(client.id) is client:

@@ -42,7 +42,7 @@ from geomq.vocabulary import (
     PUBLISHER_PROPERTY,
 )
 
-STRANGER: Final = ClientId("\0cloud")
+UNKNOWN_PUBLISHER: Final = ClientId("\0cloud")
 """Who published what a client of the cloud published; MQTT does not tell."""
 
 ANNOUNCEMENT_BYTES_MAX: Final = 1024
@@ -51,7 +51,7 @@ RETAINED_MAX: Final = 16_384
 
 _EVENT_ID = re.compile(r"([A-Za-z0-9][A-Za-z0-9._@-]{0,191}):(\d{1,19}):(\d{1,19})", re.ASCII)
 _OURS = frozenset({PUBLISHER_PROPERTY, EVENT_LOCATION_PROPERTY, EVENT_FENCE_PROPERTY, PROOF_PROPERTY, EVENT_PROPERTY})
-_STRANGERS = {LOCATION_PROPERTY: EVENT_LOCATION_PROPERTY, FENCE_PROPERTY: EVENT_FENCE_PROPERTY}
+_UNSIGNED = {LOCATION_PROPERTY: EVENT_LOCATION_PROPERTY, FENCE_PROPERTY: EVENT_FENCE_PROPERTY}
 """What a client of the cloud may say about itself, and what that is for us."""
 _OWN = "own-"
 _ESCAPED = re.compile(f"(?:{_OWN})*(?:{LOCATION_PROPERTY}|{FENCE_PROPERTY})")
@@ -176,7 +176,7 @@ class CloudReader:
         event = Event(
             self._named(publish) if event_id is None else event_id,
             publish.topic,
-            ClientId(carried.get(PUBLISHER_PROPERTY, STRANGER)) if event_id is not None else STRANGER,
+            ClientId(carried.get(PUBLISHER_PROPERTY, UNKNOWN_PUBLISHER)) if event_id is not None else UNKNOWN_PUBLISHER,
             location,
             fence,
             publish.payload,
@@ -200,7 +200,7 @@ class CloudReader:
                     break
                 theirs = tuple((_unescaped(name), value) for name, value in pairs[position + 1 :])
                 return msgspec.structs.replace(own, user_properties=theirs), carried
-        said = {_STRANGERS[name]: value for name, value in reversed(pairs) if name in _STRANGERS}
+        said = {_UNSIGNED[name]: value for name, value in reversed(pairs) if name in _UNSIGNED}
         return own, said
 
     def _believed(self, publish: Publish, carried: dict[str, str]) -> bool:

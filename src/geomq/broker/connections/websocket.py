@@ -19,7 +19,7 @@ _PROTOCOLS: Final = ("mqtt", "mqttv3.1")
 
 
 class BadRequest(Exception):  # noqa: N818
-    """The request is no upgrade we accept; `args` are status line and one line of why."""
+    """The upgrade request is refused; `args` are the status line and one line with the reason."""
 
 
 class BadFrame(Exception):  # noqa: N818

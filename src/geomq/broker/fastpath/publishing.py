@@ -101,7 +101,7 @@ class FastPath:
     def publish(self, connection: Connection, data: bytes, pos: int) -> int:
         """Send QoS 0 PUBLISH packets on their way as long as their topics have routes.
 
-        Returns the position after them; what stands there is left to the ordinary way.
+        Returns the position after them; the rest takes the normal path.
         """
         if self._core.links.active and self._core.node.turns != self._turns:
             self.check_plans()

@@ -38,7 +38,7 @@ class FastSure:
     def publish(self, connection: Connection, data: bytes, pos: int) -> int:
         """Send plain PUBLISH packets of QoS 1 on their way, and answer them, as long as it is known who gets them.
 
-        Returns the position after them; what stands there is left to the ordinary way.
+        Returns the position after them; the rest takes the normal path.
         """
         client, outbox = connection.client, self._core.outbox
         if (

@@ -7,7 +7,7 @@ from geomq.errors import UsageError
 
 
 def check_address(address: str, token: str | None) -> str:
-    """The URL of an admin API, with http:// if nothing is said; refuses what is none, and one where everybody on
+    """The URL of an admin API, with http:// by default; refuses an invalid one, and one where everybody on
     the way would read the token."""
     url = address if "://" in address else f"http://{address}"
     try:

@@ -289,7 +289,7 @@ def _too_long(size: int) -> str:
 
 
 def _let_run(transport: asyncio.Transport) -> None:
-    """Within one machine there is no congestion: the pace that some ways to control it keep would only cost time."""
+    """Within one machine there is no congestion: pacing by the kernel's congestion control would only cost time."""
     address = transport.get_extra_info("peername")
     if hasattr(socket, "TCP_CONGESTION") and isinstance(address, tuple) and is_loopback(address[0]):
         with suppress(OSError):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from geomq.broker.peers.channel import Credentials, PeerChannel
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.store import OUTBOX, Notes, PeerStore
-from geomq.broker.peers.unknown_brokers import Strangers, Visitors
+from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrokers
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.errors import ProtocolError
 from geomq.routing.core.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
@@ -96,7 +96,7 @@ class Peering:
         limits: PeerLimits = DEFAULT_LIMITS,
         dial_tls: ssl.SSLContext | None = None,
         lost: Callable[[BrokerId, Message, str], object] = lambda _, __, ___: None,
-        strangers: Strangers | None = None,
+        unknown_broker_handler: UnknownBrokerHandler | None = None,
         platform: Platform = SYSTEM,
     ) -> None:
         self._me = me
@@ -113,8 +113,8 @@ class Peering:
         self._peers = {name: self._new_peer(name, address) for name, address in peers.items()}
         self._server: asyncio.Server | None = None
         self._probe: asyncio.TimerHandle | None = None
-        self._strangers = strangers
-        self._visitors = Visitors(strangers)
+        self._unknown_broker_handler = unknown_broker_handler
+        self._unknown_brokers = UnknownBrokers(unknown_broker_handler)
         self._unproven: dict[PeerChannel, None] = {}
         self._closing = False
         self._waiting: list[_Peer] = []
@@ -161,7 +161,7 @@ class Peering:
             self._probe.cancel()
         if self._server is not None:
             self._server.close()
-        self._visitors.close()
+        self._unknown_brokers.close()
         for peer in self._peers.values():
             for pending in (peer.dial, peer.timer):
                 if pending is not None:
@@ -199,7 +199,7 @@ class Peering:
             self._kept.forget_outbox(gone.name)
 
     def send(self, peer: BrokerId, message: Message) -> None:
-        """Send a message to a peer, at the end of this tick or when it is there; one to a stranger goes nowhere."""
+        """Send a message to a peer, at the end of this tick or once it is linked; other brokers get none."""
         known = self._peers.get(peer)
         if known is None:
             return
@@ -316,7 +316,7 @@ class Peering:
         if self._closing:
             return False
         if peer is None:
-            return self._visitors.receive(channel)
+            return self._unknown_brokers.accept(channel)
         if peer.channel is not None:
             before, peer.channel = peer.channel, None
             before.close("replaced by a new connection")
@@ -330,8 +330,8 @@ class Peering:
     def heard(self, channel: PeerChannel, frame: Frame | Aside) -> None:
         peer = self._peers.get(BrokerId(channel.peer or ""))
         if peer is None or peer.channel is not channel:
-            if channel in self._visitors:
-                self._visitors.hear(channel, frame)
+            if channel in self._unknown_brokers:
+                self._unknown_brokers.received(channel, frame)
             return
         peer.heard_s = self._loop.time()
         if isinstance(frame, Frame):
@@ -349,8 +349,8 @@ class Peering:
                 before = round_trip_ms / 2 if peer.latency_ms is None else peer.latency_ms
                 peer.latency_ms = before + SMOOTHING * (round_trip_ms / 2 - before)
                 self._handle(LatencyMeasured(peer.name, round_trip_ms / 2))
-        elif isinstance(frame, Described) and self._strangers is not None:
-            self._strangers.described(peer.name, frame.description)
+        elif isinstance(frame, Described) and self._unknown_broker_handler is not None:
+            self._unknown_broker_handler.described(peer.name, frame.description)
 
     def unsent(self, peer: BrokerId, message: Message, reason: str) -> None:
         self._refusals.unsent(peer, type(unwrapped(message)[0]).__name__, reason)
@@ -359,7 +359,7 @@ class Peering:
     def closed(self, channel: PeerChannel, reason: str) -> None:
         self._unproven.pop(channel, None)
         peer = self._peers.get(BrokerId(channel.peer or ""))
-        if self._visitors.left(channel):
+        if self._unknown_brokers.closed(channel):
             return
         if peer is not None and peer.channel is channel:
             log.info("peer disconnected", extra={"peer": peer.name, "reason": reason})

@@ -30,7 +30,7 @@ class PeerRefusals:
 
     def received(self, peer: BrokerId, message: Refused) -> None:
         """A message of a peer is unknown here or makes no sense. It was acknowledged all the same, or it would be
-        sent again for ever."""
+        sent again forever."""
         self._counts.peer_messages_refused += 1
         level = logging.WARNING if message.promised else logging.INFO
         self._log(level, "refused a message from a peer", peer, message.name, message.reason)

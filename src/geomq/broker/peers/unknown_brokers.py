@@ -1,4 +1,4 @@
-"""Brokers that proved their name but are none of the peers: each may say what it wants, and soon."""
+"""Brokers that are authenticated but not peers: each may make one request, within ten seconds."""
 
 import asyncio
 from typing import Protocol
@@ -8,55 +8,55 @@ from geomq.routing.core.model import BrokerId
 from geomq.routing.wire.frames import Aside, AskToJoin
 from geomq.routing.wire.link import Frame, Hello
 
-VISITORS_MAX = 64
-VISIT_S_MAX = 10.0
+UNKNOWN_BROKERS_MAX = 64
+REQUEST_S_MAX = 10.0
 
 
-class Strangers(Protocol):
-    """Who deals with them."""
+class UnknownBrokerHandler(Protocol):
+    """Answers what unknown brokers ask for."""
 
     def asked_to_join(self, name: BrokerId, entry: bytes) -> Aside:
         """The answer to one that wants to join."""
 
     def unknown(self, name: BrokerId) -> Aside | None:
-        """What to tell one that believes it is a peer; None refuses it."""
+        """The answer to one that believes it is a peer; None refuses it."""
 
     def described(self, peer: BrokerId, description: bytes) -> None:
-        """A peer says what the federation is now."""
+        """A peer sent the current federation description."""
 
 
-class Visitors:
-    """Those that are here now."""
+class UnknownBrokers:
+    """Those that are connected now."""
 
-    def __init__(self, strangers: Strangers | None) -> None:
-        self._strangers = strangers
+    def __init__(self, handler: UnknownBrokerHandler | None) -> None:
+        self._handler = handler
         self._leave: dict[PeerChannel, asyncio.TimerHandle] = {}
 
     def __contains__(self, channel: PeerChannel) -> bool:
         return channel in self._leave
 
-    def receive(self, channel: PeerChannel) -> bool:
-        """Somebody proved a name that is no peer's; whether it may stay."""
-        if self._strangers is None or len(self._leave) >= VISITORS_MAX:
+    def accept(self, channel: PeerChannel) -> bool:
+        """A broker that is not a peer authenticated itself; whether it may stay."""
+        if self._handler is None or len(self._leave) >= UNKNOWN_BROKERS_MAX:
             return False
         loop = asyncio.get_running_loop()
         self._leave[channel] = loop.call_later(
-            VISIT_S_MAX, channel.close, "an unknown broker stayed connected too long"
+            REQUEST_S_MAX, channel.close, "an unknown broker stayed connected too long"
         )
         return True
 
-    def hear(self, channel: PeerChannel, frame: Frame | Aside) -> None:
+    def received(self, channel: PeerChannel, frame: Frame | Aside) -> None:
         name = BrokerId(channel.peer or "")
-        assert self._strangers is not None
+        assert self._handler is not None
         if isinstance(frame, AskToJoin):
-            channel.send(self._strangers.asked_to_join(name, frame.entry))
-        elif isinstance(frame, Hello) and (answer := self._strangers.unknown(name)) is not None:
+            channel.send(self._handler.asked_to_join(name, frame.entry))
+        elif isinstance(frame, Hello) and (answer := self._handler.unknown(name)) is not None:
             channel.send(answer)
         else:
             channel.close(f"broker {name[:80]!r} is not expected here")
 
-    def left(self, channel: PeerChannel) -> bool:
-        """A connection ended; whether it was a visitor's."""
+    def closed(self, channel: PeerChannel) -> bool:
+        """A connection ended; whether it was an unknown broker's."""
         timer = self._leave.pop(channel, None)
         if timer is not None:
             timer.cancel()
@@ -64,5 +64,5 @@ class Visitors:
 
     def close(self) -> None:
         for channel in tuple(self._leave):
-            self.left(channel)
+            self.closed(channel)
             channel.close("this broker is shutting down")

@@ -98,7 +98,7 @@ class Tracer(Recorder):
         self.passed(self._wall_s() * 1000.0, "sent", peer, message)
 
     def lost(self, peer: BrokerId, message: PeerMessage, reason: str) -> None:
-        """A message did not get onto the link to a peer; what is no event is repeated when the link is up."""
+        """A message did not get onto the link to a peer; anything but an event is repeated when the link is up."""
         if event_of(message) is not None:
             self.passed(self._wall_s() * 1000.0, "dropped", peer, message, reason)
 

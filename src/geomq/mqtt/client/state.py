@@ -68,7 +68,7 @@ def _bytes(packet: Packet) -> bytes:
 
 
 def restore(session: ClientSession, state: bytes, now: float) -> None:
-    """Put back what was saved, into a session that was not used yet; ProtocolError if the bytes are no such state."""
+    """Restore a saved state into an unused session; ProtocolError if the bytes are not such a state."""
     try:
         saved = _decoder.decode(state)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -127,7 +127,7 @@ class TopicTrie(Generic[V]):
         node.topic_filter, node.value = topic_filter, value
 
     def remove(self, topic_filter: str) -> None:
-        """Forget the filter and prune what only it needed; an unknown filter is no error."""
+        """Forget the filter and prune what only it needed; an unknown filter is ignored."""
         path: list[tuple[_Node[V], str]] = []
         node = self._root
         for level in topic_filter.split("/"):

@@ -1,6 +1,6 @@
 """Spooled PUBLISH packets to the Arrow columns of the source. Runs on executors.
 
-Owns the columns and what each holds. Bytes that are no proper packet never stop a query: such an event comes as it
+Owns the columns and what each holds. A malformed packet never stops a query: such an event comes as it
 is, its payload the bytes that could not be read and its properties saying why. Who published what and when is taken
 from a broker that promised to tell it; behind any other, every publisher could say so.
 """
@@ -222,7 +222,7 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def topic_end(data: bytes, start: int) -> tuple[int, int]:
-    """Where the topic of the PUBLISH at `start` begins and ends; the inlet made sure that it does."""
+    """Where the topic of the PUBLISH at `start` begins and ends; the receiver made sure that it does."""
     body = start + 2
     while data[body - 1] > 127:
         body += 1

@@ -1,7 +1,7 @@
-"""Our own errors leave Spark's Python processes as one line, without the way they came.
+"""Our own errors leave Spark's Python processes as one line, without a traceback.
 
-Spark asks an environment variable whether to tell the way, and ends the process after telling: nobody else's errors
-become shorter by it.
+An environment variable controls whether Spark prints tracebacks, and Spark ends the process after printing: no other
+errors lose theirs.
 """
 
 import os

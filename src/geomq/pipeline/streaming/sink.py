@@ -33,8 +33,8 @@ from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.topics import check_topic
 from geomq.mqtt.codec.types import V5
 from geomq.pipeline.streaming.options import SinkOptions
-from geomq.pipeline.streaming.outlet import Outlet
 from geomq.pipeline.streaming.plainly import plainly
+from geomq.pipeline.streaming.publisher import Publisher
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, ONCE_PROPERTY
 
 GROUP_ROWS = 10_000
@@ -117,25 +117,25 @@ def publish_rows(options: SinkOptions, run: str, batch: int, batches: Iterator[p
     partition = 0 if context is None else context.partitionId()
     address = options.brokers[partition % len(options.brokers)]
     rows = 0
-    outlet: Outlet | None = None
+    publisher: Publisher | None = None
     try:
         for arrived in _together(batches):
-            if outlet is None:
+            if publisher is None:
                 # Only a task with rows connects. The id is new each time: an attempt never cuts off another.
                 client_id = f"spark-{run[:12]}-{partition}-{secrets.token_hex(4)}"
-                outlet = Outlet(
+                publisher = Publisher(
                     address,
                     options.login,
                     client_id,
                     connections=options.connections,
                     timeout_s=options.timeout_s,
                 )
-            rows = _publish(outlet, arrived, f"{run}.{partition}", batch, rows, options)
-        if outlet is not None:
-            outlet.flush()
+            rows = _publish(publisher, arrived, f"{run}.{partition}", batch, rows, options)
+        if publisher is not None:
+            publisher.flush()
     finally:
-        if outlet is not None:
-            outlet.close()
+        if publisher is not None:
+            publisher.close()
     return Published(rows)
 
 
@@ -151,7 +151,7 @@ def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(group)
 
 
-def _publish(outlet: Outlet, rows: pa.Table, writer: str, batch: int, first: int, options: SinkOptions) -> int:
+def _publish(publisher: Publisher, rows: pa.Table, writer: str, batch: int, first: int, options: SinkOptions) -> int:
     """Hand over some rows, numbered from `first`; the number after the last."""
     nothing = [None] * rows.num_rows
     columns = {name: rows.column(name).to_pylist() for name in rows.schema.names}
@@ -174,10 +174,10 @@ def _publish(outlet: Outlet, rows: pa.Table, writer: str, batch: int, first: int
         if fences[i] is not None:
             pairs.append((FENCE_PROPERTY, fences[i]))
         if options.login.version == V5:
-            pairs.append((ONCE_PROPERTY, f"{writer}.{outlet.lane_of(topic)}.{around}:{batch << 32 | first + i}"))
+            pairs.append((ONCE_PROPERTY, f"{writer}.{publisher.lane_of(topic)}.{around}:{batch << 32 | first + i}"))
         elif pairs:
             raise DataError("locations, fences and properties need MQTT 5; leave option version alone")
-        outlet.publish(
+        publisher.publish(
             topic,
             payload.encode() if isinstance(payload, str) else payload or b"",
             qos,

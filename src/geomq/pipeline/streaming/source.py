@@ -1,8 +1,8 @@
 """Events into Spark: `readStream` from brokers, `read` from an archive.
 
-The stream reader lives on the driver with one inlet a session; offsets are the numbers of the spools, so a batch that
-is repeated after a crash holds exactly the same events. Executors read the spools. Spark's commit, or its coming back
-for more, tells the inlets what it is done with.
+The stream reader runs on the driver with one receiver per session; offsets are the numbers of the spools, so a batch
+that is repeated after a crash holds exactly the same events. Executors read the spools. When Spark commits a batch, or
+asks for the next one, the receivers learn which events it has finished.
 """
 
 import time
@@ -17,9 +17,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from geomq.errors import DataError
 from geomq.pipeline.streaming.connection import CONNECT_TIMEOUT_S
 from geomq.pipeline.streaming.decode import Columns, Origin, packets_of
-from geomq.pipeline.streaming.inlet import Inlet
 from geomq.pipeline.streaming.options import SourceOptions
 from geomq.pipeline.streaming.plainly import plainly, yielded_plainly
+from geomq.pipeline.streaming.receiver import Receiver
 from geomq.pipeline.streaming.spool import Piece, read_chunk
 
 BATCH_ROWS = 10_000
@@ -42,7 +42,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._inlets: list[Inlet] = []
+        self._receivers: list[Receiver] = []
         self._started = False
         self._until: Offset | None = None
 
@@ -50,7 +50,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def initialOffset(self) -> Offset:  # noqa: N802
-        return {inlet.key: inlet.spool.begin for inlet in self._open()}
+        return {receiver.key: receiver.spool.begin for receiver in self._open()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         limit = self._options.events_max
@@ -61,14 +61,16 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the next batch may go. Spark is done with everything before `start`, or it would not ask."""
         self.commit(start)
         self._start()
-        if self._until is not None and not all(inlet.settled for inlet in self._inlets):
+        if self._until is not None and not all(receiver.settled for receiver in self._receivers):
             self._until = self._settle()
-        ends = {inlet.key: inlet.spool.end for inlet in self._inlets} if self._until is None else self._until
-        begins = {inlet.key: max(start.get(inlet.key, 0), inlet.spool.begin) for inlet in self._inlets}
+        ends = (
+            {receiver.key: receiver.spool.end for receiver in self._receivers} if self._until is None else self._until
+        )
+        begins = {receiver.key: max(start.get(receiver.key, 0), receiver.spool.begin) for receiver in self._receivers}
         return start | _limited(begins, ends, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        return {inlet.key: inlet.spool.end for inlet in self._inlets} or None
+        return {receiver.key: receiver.spool.end for receiver in self._receivers} or None
 
     @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -79,56 +81,56 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plainly
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         found: list[InputPartition] = []
-        for inlet in self._open():
-            if inlet.key not in end:
+        for receiver in self._open():
+            if receiver.key not in end:
                 continue
-            begin = start.get(inlet.key, 0)
-            pieces = inlet.spool.pieces(begin, end[inlet.key])
-            self._check_there(inlet, start.get(inlet.key), end[inlet.key], pieces)
-            name = f"{inlet.client_id}@{inlet.address}"
-            origin = Origin(str(inlet.address), name, self._options.login.version, inlet.tells)
+            begin = start.get(receiver.key, 0)
+            pieces = receiver.spool.pieces(begin, end[receiver.key])
+            self._check_there(receiver, start.get(receiver.key), end[receiver.key], pieces)
+            name = f"{receiver.client_id}@{receiver.address}"
+            origin = Origin(str(receiver.address), name, self._options.login.version, receiver.tells)
             shares = _shares(pieces, self._options.partition_events_max)
-            found += [SpoolSlice(str(inlet.directory), origin, share) for share in shares]
+            found += [SpoolSlice(str(receiver.directory), origin, share) for share in shares]
         return found
 
     @plainly
     def commit(self, end: Offset) -> None:
-        for inlet in self._open():
-            if inlet.key in end:
-                inlet.commit(end[inlet.key])
+        for receiver in self._open():
+            if receiver.key in end:
+                receiver.commit(end[receiver.key])
 
     def stop(self) -> None:
-        for inlet in self._inlets:
-            inlet.request_stop()
-        for inlet in self._inlets:
-            inlet.stop()
-        self._inlets = []
+        for receiver in self._receivers:
+            receiver.request_stop()
+        for receiver in self._receivers:
+            receiver.stop()
+        self._receivers = []
 
-    def _open(self) -> list[Inlet]:
-        if not self._inlets:
+    def _open(self) -> list[Receiver]:
+        if not self._receivers:
             options = self._options
-            self._inlets = [
-                Inlet(options, address, member) for address in options.brokers for member in range(options.sessions)
+            self._receivers = [
+                Receiver(options, address, member) for address in options.brokers for member in range(options.sessions)
             ]
-        return self._inlets
+        return self._receivers
 
     def _start(self) -> None:
         """Connect, and say at once if that fails or has failed since."""
         if not self._started:
             self._started = True
-            for inlet in self._open():
-                _ = inlet.spool
-                inlet.start()
+            for receiver in self._open():
+                _ = receiver.spool
+                receiver.start()
             deadline = time.monotonic() + 2 * CONNECT_TIMEOUT_S
-            for inlet in self._inlets:
-                while not inlet.connected.wait(0.05) and inlet.trouble is None and time.monotonic() < deadline:
+            for receiver in self._receivers:
+                while not receiver.connected.wait(0.05) and receiver.trouble is None and time.monotonic() < deadline:
                     pass
-        for inlet in self._inlets:
-            if inlet.trouble is not None:
-                raise inlet.trouble
-            if inlet.lost and self._options.fail_on_data_loss:
+        for receiver in self._receivers:
+            if receiver.trouble is not None:
+                raise receiver.trouble
+            if receiver.lost and self._options.fail_on_data_loss:
                 raise DataError(
-                    f"broker {inlet.address} has lost the session {inlet.client_id}: events may be lost;"
+                    f"broker {receiver.address} has lost the session {receiver.client_id}: events may be lost;"
                     " set option failOnDataLoss to false to continue"
                 )
 
@@ -136,12 +138,12 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ends once everything is here, or as much as there can be before Spark commits some of it."""
         deadline = time.monotonic() + SETTLE_PATIENCE_S
         while time.monotonic() < deadline:
-            if all(inlet.settled or inlet.window_full for inlet in self._inlets):
+            if all(receiver.settled or receiver.window_full for receiver in self._receivers):
                 break
             time.sleep(0.02)
-        return {inlet.key: inlet.spool.end for inlet in self._inlets}
+        return {receiver.key: receiver.spool.end for receiver in self._receivers}
 
-    def _check_there(self, inlet: Inlet, start: int | None, end: int, pieces: list[Piece]) -> None:
+    def _check_there(self, receiver: Receiver, start: int | None, end: int, pieces: list[Piece]) -> None:
         """All numbers of a planned batch must be in the spool, unless the user takes what there is.
 
         A spool that was begun anew starts with a higher number, so a batch over the gap is noticed here too.
@@ -150,7 +152,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         if sum(piece.take for piece in pieces) != end - start:
             raise DataError(
-                f"the spool {inlet.directory} lacks events of the checkpoint; if they are lost for good, set option"
+                f"the spool {receiver.directory} lacks events of the checkpoint; if they are lost for good, set option"
                 " failOnDataLoss to false to go on"
             )
 

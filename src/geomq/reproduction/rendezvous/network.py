@@ -57,7 +57,7 @@ class Links:
     neighbour: NDArray[np.int64]
 
     def hops_from(self, node: int) -> NDArray[np.int64]:
-        """The fewest hops from a node to every node, UNREACHED where there is no way."""
+        """The fewest hops from a node to every node, UNREACHED where there is no path."""
         hops: NDArray[np.int64] = _hops_from(self.start, self.neighbour, node)
         return hops
 

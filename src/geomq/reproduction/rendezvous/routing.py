@@ -56,7 +56,7 @@ def path(cells: Cells, start: int, goal: int) -> list[int]:
 
 
 def fewest_hops(cells: Cells, start: int) -> NDArray[np.int64]:
-    """The fewest hops from a populated cell to every cell, -1 where there is no way: what no routing can beat."""
+    """The fewest hops from a populated cell to every cell, -1 without a path: the lower bound of every routing."""
     _check(cells, start, start)
     hops: NDArray[np.int64] = _fewest_hops(cells.near, cells.columns, start)
     return hops

@@ -17,7 +17,7 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class EventId(NamedTuple):
-    """Unique for ever: the home that accepted the event, that broker's epoch (it grows with every start), and a
+    """Unique forever: the home that accepted the event, that broker's epoch (it grows with every start), and a
     running number."""
 
     origin: BrokerId

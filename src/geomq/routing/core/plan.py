@@ -93,7 +93,7 @@ def spread(batch: EventBatch, size: int) -> Iterator[tuple[Batched, int, int]]:
 
 
 def singly(peer: BrokerId, batch: EventBatch, entry: Batched, data: bytes, *, skip: int = 0) -> Iterator[Message]:
-    """The events of an entry as one message each, but for the first few. Raises ProtocolError if they are none."""
+    """The events of an entry as one message each, but for the first few. Raises ProtocolError if they are malformed."""
     try:
         place = None if entry.place is None else make_location(*entry.place)
         yield from _singly(peer, batch, entry, place, data, skip)

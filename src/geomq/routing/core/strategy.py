@@ -120,7 +120,7 @@ class Strategy:
 
     @property
     def outside(self) -> tuple[BrokerId, ...]:
-        """Peers that are no brokers of the federation."""
+        """Peers that do not belong to the federation."""
         return ()
 
     def next_deadline(self) -> float | None:

@@ -198,7 +198,7 @@ def encode_description(description: Description) -> bytes:
 
 
 def decode_description(data: bytes) -> Description:
-    """The description behind the bytes; ConfigError if there is none."""
+    """Decode a description; ConfigError if it is invalid."""
     if len(data) > DESCRIPTION_BYTES_MAX:
         raise ConfigError(f"a federation description is at most {DESCRIPTION_BYTES_MAX} bytes long")
     try:

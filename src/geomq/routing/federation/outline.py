@@ -60,7 +60,7 @@ def outline_bytes(outline: Outline) -> bytes:
 
 
 def read_outline(data: bytes) -> Outline:
-    """The outline behind the bytes; ConfigError if there is none."""
+    """Decode an outline; ConfigError if it is invalid."""
     if len(data) > BYTES_MAX:
         raise ConfigError(f"a federation's outline has at most {BYTES_MAX} bytes")
     try:

@@ -61,7 +61,7 @@ class Routings:
     # Which there are.
 
     def begin(self, key: Edition, federation: Federation, name: str, options: Mapping[str, Any]) -> Strategy:
-        """Make another routing, which knows of no client yet."""
+        """Make another routing, without clients yet."""
         made = self._make(federation, name, options)
         made.seen = self.publishing.seen
         made.begin_beside(self.strategies)

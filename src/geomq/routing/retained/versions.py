@@ -71,7 +71,7 @@ class RetainedVersions:
         return Version(now_ms if before is None else min(max(now_ms, before.time_ms + 1), TIME_MAX), me)
 
     def take(self, topic: str, version: Version) -> bool:
-        """Note a version; False if it is no news, can be none, or there is no room for another topic."""
+        """Record a version; False if it is known, invalid, or there is no room for another topic."""
         before = self._versions.get(topic)
         if version.time_ms > TIME_MAX or (before is None and len(self._versions) >= self._topics_max):
             return False

@@ -203,7 +203,7 @@ class SessionMoves:
     # Peers.
 
     def said(self, peer: BrokerId, message: Message, *, now: float) -> tuple[ClientId, ...] | None:
-        """Deal with a message of a peer: the clients to forget, or None if it is none of ours."""
+        """Handle a message from a peer: the clients to forget, or None if another part handles it."""
         match message:
             case AskSettled(clients=clients):
                 settled = tuple(client for client in clients if self._is_settled(client, now))

@@ -296,7 +296,7 @@ class SharedGroups:
     # Peers.
 
     def said(self, peer: BrokerId, message: Message) -> bool:
-        """Deal with a message of a peer; False if it is none of ours."""
+        """Handle a message from a peer; False if another part handles it."""
         match message:
             case PutMember(client=client, share=share, topic_filter=topic_filter, fence=fence, location=location):
                 self._put(Subscriber(peer, client), Group(share, topic_filter), fence, location, ready=message.ready)

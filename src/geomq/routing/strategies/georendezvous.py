@@ -1,10 +1,10 @@
 """`georendezvous`: a topic's rendezvous are places on earth that its name hashes to.
 
 A topic has `rendezvous` places; the broker whose area holds a place is responsible for it, or the nearest if no area
-does. Events go to all of them, subscriptions only to the `nearest` few of their home. What arrives twice tells the home
-which path is longer: it prunes that path. A rendezvous that nobody needs for a publisher's broker prunes itself, and
-grafts itself back when somebody subscribes. Homes repeat their interest now and then; who falls silent for too long is
-forgotten.
+does. Events go to all of them, subscriptions only to the `nearest` few of their home. An event that arrives
+twice shows the home which path is longer: it prunes that path. A rendezvous that no subscription needs for a
+publisher's broker prunes itself, and grafts itself back on a new subscription. Homes repeat their interest now and
+then; one that stops for too long is forgotten.
 
 The key is the first topic level; a filter that starts with a wildcard is held by every broker. A home always matches
 its own clients' events itself.

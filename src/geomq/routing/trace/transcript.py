@@ -13,7 +13,7 @@ from geomq.routing.core.model import BrokerId, Event, EventId, Match
 
 
 def explain(now: float, broker: BrokerId, event: RoutingEvent | str, actions: Iterable[Action]) -> list[str]:
-    """The lines for one step of one broker; a plain string stands for an event that is no input (a deadline)."""
+    """The lines for one step of one broker; a plain string stands for something other than an input (a deadline)."""
     lines = [f"{now:>8.0f} {broker}: {event if isinstance(event, str) else describe(event)}"]
     lines += [f"{'':>8}   -> {describe_action(action)}" for action in actions]
     return lines

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 START_S = 1_000.0
 TURN_S = 1e-6
-"""Computing takes time, too: otherwise a deadline missed by a rounding error would be looked at for ever."""
+"""Computing takes time, too: otherwise a deadline missed by a rounding error would be looked at forever."""
 
 
 class Stuck(Exception):  # noqa: N818

@@ -1,7 +1,7 @@
 """Actions as bytes: the rows of one topic from many blocks of clients, ready to be shipped and put together.
 
 Owns the 20-byte record and the way from blocks to topics and back. A client's locations go to all its topics,
-for each topic is evaluated by itself. Refuses bytes that are no whole number of records.
+for each topic is evaluated by itself. Refuses bytes that are not a whole number of records.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Who must receive an event of a live run, who may, and who must not: the judge of what was lost or doubled.
 
-A live run is no tick loop: an update that is under way while an event is matched may count or not. So every state of a
+A live run has no ticks: an update that is in transit while an event is matched may count or not. So every state of a
 subscriber that could be in force while the event was on its way is looked at. If the event matches in all of them it
 *must* arrive, if in none it *must not*, else it *may*. An action can take up to `settle_ms` to be in force everywhere.
 

@@ -4,7 +4,7 @@ Every broker starts as the leader of its own group. Leaders announce themselves 
 another below the join threshold asks it to merge, they negotiate, the loser notifies its members and joins. Members
 follow if the new leader is near enough, else they start their own groups, and they leave a leader that moved beyond
 the leave threshold. A dead leader is noticed by its link or its silence. Whatever is asked is given up after a while,
-so nobody waits for ever; the cloud relays meanwhile.
+so nobody waits forever; the cloud relays meanwhile.
 """
 
 import math

@@ -114,7 +114,7 @@ class MeshGroup:
         return heard.distance > self.distance
 
     def announcement(self, now: float) -> Announcement | None:
-        """What a neighbour is to know; None while there is no way to the core."""
+        """The announcement for neighbours; None while there is no path to the core."""
         if self.core is None or self.distance is None:
             return None
         age = 0.0 if self.is_core else now - self._announced_ms
@@ -166,7 +166,7 @@ class MeshGroup:
             self._follow(neighbour, news, now)
 
     def _is_better(self, core: BrokerId) -> bool:
-        """Of two cores the smallest id wins, unless there is no way to it."""
+        """Of two cores the smallest id wins, unless there is no path to it."""
         return self.core is None or core < self.core or (self.distance is None and core != self.core)
 
     def _hear_of_self(self, news: Announcement, now: float) -> None:
@@ -179,7 +179,7 @@ class MeshGroup:
             self.become_core(now)
 
     def _hear_from_below(self, neighbour: BrokerId, news: Announcement, now: float) -> None:
-        """The neighbour's way to the core leads over us, so it is none for us."""
+        """The neighbour's path to the core goes through this broker, so it cannot be used here."""
         if neighbour in self.former:
             self._say_farewell(neighbour, self.former[neighbour])
         self._forget_way(neighbour, now)
@@ -272,7 +272,7 @@ class MeshGroup:
         self._forget_way(neighbour, now)
 
     def neighbour_removed(self, neighbour: BrokerId, now: float) -> None:
-        """A neighbour is no longer one."""
+        """The link to a neighbour is gone."""
         self._forget_way(neighbour, now)
         self.children.pop(neighbour, None)
         self.lingering.pop(neighbour, None)

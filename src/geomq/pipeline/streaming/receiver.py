@@ -26,7 +26,7 @@ from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5
 from geomq.pipeline.streaming.connection import Connection, Refused
 from geomq.pipeline.streaming.options import Address, SourceOptions
-from geomq.pipeline.streaming.sorter import Sorter
+from geomq.pipeline.streaming.packet_spooler import PacketSpooler
 from geomq.pipeline.streaming.spool import Spool
 from geomq.vocabulary import DETAILS_PROPERTY, FENCE_PROPERTY, LOCATION_PROPERTY
 
@@ -39,15 +39,15 @@ STABLE_S = 10.0
 """A connection that lasted this long was good: the next pause is short again."""
 
 
-class Inlet(threading.Thread):
+class Receiver(threading.Thread):
     """One session at one broker. `trouble` is why it gave up for good; `connected` once it has been there."""
 
     def __init__(self, options: SourceOptions, address: Address, member: int) -> None:
-        super().__init__(name=f"geomq-inlet-{address}-{member}", daemon=True)
+        super().__init__(name=f"geomq-receiver-{address}-{member}", daemon=True)
         self.key = f"{address}/{member}"
         self.address = address
         self.client_id = f"{options.session}-{member}"
-        self.directory = inlet_directory(options, address, member)
+        self.directory = receiver_directory(options, address, member)
         self.trouble: GeomqError | None = None
         self.connected = threading.Event()
         self.lost = False
@@ -228,7 +228,7 @@ class Inlet(threading.Thread):
 
     def _receive(self, connection: Connection) -> None:
         """Until the connection breaks or we are to stop: gather, spool, sync, acknowledge."""
-        sorter = Sorter(
+        packet_spooler = PacketSpooler(
             self.spool,
             connection.version,
             holds=self._holds,
@@ -240,7 +240,7 @@ class Inlet(threading.Thread):
             arrived = self._gather(connection)
             if arrived:
                 connection.session.heard(time.monotonic())
-                rest = self._take(connection, sorter, rest + arrived)
+                rest = self._take(connection, packet_spooler, rest + arrived)
             elif self._full:
                 connection.session.heard(time.monotonic())  # the broker may well have written: nobody reads
             self._release(connection)
@@ -281,8 +281,8 @@ class Inlet(threading.Thread):
                 size += len(data)
         return b"".join(parts)
 
-    def _take(self, connection: Connection, sorter: Sorter, data: bytes) -> bytes:
-        taken = sorter.take(data)
+    def _take(self, connection: Connection, packet_spooler: PacketSpooler, data: bytes) -> bytes:
+        taken = packet_spooler.take(data)
         if taken.appended:
             self.spool.sync()
         self._received += taken.events
@@ -332,5 +332,5 @@ class Inlet(threading.Thread):
             raise UsageError(f"{path}: {error}") from None
 
 
-def inlet_directory(options: SourceOptions, address: Address, member: int) -> Path:
+def receiver_directory(options: SourceOptions, address: Address, member: int) -> Path:
     return options.spool / options.session / f"{address.host}_{address.port}_{member}"

@@ -75,7 +75,7 @@ class Lane:
                 raise self.connection.link.ended(event)
 
 
-class Outlet:
+class Publisher:
     """Publish, then `flush`; use it as a context."""
 
     def __init__(self, address: Address, login: Login, client_id: str, *, connections: int, timeout_s: float) -> None:
@@ -95,7 +95,7 @@ class Outlet:
                 raise DataError(f"broker {address} cannot be reached: {error}") from None
             raise
 
-    def __enter__(self) -> "Outlet":
+    def __enter__(self) -> "Publisher":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -88,7 +88,7 @@ class _Guest:
         )
 
 
-class Visitor:
+class PageClients:
     """All clients of the page."""
 
     def __init__(self, credentials: Credentials = Credentials()) -> None:  # noqa: B008
@@ -144,7 +144,7 @@ class Visitor:
         await client.publish(topic, payload, to=fence, qos=qos)
 
     async def move(self, client_id: str, to: Location) -> bool:
-        """Move one of the page's clients; False if it is none."""
+        """Move one of the page's clients; False if it is not one."""
         for guest in self._guests.values():
             if guest.name == client_id:
                 await self._stand(guest, await guest.client(), to)

@@ -1,7 +1,7 @@
-"""Takes the PUBLISH packets out of what a broker sends: spools each once, as it is, and makes its acknowledgement.
+"""Takes the PUBLISH packets out of what a broker sends: spools each once, unchanged, and makes its acknowledgement.
 
-Owns what a repeat is. Every other packet is for the session. Knows no sockets; the inlet decides when acknowledgements
-go out.
+Owns what a repeat is. Every other packet is for the session. Knows no sockets; the receiver decides when
+acknowledgements are sent.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class Taken(NamedTuple):
     acks: list[tuple[int, bytes]]
 
 
-class Sorter:
+class PacketSpooler:
     """Cuts bytes into packets, spools the PUBLISH packets and makes their acknowledgements. One per connection."""
 
     def __init__(
