@@ -1,4 +1,4 @@
-"""Clients at the door: listeners, connections, and the desk that serves their packets.
+"""Clients at the door: listeners, connections, and who is let in.
 
-Bytes become packets here, and packets find who deals with them.
+Bytes become packets here; what they mean is decided by the handlers a connection is given.
 """
