@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.mqtt.client_server import Pipe, Server
+from tests.mqtt.client.server import Pipe, Server
 
 from geomq.errors import ProtocolError
 from geomq.mqtt.client.events import (

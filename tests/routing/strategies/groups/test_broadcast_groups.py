@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.routing.groups_world import CLOUD, GroupWorld, OneBroker, federation_of
+from tests.routing.strategies.groups.groups_world import CLOUD, GroupWorld, OneBroker, federation_of
 
 from geomq.errors import ConfigError
 from geomq.geo import Circle, Location

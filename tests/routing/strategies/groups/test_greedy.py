@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.routing.groups_world import federation_of
+from tests.routing.strategies.groups.groups_world import federation_of
 
 from geomq.errors import ConfigError
 from geomq.routing.core.model import BrokerId

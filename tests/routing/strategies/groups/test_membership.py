@@ -1,7 +1,7 @@
 """Seats: confirmed by the cloud, taken before the old one is given up, and served until the last event is through."""
 
 import pytest
-from tests.routing.groups_world import OneBroker, federation_of
+from tests.routing.strategies.groups.groups_world import OneBroker, federation_of
 
 from geomq.routing.core.actions import SendToPeer
 from geomq.routing.core.events import (

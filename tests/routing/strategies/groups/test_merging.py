@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.routing.groups_world import GroupWorld, OneBroker
+from tests.routing.strategies.groups.groups_world import GroupWorld, OneBroker
 
 from geomq.routing.core.actions import SendToPeer
 from geomq.routing.core.events import FederationChanged, LatencyMeasured, PeerDown

@@ -1,7 +1,7 @@
 """The life of one group: election, failure of cores and links, late joiners, fading."""
 
 import pytest
-from tests.routing.mesh_world import SIX_LINKS, MeshWorld
+from tests.routing.strategies.mesh.mesh_world import SIX_LINKS, MeshWorld
 
 from geomq.routing.core.messages import ForwardEvent
 from geomq.routing.strategies.mesh.messages import CoreAnnouncements, RoutesLost

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.routing.mesh_world import MeshWorld, federation_of
+from tests.routing.strategies.mesh.mesh_world import MeshWorld, federation_of
 
 from geomq.errors import ConfigError
 from geomq.routing.core.actions import Action, DropEvent, SendToPeer

@@ -1,7 +1,7 @@
 """Who is linked with whom."""
 
 import pytest
-from tests.routing.mesh_world import federation_of
+from tests.routing.strategies.mesh.mesh_world import federation_of
 
 from geomq.errors import ConfigError
 from geomq.routing.core.model import BrokerId

@@ -2,7 +2,7 @@
 
 import random
 
-from tests.routing.mesh_world import federation_of
+from tests.routing.strategies.mesh.mesh_world import federation_of
 
 from geomq.routing.core.actions import Action, SendToPeer
 from geomq.routing.core.events import ClientPublished, ClientSubscribed, ClientUnsubscribed, PeerDown, PeerSaid, PeerUp

@@ -29,7 +29,7 @@ def test_a_wrong_cloud_section_is_refused_in_one_line(text: str, complaint: str,
 
 
 def test_the_how_to_is_complete(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "broadcast-groups.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "broadcast-groups.md").read_text()
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     files = [text for language, text in blocks if language == "toml"]
     assert len(files) == 3

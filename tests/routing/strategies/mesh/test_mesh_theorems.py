@@ -4,7 +4,7 @@ from collections import Counter, deque
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.routing.mesh_world import Link, MeshWorld
+from tests.routing.strategies.mesh.mesh_world import Link, MeshWorld
 
 GROUP = "app"
 PERIOD_MS = 5_000

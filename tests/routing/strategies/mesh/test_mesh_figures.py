@@ -7,9 +7,9 @@ application 2 is `app2/...`.
 from pathlib import Path
 
 import pytest
-from tests.routing.mesh_world import SIX_LINKS, MeshWorld
+from tests.routing.strategies.mesh.mesh_world import SIX_LINKS, MeshWorld
 
-PAGE = Path(__file__).parents[2] / "docs" / "topics" / "strategies" / "mesh.md"
+PAGE = Path(__file__).parents[4] / "docs" / "topics" / "strategies" / "mesh.md"
 
 FIGURE_3 = """\
        0 1: ClientSubscribed client=s1 topic_filter=app2/#

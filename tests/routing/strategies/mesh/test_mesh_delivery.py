@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.routing.mesh_world import Link, MeshWorld
-from tests.routing.test_mesh_theorems import delays_for, overlays
+from tests.routing.strategies.mesh.mesh_world import Link, MeshWorld
+from tests.routing.strategies.mesh.test_mesh_theorems import delays_for, overlays
 
 from geomq.geo import Circle, Location
 from geomq.routing.core.events import (

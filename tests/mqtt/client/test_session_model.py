@@ -7,8 +7,8 @@ exceeds what the other takes.
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.mqtt.client_server import LASTING, Pipe, Server
-from tests.mqtt.test_session_model import _replayed
+from tests.mqtt.client.server import LASTING, Pipe, Server
+from tests.mqtt.session.test_session_model import _replayed
 
 from geomq.mqtt.client.events import Accepted, Acknowledged, Connected, Event, Repeated, Request
 from geomq.mqtt.client.session import ClientSession
