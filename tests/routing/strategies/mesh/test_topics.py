@@ -69,7 +69,7 @@ def test_without_a_map_there_is_nothing_to_advertise() -> None:
         ({"a/b": "x"}, "'a/b' is not one topic level"),
         ({"+": "x"}, "'\\+' is not one topic level"),
         ({"a": ""}, "'' is not a group name"),
-        ({"a": "#management"}, "'#management' is no group name"),
+        ({"a": "#management"}, "'#management' is not a group name"),
         ({"a": "x" * (NAME_MAX + 1)}, "longer than 1024 characters"),
         ({str(number): "x" for number in range(MAP_MAX + 1)}, "at most 4096 can be mapped"),
     ],
