@@ -137,7 +137,7 @@ async def test_a_connection_that_says_nothing_is_closed(broker: Broker) -> None:
     probe = await Probe.open(broker.port)
     with pytest.raises(Closed):
         await probe.receive()
-    assert not broker.parts.desk.connections
+    assert not broker.parts.handlers.connections
 
 
 async def test_packets_sent_right_behind_connect_are_handled(broker: Broker) -> None:

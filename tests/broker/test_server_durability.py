@@ -171,9 +171,9 @@ async def test_a_session_that_becomes_one_of_a_connection_takes_its_journal_alon
             await p.expect(Puback)
         first = await s.expect(Publish)
         again = await Probe.open(broker.port)
-        while len(broker.parts.desk.connections) < 3:
+        while len(broker.parts.handlers.connections) < 3:
             await asyncio.sleep(0.01)
-        before, after = broker.core.clients["s"].connection, list(broker.parts.desk.connections)[-1]
+        before, after = broker.core.clients["s"].connection, list(broker.parts.handlers.connections)[-1]
         assert isinstance(before, Connection)
         # Both in one tick: the last answer on the old connection, and the new one.
         broker.core.outbox.schedule()

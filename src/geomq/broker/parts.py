@@ -18,11 +18,11 @@ from geomq.broker.cloud.link import CloudLink, start_cloud
 from geomq.broker.config.settings import Config
 from geomq.broker.connections.admission import Admission
 from geomq.broker.core import Core, Security
-from geomq.broker.desk import Desk
 from geomq.broker.driver import Driver
 from geomq.broker.fastpath.arrivals import FastArrivals
 from geomq.broker.fastpath.publishing import FastPath
-from geomq.broker.fastpath.qos1 import FastSure
+from geomq.broker.fastpath.qos1 import FastQos1
+from geomq.broker.packet_handlers import PacketHandlers
 from geomq.broker.peers.changes import FederationChanges
 from geomq.broker.peers.federating import credentials_of, tls_of
 from geomq.broker.peers.membership import Membership, addresses_of
@@ -79,7 +79,7 @@ class Parts:
         self.following, fenced = Following(core), FencedFilters()
         self.fast = FastPath(core, self.following, fenced)
         self.delivery = Delivery(core, self.fast.drain)
-        self.qos1 = FastSure(core, self.delivery, self.fast)
+        self.qos1 = FastQos1(core, self.delivery, self.fast)
         self.arrivals = FastArrivals(core, self.fast)
         self.retention = Retention(core, self.delivery)
         self.retained = RetainedCopies(core, self.retention)
@@ -95,7 +95,7 @@ class Parts:
         self.peering, self.roaming = self._with_peers(changes)
         self.membership = self._make_membership(changes)
         self.admission = Admission(core, self.registry, self.geo, self.roaming)
-        self.desk = Desk(
+        self.handlers = PacketHandlers(
             core,
             delivery=self.delivery,
             publishing=self.publishing,
@@ -172,7 +172,7 @@ class Parts:
 
     def sweep(self) -> None:
         """Every second or so: end what has been silent or has lived for too long."""
-        self.desk.check_alive()
+        self.handlers.check_alive()
         self.registry.sweep()
         topics = self.retention.expire()
         if topics and self.core.node.retained.active:
@@ -187,7 +187,7 @@ class Parts:
         self.following.forget_topics()
         for client in self.core.clients.values():
             self.registry.give_rights(client)
-        self.desk.take_limits()
+        self.handlers.take_limits()
         self.fast.forget()
 
     # Between parts that need each other.

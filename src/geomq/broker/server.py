@@ -146,7 +146,7 @@ class Broker:
             )
             self.view = View(
                 parts.core,
-                connections=parts.desk.connections,
+                connections=parts.handlers.connections,
                 registry=parts.registry,
                 retention=parts.retention,
                 membership=parts.membership,
@@ -158,7 +158,7 @@ class Broker:
             parts.load(state)
             await parts.start()
             for listener in config.listeners:
-                await self._listeners.open(listener, parts.desk.make_connection)
+                await self._listeners.open(listener, parts.handlers.make_connection)
             if parts.roaming is not None:
                 parts.roaming.announce(config.broker.client_address or client_address(self.addresses))
             await self._start_admin()
@@ -281,7 +281,7 @@ class Broker:
         await parts.membership.stop()
         if self._admin is not None:
             await self._admin.stop()  # type: ignore[attr-defined]
-        for connection in tuple(parts.desk.connections):
+        for connection in tuple(parts.handlers.connections):
             connection.dismiss(ReasonCode.SERVER_SHUTTING_DOWN)
         parts.admission.close()
         core.outbox.flush()

@@ -16,7 +16,7 @@ def test_a_client_that_comes_and_goes_all_day_takes_no_more_memory_each_time() -
 
     def come_and_go(times: int) -> int:
         for _ in range(times):
-            connection = stage.desk.make_connection(stage.listener)
+            connection = stage.handlers.make_connection(stage.listener)
             connection.connection_made(Wire())
             connection.data_received(encode(connect, V5) + encode(Disconnect(), V5))
             stage.loop.tick()

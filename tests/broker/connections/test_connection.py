@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from geomq.broker.config.settings import Config, Limits, Listener
 from geomq.broker.core import Security
-from geomq.broker.desk import Desk
+from geomq.broker.packet_handlers import PacketHandlers
 from geomq.broker.parts import Parts
 from geomq.broker.platform import Platform
 from geomq.broker.storage.memory import MemoryStore
@@ -92,7 +92,7 @@ class PretendedTransport:
         return ("127.0.0.1", 1) if name == "peername" else default
 
 
-def _desk() -> tuple[Desk, Any]:
+def _handlers() -> tuple[PacketHandlers, Any]:
     loop: Any = PretendedLoop()
     me = BrokerId("b")
     node = Node(me=me, federation=Federation.alone(me), strategy="single", rng=None)  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def _desk() -> tuple[Desk, Any]:
         security=Security(None, None),
         platform=Platform(wall_s=loop.time),
     )
-    return parts.desk, loop
+    return parts.handlers, loop
 
 
 properties = st.sampled_from(
@@ -147,11 +147,11 @@ packets: st.SearchStrategy[Packet] = st.one_of(
 @given(st.sampled_from([V311, V5]), st.lists(packets, max_size=12), st.data())
 @settings(max_examples=400)
 def test_the_broker_survives_every_conversation(version: int, said: list[Packet], data: st.DataObject) -> None:
-    desk, loop = _desk()
+    handlers, loop = _handlers()
     log, failures = logging.getLogger("geomq.broker"), Failures()
     log.addFilter(failures)
     try:
-        connection = desk.make_connection(Listener(host="127.0.0.1"))
+        connection = handlers.make_connection(Listener(host="127.0.0.1"))
         transport = PretendedTransport()
         connection.connection_made(transport)
         more = Properties(session_expiry_interval=10) if version == V5 else Properties()
@@ -173,15 +173,15 @@ def test_the_broker_survives_every_conversation(version: int, said: list[Packet]
     finally:
         log.removeFilter(failures)
     assert not failures.seen, failures.seen[0].exc_info
-    assert not desk.connections
+    assert not handlers.connections
 
 
 @pytest.mark.parametrize(
     "wire", [b"\xff" * 100, b"\x10" + b"\xff" * 4, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00"]
 )
 def test_other_protocols_are_closed(wire: bytes) -> None:
-    desk, loop = _desk()
-    connection = desk.make_connection(Listener(host="127.0.0.1"))
+    handlers, loop = _handlers()
+    connection = handlers.make_connection(Listener(host="127.0.0.1"))
     connection.connection_made(PretendedTransport())
     connection.data_received(wire)
     loop.run()
@@ -190,8 +190,8 @@ def test_other_protocols_are_closed(wire: bytes) -> None:
 
 @pytest.mark.parametrize(("wire", "closed"), [(b"\x40\2\0\1" * 3 + b"\xc0\0", False), (b"\x40\2\0\1\x40\2\0\0", True)])
 def test_acknowledgements_in_a_row_are_packets_like_others(wire: bytes, closed: bool) -> None:
-    desk, loop = _desk()
-    connection, transport = desk.make_connection(Listener(host="127.0.0.1")), PretendedTransport()
+    handlers, loop = _handlers()
+    connection, transport = handlers.make_connection(Listener(host="127.0.0.1")), PretendedTransport()
     connection.connection_made(transport)
     connection.data_received(encode(Connect("c", V5), V5))
     loop.run()

@@ -82,7 +82,7 @@ class Client:
     def __init__(self, stage: "Stage", name: str, version: int, topic_filter: str | None = None, qos: int = 0) -> None:
         self.version = version
         self.wire = Wire()
-        self.connection: Connection = stage.desk.make_connection(stage.listener)
+        self.connection: Connection = stage.handlers.make_connection(stage.listener)
         self.connection.connection_made(self.wire)
         self._decoder = Decoder(Side.CLIENT, version=version)
         self.send(encode(Connect(name, version), version))
@@ -120,7 +120,7 @@ class Stage:
             security=Security(None, acl),
         )
         self.core = self.parts.core
-        self.desk = self.parts.desk
+        self.handlers = self.parts.handlers
 
 
 Burst = tuple[int, list[tuple[int, int, bool]], list[int], bool]

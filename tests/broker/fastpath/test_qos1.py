@@ -10,7 +10,7 @@ from tests.broker.fastpath.test_publishing import Client, Stage
 from tests.broker.probes import Probe, client, drop_all
 
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.fastpath import qos1 as fast_sure
+from geomq.broker.fastpath import qos1 as fast_qos1
 from geomq.broker.security.acl import parse_acl
 from geomq.broker.server import Broker
 from geomq.broker.storage.outbox import Outbox
@@ -142,7 +142,7 @@ async def test_what_depends_on_the_publisher_or_the_receiver_is_asked_each_time(
 
 
 async def test_a_topic_is_not_forgotten_by_what_it_has_just_been_used_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_sure, "ROUTES_MAX", 2)
+    monkeypatch.setattr(fast_qos1, "ROUTES_MAX", 2)
     async with running() as (broker, _):
         publisher, subscriber = await client(broker, "p"), await client(broker, "s")
         await subscriber.subscribe(SubscribeRequest("t/#", 1))
@@ -152,7 +152,7 @@ async def test_a_topic_is_not_forgotten_by_what_it_has_just_been_used_for(monkey
 
 
 async def test_topics_with_the_same_receivers_share_the_memory_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_sure, "RECEIVERS_MAX", 4)
+    monkeypatch.setattr(fast_qos1, "RECEIVERS_MAX", 4)
     async with running() as (broker, asked):
         publisher = await client(broker, "p")
         subscribers = [await client(broker, name) for name in ("a", "b", "c")]
@@ -185,7 +185,7 @@ def play(script: list[Step], *, short: bool) -> list[bytes]:
     """Everything that the clients of a broker were sent; with or without the short way."""
     stage = Stage()
     if not short:
-        stage.desk.publish_surely = lambda connection, data, pos: pos
+        stage.handlers.publish_qos1 = lambda connection, data, pos: pos
     subscribers = [
         Client(stage, "s0", V311, "#", 0),
         Client(stage, "s1", V311, "#", 1),

@@ -117,9 +117,9 @@ def test_a_broker_whose_client_is_gone_without_a_word_takes_it_in_again() -> Non
         device.links[-1].fade()
         assert device.link is None
         assert town.machine.broker is not None
-        assert len(town.machine.broker.parts.desk.connections) == 1
+        assert len(town.machine.broker.parts.handlers.connections) == 1
         await asyncio.sleep(2.0)
-        assert len(town.machine.broker.parts.desk.connections) == 1
+        assert len(town.machine.broker.parts.handlers.connections) == 1
 
     town.play(story)
     assert device.link is not None

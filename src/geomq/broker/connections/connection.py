@@ -204,9 +204,7 @@ class Connection:
         while pos < end and self._state is not State.CLOSED:
             first = data[pos]
             if first in _TOGETHER and self._state is _OPEN:
-                stop = (
-                    self._take_pubacks(data, pos) if first == 0x40 else self._handlers.publish_surely(self, data, pos)
-                )
+                stop = self._take_pubacks(data, pos) if first == 0x40 else self._handlers.publish_qos1(self, data, pos)
                 if stop > pos:
                     pos = self._publish_fast(self, data, stop) if data[stop : stop + 1] == b"0" else stop
                     continue

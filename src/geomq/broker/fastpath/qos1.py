@@ -22,7 +22,7 @@ RECEIVERS_MAX = 1_000_000
 """Receivers that are remembered for all topics; topics with the same receivers share theirs."""
 
 
-class FastSure:
+class FastQos1:
     """Remembers who gets the events of a topic; None if that has to be asked each time."""
 
     def __init__(self, core: Core, delivery: Delivery, fast: FastPath) -> None:

@@ -19,7 +19,7 @@ def leftovers(name: str, broker: Broker, retained: int, served: int = 0) -> Iter
     names = ", ".join(clients[:5])
     counts = {
         "sessions": max(0, len(core.clients) - served),
-        "connections": max(0, len(broker.parts.desk.connections) - served),
+        "connections": max(0, len(broker.parts.handlers.connections) - served),
         "clients in its routing": max(0, len(clients) - served),
         "messages of links": _waiting_for_peers(broker),
         "writes": int(broker._store.dirty),

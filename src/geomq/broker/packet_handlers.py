@@ -12,14 +12,14 @@ from geomq.broker.connections.admission import Admission
 from geomq.broker.connections.connection import Connection
 from geomq.broker.core import Core
 from geomq.broker.fastpath.publishing import FastPath
-from geomq.broker.fastpath.qos1 import FastSure
+from geomq.broker.fastpath.qos1 import FastQos1
 from geomq.broker.security.limits import AddressCounts
 from geomq.broker.state.client import Client
 from geomq.mqtt.codec.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 
 
-class Desk:
+class PacketHandlers:
     """All handlers of one broker."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Desk:
         registry: Registry,
         admission: Admission,
         fast: FastPath,
-        qos1: FastSure,
+        qos1: FastQos1,
     ) -> None:
         self._core = core
         self._delivery = delivery
@@ -43,7 +43,7 @@ class Desk:
         self._fast = fast
         self._qos1 = qos1
         self.publish_fast = fast.publish
-        self.publish_surely = qos1.publish
+        self.publish_qos1 = qos1.publish
         self.connections: dict[Connection, None] = {}
         self._opening: dict[Connection, None] = {}
         self._per_listener: dict[Listener, int] = {}

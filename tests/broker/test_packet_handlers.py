@@ -186,7 +186,7 @@ class BrokerMachine(RuleBasedStateMachine):
             platform=Platform(wall_s=self.loop.time),
         )
         self.core = self.parts.core
-        self.desk = self.parts.desk
+        self.handlers = self.parts.handlers
         self.peers = [Peer(f"p{number}") for number in range(3)]
         self.retained: dict[str, bytes] = {}
         self.count = 0
@@ -253,7 +253,7 @@ class BrokerMachine(RuleBasedStateMachine):
             peer.half.clear()
         peer.transport, peer.decoder = PretendedTransport(), Decoder(Side.CLIENT, version=V5)
         peer.open.clear()
-        peer.connection = self.desk.make_connection(LISTENER)
+        peer.connection = self.handlers.make_connection(LISTENER)
         peer.connection.connection_made(peer.transport)
         peer.session, peer.expiry = True, expiry
         peer.will = Will("a/b", b"will %d" % self.count, qos) if will else None
