@@ -68,7 +68,7 @@ def test_no_phrase_makes_a_reader_stumble(path: Path) -> None:
     assert found(path.read_text()) == []
 
 
-@pytest.mark.parametrize(("phrase", "text"), zip(BETTER, CAUGHT, strict=True))
+@pytest.mark.parametrize(("phrase", "text"), [*zip(BETTER, CAUGHT, strict=True)])
 def test_each_phrase_is_caught(phrase: str, text: str) -> None:
     assert re.search(phrase, text, re.IGNORECASE)
     assert found(text.replace(" ", "\n    ")) != []
