@@ -58,7 +58,7 @@ class FederationChanges:
         self._handle = driver.handle
         self._config = config
 
-    # Brokers that are no peers.
+    # Brokers that are not peers.
 
     def asked_to_join(self, name: BrokerId, entry: bytes) -> Aside:
         """A broker that proved its name wants to join."""

@@ -30,8 +30,6 @@ from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
 
 log = logging.getLogger("geomq.peers")
 
-_ENTRY = msgspec.msgpack.Decoder(BrokerEntry)
-
 
 class MemberView(msgspec.Struct, frozen=True):
     """A broker of the federation, as this one sees it."""

@@ -126,15 +126,9 @@ class SessionMoves:
             if client in self._arrived:
                 yield from self._arrived[client].had
 
-    def has_left(self, client: ClientId) -> bool:
-        return client in self._departed
-
     def new_home(self, client: ClientId) -> BrokerId | None:
         """Where a client went that left; None if that is no longer known, or it has not."""
         return self._departed[client].to if client in self._departed else None
-
-    def is_settling(self, client: ClientId) -> bool:
-        return client in self._arrived
 
     # Events.
 
