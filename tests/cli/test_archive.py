@@ -12,16 +12,16 @@ from geomq.workload.traffic.archived_traffic import MARK
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["land", "--brokers", "a:b", "out"], "is not of the form host:port"),
+        (["land", "--brokers", "a:b", "out"], "is not host:port or mqtts://host:port"),
         (["land", "--brokers", "a", "--option", "colour", "out"], "is not of the form NAME=VALUE"),
         (["land", "--brokers", "a", "--option", "colour=red", "out"], "option colour is unknown"),
-        (["land", "--brokers", "a", "--every", "soon", "out"], "'soon' is no time such as"),
+        (["land", "--brokers", "a", "--every", "soon", "out"], "'soon' is not a time such as"),
         (["land", "--brokers", "a", "--admin", "ftp://a", "out"], "not the address of an admin API"),
         (["land", "--brokers", "a", "--admin", "a", "--token-file", "missing", "out"], "cannot read missing"),
-        (["compact", "missing"], "missing is no archive"),
+        (["compact", "missing"], "missing is not an archive"),
         (["compact", "--date", "May", "there"], "--date 'May' is not a day such as"),
-        (["report", "rates", "--window", "long", "there"], "'long' is no time such as"),
-        (["report", "rates", "missing"], "missing is no archive"),
+        (["report", "rates", "--window", "long", "there"], "'long' is not a time such as"),
+        (["report", "rates", "missing"], "missing is not an archive"),
         (["report", "nothing", "missing"], "is not one of"),
     ],
 )

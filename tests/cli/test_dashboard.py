@@ -17,7 +17,7 @@ def test_a_set_up_is_served_until_control_c() -> None:
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert running.stdout is not None
-        address = re.fullmatch(r"The page: (http://127\.0\.0\.1:\d+/)\n", running.stdout.readline())
+        address = re.fullmatch(r"Dashboard: (http://127\.0\.0\.1:\d+/)\n", running.stdout.readline())
         assert address is not None
         with urllib.request.urlopen(f"{address[1]}api/views/setup-9-40", timeout=60) as answer:
             assert b'"kind":"setup"' in answer.read()

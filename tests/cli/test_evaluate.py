@@ -102,5 +102,5 @@ def test_neither_of_the_two_replaces_the_other(tmp_path: Path) -> None:
     for arguments in (["evaluate", "--data", made, "--out", made], ["workload", "--out", found]):
         result = run(*arguments, "--engine", "local", "--overwrite")
         assert (result.exit_code, result.stdout) == (2, "")
-        assert "left alone" in result.stderr
+        assert "left unchanged" in result.stderr
     assert sorted(tmp_path.rglob("*")) == before

@@ -23,7 +23,7 @@ def test_other_files_of_a_directory_are_no_matter(tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text("mine")
     check_files(tmp_path, ["a.md", "b.md"], overwrite=False)
     (tmp_path / "b.md").write_text("mine")
-    with pytest.raises(UsageError, match=r"b.md exists already"):
+    with pytest.raises(UsageError, match=r"b.md already exists"):
         check_files(tmp_path, ["a.md", "b.md"], overwrite=False)
 
 
@@ -32,7 +32,7 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
         check_file(tmp_path, overwrite=True)
     (tmp_path / "file").write_text("")
     for directory in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(DataError, match=r"cannot write .*file is no directory"):
+        with pytest.raises(DataError, match=r"cannot write .*file is not a directory"):
             check_files(directory, ["a.md"], overwrite=True)
 
 

@@ -127,7 +127,7 @@ async def test_a_change_nobody_waits_for_is_on_its_way() -> None:
     async with federation(with_admin(configs("disgb_events", brokers=2))) as brokers:
         await brokers["frankfurt"].stop()
         code, said = await peers(brokers["columbus"], "strategy", "dht", "--no-wait")
-        assert (code, said) == (0, "Edition 1 is on its way: 2 brokers, dht.\n")
+        assert (code, said) == (0, "Edition 1 is in progress: 2 brokers, dht.\n")
 
 
 async def test_one_broker_is_one_broker() -> None:
@@ -139,4 +139,4 @@ async def test_one_broker_is_one_broker() -> None:
 def test_no_broker_there_is_one_clear_line() -> None:
     result = CliRunner().invoke(main, ["peers", "--admin", "http://127.0.0.1:9", "list"])
     assert (result.exit_code, result.output.count("\n")) == (2, 1)
-    assert "no admin API at http://127.0.0.1:9" in result.output
+    assert "cannot reach an admin API at http://127.0.0.1:9" in result.output

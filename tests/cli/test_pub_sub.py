@@ -132,7 +132,7 @@ def test_lines_retained_and_deleted(mosquitto_port: int) -> None:
     ("arguments", "message"),
     [
         (["pub", "-t", "a"], b"geomq: give one of --message, --file, --lines or --null\n"),
-        (["pub", "-t", "a", "-m", "x", "--property", "k"], b"geomq: --property 'k' does not read KEY=VALUE\n"),
+        (["pub", "-t", "a", "-m", "x", "--property", "k"], b"geomq: --property 'k' is not of the form KEY=VALUE\n"),
         (["pub", "-t", "a", "-m", "x", "-p", "1"], b"geomq: cannot connect to localhost:1: "),
         (["sub", "-t", "a", "--key", "k"], b"geomq: --key needs --cert\n"),
         (["sub", "-t", "a", "--cafile", "/none"], b"geomq: cannot use /none: "),

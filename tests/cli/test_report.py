@@ -38,7 +38,7 @@ def test_report_writes_everything(results: Path, tmp_path: Path) -> None:
     assert names == {"report.md", "report.csv", "report.html", *figure_names({"runs": [{"run": 0}]})}
     again = run("report", str(results), "--out", str(tmp_path / "out"))
     assert (again.exit_code, again.stdout) == (2, "")
-    assert "report.md exists already" in again.stderr
+    assert "report.md already exists" in again.stderr
     assert run("report", str(results), "--out", str(tmp_path / "out"), "--overwrite").exit_code == 0
 
 

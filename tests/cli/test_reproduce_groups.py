@@ -33,7 +33,7 @@ def test_a_file_that_is_there_is_kept(small: None, tmp_path: Path) -> None:
     (tmp_path / "groups-joins.svg").write_text("mine")
     result = CliRunner().invoke(main, ["reproduce", "groups", "--quick", "--out", str(tmp_path)])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "groups-joins.svg exists already" in result.stderr
+    assert "groups-joins.svg already exists" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["groups-joins.svg"]
 
 

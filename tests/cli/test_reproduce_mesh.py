@@ -31,7 +31,7 @@ def test_it_prints_tables_and_writes_files(small: None, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == set(FILES)
     again = CliRunner().invoke(main, ["reproduce", "mesh", "--quick", "--out", str(tmp_path)])
     assert again.exit_code == 2
-    assert "mesh.md exists already" in again.stderr
+    assert "mesh.md already exists" in again.stderr
     for title in ("Announcements", "Convergence", "Mesh size and ways", "Losses", "What the paper says"):
         assert title in result.output
     rows = [MeshRow(**row) for row in json.loads((tmp_path / "mesh.json").read_text())]
@@ -45,7 +45,7 @@ def test_it_prints_tables_and_writes_files(small: None, tmp_path: Path) -> None:
 def test_a_wrong_master_ends_with_one_line_and_code_2() -> None:
     result = CliRunner().invoke(main, ["reproduce", "mesh", "--quick", "--master", "nonsense", "--json"])
     assert result.exit_code == 2
-    assert result.output.startswith("geomq: 'nonsense' is no Spark master")
+    assert result.output.startswith("geomq: 'nonsense' is not a Spark master")
 
 
 def test_a_seed_below_zero_is_refused() -> None:

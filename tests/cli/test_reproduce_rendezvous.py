@@ -22,7 +22,7 @@ def test_the_comparison_is_printed_and_written(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "rendezvous.png").stat().st_size > 10_000
     again = run("--networks", "2", "--out", str(tmp_path / "out"))
     assert again.exit_code == 2
-    assert "rendezvous.md exists already" in again.stderr
+    assert "rendezvous.md already exists" in again.stderr
     data = json.loads((tmp_path / "out" / "rendezvous.json").read_text())
     assert list(data["overhead"]) == ["80", "150", "300", "600", "1000", "1500", "2000", "3000"]
 

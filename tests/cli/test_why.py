@@ -131,7 +131,7 @@ def test_a_broker_whose_trace_is_missing_is_named(traces: Path) -> None:
     only = [str(path) for path in traces.glob("trace.paris.*")]
     text = run("--event", row["event_id"], *only).output
     assert "the trace holds no delivery: there was none, or deliveries were not recorded ([trace] steps)\n" in text
-    assert "\nno trace was given of frankfurt\n" in text
+    assert "\nno trace was given for frankfurt\n" in text
 
 
 def test_a_trace_without_deliveries_and_subscriptions_proves_nothing(traces: Path, tmp_path: Path) -> None:

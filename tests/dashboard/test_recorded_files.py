@@ -46,7 +46,7 @@ def test_a_directory_with_nothing_to_show_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no manifest"):
         read_views(tmp_path)
     (tmp_path / "manifest.json").write_text('{"version": 1, "kind": "other"}')
-    with pytest.raises(DataError, match="nothing to show"):
+    with pytest.raises(DataError, match="contains no workload or results dataset"):
         read_views(tmp_path)
 
 

@@ -62,7 +62,7 @@ def test_spark_equals_the_single_process_however_it_is_partitioned(
     assert same(from_disk, evaluate(world, small, 9, paper=True))
     part = tmp_path / "data" / part_name("actions", 0)
     part.write_bytes(part.read_bytes()[:1000])
-    with pytest.raises(DataError, match="is no readable actions file") as caught, spark_errors():
+    with pytest.raises(DataError, match="is not a readable actions file") as caught, spark_errors():
         evaluate_jobs(spark, [Job(dataset.world, dataset, 0, True)])
     assert "\n" not in str(caught.value)
 

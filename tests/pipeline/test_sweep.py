@@ -87,7 +87,7 @@ def test_all_are_those_that_can_serve_each_federation() -> None:
 @pytest.mark.parametrize(
     ("terms", "reason"),
     [
-        (["speed=1"], "a sweep is name=value,value or name=first..last with a name of seed, brokers"),
+        (["speed=1"], "a sweep is name=value,value or name=first..last with a name from seed, brokers"),
         (["seed="], "a sweep is name=value"),
         (["seed"], "a sweep is name=value"),
         (["seed=3..1"], "a sweep is name=value"),

@@ -24,7 +24,7 @@ def test_the_example_of_the_page_reads_as_it_says(example: str, tmp_path: Path) 
     ("text", "said"),
     [
         ("[workload]\n", "give either dataset or preset"),
-        ('[workload]\npreset = "hikking"\n', "'hikking' is none of"),
+        ('[workload]\npreset = "hikking"\n', "'hikking' is unknown; choose one of"),
         (WORKLOAD + "sped = 3\n", "unknown key 'sped'; did you mean 'speed'?"),
         (WORKLOAD + "[testbet]\n", "unknown section 'testbet'; did you mean 'testbed'?"),
         (WORKLOAD + '[testbed]\nstrategy = "disgb_event"\n', "did you mean disgb_events?"),

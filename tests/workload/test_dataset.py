@@ -60,7 +60,7 @@ def read_block(directory: Path) -> None:
 def test_a_truncated_part_is_refused(copy: Path) -> None:
     part = copy / part_name("actions", 0)
     part.write_bytes(part.read_bytes()[:2000])
-    with pytest.raises(DataError, match="is no readable actions file"):
+    with pytest.raises(DataError, match="is not a readable actions file"):
         read_block(copy)
 
 
@@ -191,15 +191,15 @@ def expect_refused(path: Path, words: str, **how: Any) -> None:
 
 
 def test_an_existing_directory_is_kept_unless_told_otherwise(written: Path, tmp_path: Path) -> None:
-    expect_refused(written, "choose another directory or say --overwrite$", kind="workload")
+    expect_refused(written, "choose another directory or give --overwrite$", kind="workload")
     expect_refused(written, "choose another directory$", overwrite=True)
-    expect_refused(tmp_path, "left alone", kind="workload", overwrite=True)
+    expect_refused(tmp_path, "left unchanged", kind="workload", overwrite=True)
     (tmp_path / "manifest.json").write_text('{"name": "a browser extension", "version": "1.0"}')
-    expect_refused(tmp_path, "left alone", kind="workload", overwrite=True)
+    expect_refused(tmp_path, "left unchanged", kind="workload", overwrite=True)
 
 
 def test_only_a_dataset_of_the_same_kind_is_replaced(copy: Path) -> None:
-    expect_refused(copy, "holds no results", kind="results", overwrite=True)
+    expect_refused(copy, "contains no results", kind="results", overwrite=True)
     with new_directory(copy, kind="workload", overwrite=True) as partial:
         (partial / "new").touch()
     assert [path.name for path in copy.iterdir()] == ["new"]
@@ -223,7 +223,7 @@ def test_a_link_to_a_dataset_stays_a_link(copy: Path, tmp_path: Path) -> None:
 
 def test_something_that_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_text("hello")
-    with pytest.raises(DataError, match="no readable brokers file"):
+    with pytest.raises(DataError, match="not a readable brokers file"):
         read_table(tmp_path / "x.parquet", "brokers")
     with pytest.raises(DataError):
         read_table(tmp_path, "brokers")

@@ -35,15 +35,7 @@ def read_views(directory: Path) -> list[View]:
     if not (directory / MANIFEST).exists() and any(directory.glob("trace.*.parquet")):
         return [replay_view(directory)]
     readers = {"workload": _workload, "results": _results}
-    for kind, reader in readers.items():
-        try:
-            read_manifest(directory, kind)
-        except DataError as error:
-            if str(error) == f"{directory} holds no {kind} dataset":
-                continue
-            raise
-        return reader(directory)
-    raise DataError(f"{directory / MANIFEST} describes neither a workload nor results: nothing to show")
+    return readers[read_manifest(directory, *readers)["kind"]](directory)
 
 
 def workload_view(view_id: str, title: str, world: World, workload: Workload) -> View:

@@ -35,7 +35,7 @@ def _understood(question: Callable[P, T]) -> Callable[P, T]:
     def asked(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return question(*args, **kwargs)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
             raise DataError(f"{args[0]} is not the admin API of a broker") from None
 
     return asked
@@ -63,7 +63,7 @@ class Admin:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise DataError(f"{self._base} answered {error.code} {error.reason} to {path}") from None
-        except (OSError, ValueError, RecursionError) as error:
+        except OSError as error:
             raise DataError(f"{self._base} did not answer: {getattr(error, 'reason', None) or error}") from None
 
     @_understood

@@ -134,8 +134,8 @@ def write_manifest(directory: Path, content: dict[str, Any]) -> None:
     (directory / MANIFEST).write_text(json.dumps({"version": VERSION, **content}, indent=2) + "\n")
 
 
-def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
-    """The manifest of a complete dataset of this kind."""
+def read_manifest(directory: Path, *kinds: str) -> dict[str, Any]:
+    """The manifest of a complete dataset of one of these kinds."""
     path = directory / MANIFEST
     try:
         if path.stat().st_size > _MANIFEST_BYTES_MAX:
@@ -145,8 +145,8 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
         raise DataError(f"{directory} has no {MANIFEST}: it is not a complete geomq dataset") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is not readable: {str(error).splitlines()[0]}") from None
-    if not isinstance(content, dict) or content.get("kind") != kind:
-        raise DataError(f"{directory} contains no {kind} dataset")
+    if not isinstance(content, dict) or content.get("kind") not in kinds:
+        raise DataError(f"{directory} contains no {' or '.join(kinds)} dataset")
     if content.get("version") != VERSION:
         raise DataError(f"{directory} has version {content.get('version')}, this geomq reads {VERSION}")
     return content

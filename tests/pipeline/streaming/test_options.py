@@ -64,7 +64,7 @@ def test_brokers_are_hosts_with_or_without_port_and_tls() -> None:
         (GOOD | {"password": "x"}, "option password needs option username"),
         (GOOD | {"passwordFile": "missing"}, "cannot read missing"),
         (GOOD | {"cafile": "missing"}, "missing is not a file"),
-        (GOOD | {"colour": "red"}, "option colour is unknown; there are brokers, topic"),
+        (GOOD | {"colour": "red"}, "option colour is unknown; known are brokers, topic"),
     ],
 )
 def test_bad_options_of_the_source_give_one_clear_line(options: dict[str, str], words: str) -> None:

@@ -264,5 +264,5 @@ def test_a_refused_subscription_is_one_line(tmp_path: Path) -> None:
         refused = Receiver(options, options.brokers[0], 0)
         refused.run()
         thread.join()
-        assert str(refused.trouble).endswith("refuses the subscription to 's/#': not authorized")
+        assert str(refused.trouble).endswith("refused the subscription to 's/#': not authorized")
         refused.stop()

@@ -41,7 +41,7 @@ def test_a_frame_is_published_with_places_and_fences(spark: SparkSession, tmp_pa
         assert wait_until(lambda: count(reading.spool) == 1000)
         assert {int(payload) for _, payload in rows(reading.spool)} == set(range(1000))
         bad = spark.createDataFrame([("s/1", "x", "POINT (1 2)")], "topic string, payload string, fence string")
-        with pytest.raises(DataError, match=r"refuses an event on 's/1': a POINT has no area"), spark_errors():
+        with pytest.raises(DataError, match=r"refused an event on 's/1': a POINT has no area"), spark_errors():
             bad.write.format("geomq").mode("append").option("brokers", f"127.0.0.1:{port}").save()
         wrong = spark.createDataFrame([("a", 1)], "topic string, colour int")
         with pytest.raises(UsageError, match=r"^column colour cannot be published"), spark_errors():
@@ -188,7 +188,7 @@ def test_properties_are_texts() -> None:
         ("topic string", "there is no column payload"),
         ("topic int, payload string", "column topic must be string, not int"),
         ("topic string, payload int", "column payload must be binary or string, not int"),
-        ("topic string, payload string, place string", "column place cannot be published; there are topic"),
+        ("topic string, payload string, place string", "column place cannot be published; known columns are topic"),
     ],
 )
 def test_wrong_columns_give_one_clear_line(columns: str, words: str) -> None:

@@ -93,11 +93,11 @@ def test_parts_of_a_study_can_be_chosen() -> None:
     assert (part.seconds, part.iov_seconds) == (60, FULL.iov_seconds)
     shorter = chosen(QUICK, only="open", strategies=None, speed=None)
     assert (shorter.ways, shorter.seconds) == ((), QUICK.seconds)
-    with pytest.raises(UsageError, match="'hikking' is none of"):
+    with pytest.raises(UsageError, match="'hikking' is unknown; choose one of"):
         chosen(FULL, only="hikking", strategies=None, speed=None)
 
 
 def test_the_command_refuses_unknown_parts_in_one_line() -> None:
     result = CliRunner().invoke(main, ["reproduce", "live", "--only", "nothing"])
     assert result.exit_code == 2
-    assert "'nothing' is none of open, hiking, context, groups" in result.output
+    assert "'nothing' is unknown; choose one of open, hiking, context, groups" in result.output

@@ -70,10 +70,10 @@ def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, trace: Path) ->
         read_trace([trace, tmp_path / "gone"], everything)
     damaged = empty / "damaged.parquet"
     damaged.write_bytes(b"PAR1" + os.urandom(100) + b"PAR1")
-    with pytest.raises(DataError, match=r"damaged\.parquet is no readable trace file"):
+    with pytest.raises(DataError, match=r"damaged\.parquet is not a readable trace file"):
         read_trace([empty], everything)
     pq.write_table(pa.table({"x": [1]}), damaged)
-    with pytest.raises(DataError, match="has no column 't_ms'; it is no trace file"):
+    with pytest.raises(DataError, match="has no column 't_ms'; it is not a trace file"):
         read_trace([damaged], everything)
 
 
@@ -82,7 +82,7 @@ def test_a_record_that_makes_no_sense_is_refused_in_one_line(tmp_path: Path, wro
     row = dict.fromkeys(arrow_schema("trace").names) | {"t_ms": 1.0, "broker": "a", "step": "published", "topic": "t"}
     path = tmp_path / "odd.parquet"
     pq.write_table(pa.Table.from_pylist([row | wrong], arrow_schema("trace")), path)
-    with pytest.raises(DataError, match=r"odd\.parquet is no readable trace file"):
+    with pytest.raises(DataError, match=r"odd\.parquet is not a readable trace file"):
         read_trace([path], of_topic("t", None, (None, None), []))
 
 

@@ -80,7 +80,7 @@ def test_a_drop_is_given_as_the_reason(more: tuple[TraceRecord, ...], expected: 
         ("moved", (SUBSCRIBED,), "cannot tell: client locations were not recorded ([trace] steps)"),
         ("delivered", (SUBSCRIBED, MATCHED), "it matched 't' at a; the trace holds no delivery"),
         ("received", (SUBSCRIBED, MATCHED, SENT), "it matched 't' at a; the trace holds no delivery"),
-        ("delivered", (SUBSCRIBED, LOCATED), "by the rule it was due; the trace holds no delivery"),
+        ("delivered", (SUBSCRIBED, LOCATED), "it should have been delivered; the trace holds no delivery"),
     ],
 )
 def test_what_was_not_recorded_proves_nothing(missing: str, records: tuple[TraceRecord, ...], text: str) -> None:
@@ -101,7 +101,7 @@ def test_what_is_under_way_has_not_arrived() -> None:
 def test_what_matched_waits_for_a_client_that_is_offline() -> None:
     gone = record(50, B, "disconnected", kind="client", client="s", reason="session kept")
     found = answer(PUBLISHED, SUBSCRIBED, gone, MATCHED, SENT, RECEIVED)
-    assert found == ("waiting", "it matched 't' at a; the client was offline, so it waits in its session at b")
+    assert found == ("waiting", "it matched 't' at a; the client was offline, so it is queued in its session at b")
     assert answer(PUBLISHED, SUBSCRIBED, MATCHED, SENT, RECEIVED).verdict == "waiting"
 
 
@@ -109,7 +109,7 @@ def test_one_member_of_a_share_group_gets_it() -> None:
     both = [of_event(101, B, "matched", client=name, topic="$share/g/t") for name in ("s", "r")]
     assert answer(PUBLISHED, *both, of_event(102, B, "delivered", client="r")) == (
         "shared",
-        "it matched '$share/g/t' at b, and r of the same share group got it",
+        "it matched '$share/g/t' at b, and r of the same share group received it",
     )
 
 
@@ -190,7 +190,7 @@ def test_brokers_without_a_trace_are_named_and_prove_nothing() -> None:
     assert answer(PUBLISHED, SUBSCRIBED, MATCHED, SENT, brokers=(A,)).verdict == "waiting"
     case = Case(E, [PUBLISHED, SUBSCRIBED, SENT], (A,))
     assert case.unread == [B]
-    assert case.answer("s").text == "by the rule it was due; no trace was given of b"
+    assert case.answer("s").text == "it should have been delivered; no trace was given for b"
     assert Case(E, [SUBSCRIBED], (B,)).answer("s").text == "the trace does not say when a:1:1 was published"
 
 
