@@ -206,7 +206,8 @@ async def test_an_alias_is_explained_before_it_is_used_although_qos_1_waits_for_
 SERVER = textwrap.dedent(
     """
     import sys
-    from geomq.broker.config.settings import Broker, Config, Limits, Listener, Log, Metrics, Persistence
+    from geomq.broker.config.recording import Log
+    from geomq.broker.config.settings import Broker, Config, Limits, Listener, Metrics, Persistence
     from geomq.broker.server import run
     folder, port = sys.argv[1], int(sys.argv[2])
     sys.exit(run(Config(

@@ -10,9 +10,9 @@ import pytest
 from msgspec import structs
 from tests.probe import Closed, Probe
 
+from geomq.broker.config.recording import Log as LogSection
 from geomq.broker.config.settings import Admin, Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.config.settings import Broker as BrokerSection
-from geomq.broker.config.settings import Log as LogSection
 from geomq.broker.server import Broker
 from geomq.broker.storage.errors import StoreError, StoreFull
 from geomq.errors import ConfigError

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests import patience
 from tests.broker.federated import configs, federation, until
 
-from geomq.broker.config.settings import Trace
+from geomq.broker.config.recording import Trace
 from geomq.cli import main
 from geomq.client import Client
 from geomq.routing.strategies.registry import STRATEGIES

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests import patience
 
-from geomq.broker.config.settings import Trace
+from geomq.broker.config.recording import Trace
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
 from geomq.broker.operations.trace_files import TraceFiles
 from geomq.client import Client

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from geomq.broker.config.settings import Name, Path, Section, about
+from geomq.broker.config.section import Name, Path, Section, about
 from geomq.routing.trace.records import STEPS, Step
 from geomq.testbed.emulated_link import Conditions
 

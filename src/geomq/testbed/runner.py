@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from geomq.broker.config import settings
+from geomq.broker.config.recording import Trace
 from geomq.broker.config.settings import Config, Listener
 from geomq.broker.local_federation import HOST, free_ports
 from geomq.errors import ConfigError, DataError, UsageError
@@ -213,7 +214,7 @@ class _Testbed:
             federation=settings.Federation(host=HOST, port=peer_port, area=place["area"]),
             peers=peers,
             cloud=cloud,
-            trace=settings.Trace(
+            trace=Trace(
                 directory=str(self._out / "trace") if common.trace else None,
                 steps=common.trace,
                 file_s_max=TRACE_FILE_S,

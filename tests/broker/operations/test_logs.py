@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geomq.broker.config.settings import Log
+from geomq.broker.config.recording import Log
 from geomq.broker.operations.logs import JsonFormatter, TextFormatter, setup_logging
 from geomq.errors import ConfigError
 

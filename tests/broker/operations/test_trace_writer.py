@@ -13,8 +13,9 @@ import pytest
 from tests.broker.federated import until
 from tests.probe import Probe
 
+from geomq.broker.config.recording import Trace
 from geomq.broker.config.settings import Broker as BrokerSection
-from geomq.broker.config.settings import Config, Listener, Metrics, Persistence, Trace
+from geomq.broker.config.settings import Config, Listener, Metrics, Persistence
 from geomq.broker.local_federation import free_ports
 from geomq.broker.operations.trace_writer import RECORD_BYTES, TraceWriter
 from geomq.broker.server import Broker

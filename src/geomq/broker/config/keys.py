@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
-from geomq.broker.config.settings import Config, Section
+from geomq.broker.config.section import Section
+from geomq.broker.config.settings import Config
 
 
 class Key(NamedTuple):

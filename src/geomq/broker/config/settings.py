@@ -7,33 +7,27 @@ environment for settings.
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, field
 
-from geomq.routing.trace.records import STEPS, Step
+from geomq.broker.config.recording import Log, Trace
+from geomq.broker.config.section import (
+    Address,
+    Count,
+    Name,
+    Path,
+    Port,
+    Positive,
+    Rate,
+    Seconds,
+    Section,
+    Size,
+    Text,
+    about,
+)
 
 PORTS = {"tcp": 1883, "tls": 8883, "websocket": 9001, "websocket_tls": 9002}
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 FOREVER_S = 4_294_967_295
-
-Port = Annotated[int, Meta(ge=0, le=65_535)]
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Text = Annotated[str, Meta(max_length=65_536)]
-Path = Annotated[str, Meta(min_length=1, max_length=4096)]
-Address = Annotated[str, Meta(pattern=r"^.{1,255}:\d{1,5}$")]
-Rate = Annotated[float, Meta(ge=0, le=1e9)]
-Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
-Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
-Size = Annotated[int, Meta(ge=1_024, le=1 << 40)]
-Seconds = Annotated[float, Meta(gt=0, le=86_400)]
-
-
-def about(text: str, *, reload: bool = False, path: Literal["", "read", "write"] = "") -> Meta:
-    """The description of a key; `reload` marks one that SIGHUP may change, `path` one that names a file."""
-    return Meta(description=text, extra={"reload": reload, "path": path})
-
-
-class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all sections share: immutable, keyword-only, no unknown keys."""
 
 
 class Broker(Section, frozen=True):
@@ -381,41 +375,6 @@ class Metrics(Section, frozen=True):
     sys_interval_s: Annotated[
         Annotated[int, Meta(ge=0, le=86_400)], about("Seconds between $SYS updates; 0 turns them off.", reload=True)
     ] = 10
-
-
-class Trace(Section, frozen=True):
-    """What happens to every event and client, record by record, in Parquet files. Needs `pip install geomq[trace]`."""
-
-    directory: Annotated[
-        Path | None,
-        about("Folder for the files; brokers may share one. Without it, nothing is recorded.", path="write"),
-    ] = None
-    steps: Annotated[tuple[Step, ...], about("Which steps are recorded.")] = STEPS
-    file_rows_max: Annotated[
-        Annotated[int, Meta(ge=1, le=10_000_000)], about("A file is closed after this many records,")
-    ] = 200_000
-    file_bytes_max: Annotated[
-        Annotated[int, Meta(ge=1_024, le=1 << 32)], about("or with about this many bytes before compression,")
-    ] = 67_108_864
-    file_s_max: Annotated[Seconds, about("or after this many seconds; a killed broker loses the open file.")] = 60.0
-    kept_bytes_max: Annotated[
-        Annotated[int, Meta(ge=1_024, le=1 << 50)],
-        about("Bytes of this broker's files to keep; beyond that the oldest are removed."),
-    ] = 1_073_741_824
-    queue_bytes_max: Annotated[
-        Annotated[int, Meta(ge=1_024, le=1 << 40)],
-        about("Bytes of records waiting to be written; beyond that records are dropped and counted."),
-    ] = 67_108_864
-
-
-class Log(Section, frozen=True):
-    """What the broker writes about its work."""
-
-    level: Annotated[
-        Literal["debug", "info", "warning", "error"], about("debug, info, warning or error.", reload=True)
-    ] = "info"
-    format: Annotated[Literal["text", "json"], about("text or json, one line each.", reload=True)] = "text"
-    file: Annotated[Path | None, about("File to append to; standard error when not given.", path="write")] = None
 
 
 class Config(Section, frozen=True):

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from geomq.broker.config.keys import SectionKeys, sections
-from geomq.broker.config.settings import Config, Section
+from geomq.broker.config.section import Section
+from geomq.broker.config.settings import Config
 
 WIDTH = 110
 

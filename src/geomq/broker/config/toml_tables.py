@@ -16,7 +16,7 @@ from typing import Any, Generic, NoReturn, TypeVar, get_args, get_type_hints
 import msgspec
 
 from geomq.broker.config.keys import Key, SectionKeys, sections
-from geomq.broker.config.settings import Section
+from geomq.broker.config.section import Section
 from geomq.errors import ConfigError
 
 FILE_BYTES_MAX = 1_048_576

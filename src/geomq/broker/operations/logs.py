@@ -10,7 +10,7 @@ import logging.handlers
 import sys
 from datetime import UTC, datetime
 
-from geomq.broker.config.settings import Log
+from geomq.broker.config.recording import Log
 from geomq.errors import ConfigError
 
 ROOT = "geomq"

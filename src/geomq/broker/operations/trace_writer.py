@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from geomq.broker.config.settings import Trace
+from geomq.broker.config.recording import Trace
 from geomq.broker.operations.trace_files import BATCH, TraceFiles
 from geomq.broker.state.counts import Counts
 from geomq.errors import DataError
