@@ -157,7 +157,7 @@ WRITES_TO_OTHERS: dict[str, set[str]] = {
     "geomq/broker/connections/admission.py": {"connection.exchange", "connection.pending_connect"},
     "geomq/broker/connections/connection.py": {"outbox.arriving"},
     "geomq/broker/fastpath/arrivals.py": {"outbox.arriving"},
-    "geomq/broker/fastpath/publishing.py": {"connection.lane", "outbox.arriving", "self._links.edition"},
+    "geomq/broker/fastpath/publishing.py": {"connection.last_route", "outbox.arriving", "self._links.edition"},
     "geomq/broker/peers/channel.py": {"self._incoming.bytes_max"},
     "geomq/broker/roaming/roaming.py": {
         "client.due_will",

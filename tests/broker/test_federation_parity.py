@@ -22,8 +22,7 @@ from geomq.broker.server import Broker
 from geomq.geo import Circle, Location, PolygonAreas, degrees_to_m, fence_text, location_text
 from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed
 from geomq.routing.core.model import BrokerId, ClientId, Event
-from geomq.routing.core.topology import Broker as Place
-from geomq.routing.core.topology import Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.routing.strategies.registry import STRATEGIES
 from geomq.routing.trace.records import TraceRecord
 from geomq.sim.engine import Observer, Simulation
@@ -109,7 +108,7 @@ def simulated(strategy: str) -> Received:
     """The same script in virtual time."""
     members = sites(strategy)
     alone = strategy == "single"
-    places = [Place(BrokerId(site.name), site.location) for site, _ in members]
+    places = [BrokerSite(BrokerId(site.name), site.location) for site, _ in members]
     federation = Federation.alone(places[0].id) if alone else Federation(places, PolygonAreas([a for _, a in members]))
     arrivals = Arrivals()
     simulation = Simulation(federation, strategy, options=OPTIONS.get(strategy), observers=[arrivals])

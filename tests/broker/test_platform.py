@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from geomq.broker.config.settings import Broker as BrokerSection
-from geomq.broker.config.settings import Config, Federation, Listener
+from geomq.broker.config.settings import BrokerSettings, Config, Federation, Listener
 from geomq.broker.platform import Platform
 from geomq.broker.server import Broker
 from geomq.broker.storage.configured import open_configured_store
@@ -50,7 +49,7 @@ class Given:
 async def test_a_broker_asks_only_the_platform_it_was_given(tmp_path: Path) -> None:
     given = Given()
     config = Config(
-        broker=BrokerSection(name="b", data_dir=str(tmp_path)),
+        broker=BrokerSettings(name="b", data_dir=str(tmp_path)),
         listeners=(Listener(host="127.0.0.1", port=0),),
         federation=Federation(host="127.0.0.1", port=0),
     )

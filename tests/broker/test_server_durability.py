@@ -14,8 +14,7 @@ from tests.broker.federated import free_ports, until
 from tests.broker.probes import OPEN, Probe, drop_all
 from tests.probe import Closed
 
-from geomq.broker.config.settings import Broker as BrokerSection
-from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.config.settings import BrokerSettings, Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.connections.connection import Connection
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.aliases import InboundAliases
@@ -44,7 +43,7 @@ BERLIN = b"52.52,13.405"
 @asynccontextmanager
 async def _running(folder: Path, limits: Limits | None = None) -> AsyncIterator[Broker]:
     config = Config(
-        broker=BrokerSection(data_dir=str(folder)),
+        broker=BrokerSettings(data_dir=str(folder)),
         listeners=(Listener(host="127.0.0.1", port=0),),
         persistence=Persistence(free_bytes_min=0),
         metrics=Metrics(sys_interval_s=0),

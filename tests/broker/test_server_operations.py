@@ -11,8 +11,7 @@ from msgspec import structs
 from tests.probe import Closed, Probe
 
 from geomq.broker.config.recording import Log as LogSection
-from geomq.broker.config.settings import Admin, Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.config.settings import Broker as BrokerSection
+from geomq.broker.config.settings import Admin, BrokerSettings, Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.server import Broker
 from geomq.broker.storage.errors import StoreError, StoreFull
 from geomq.errors import ConfigError
@@ -29,7 +28,7 @@ KEEPS = Properties(session_expiry_interval=1000)
 
 def _config(folder: Path, **sections: Any) -> Config:
     return Config(
-        broker=BrokerSection(data_dir=str(folder)),
+        broker=BrokerSettings(data_dir=str(folder)),
         listeners=(Listener(host="127.0.0.1", port=0),),
         persistence=Persistence(free_bytes_min=0),
         metrics=Metrics(sys_interval_s=1),

@@ -12,7 +12,7 @@ import pytest
 from tests import patience
 
 from geomq.broker.local_federation import Site
-from geomq.cli.up import Plan, _announce
+from geomq.cli.up import UpOptions, _announce
 from geomq.client import Client
 from geomq.geo import Location
 from geomq.routing.strategies.registry import STRATEGIES
@@ -45,7 +45,7 @@ def test_a_federation_comes_up_under_every_strategy_serves_and_stops(strategy: s
 @pytest.mark.parametrize("demo", [True, False])
 def test_only_what_somebody_publishes_is_suggested(demo: bool, capsys: pytest.CaptureFixture[str]) -> None:
     site = Site("paris", Location(48.9, 2.4))
-    plan = Plan(1, "single", None, 0, [], demo=demo, as_json=False)
+    plan = UpOptions(1, "single", None, 0, [], demo=demo, as_json=False)
     _announce([site], {"paris": 1883}, "single", "http://127.0.0.1/", plan)
     said = capsys.readouterr().out
     assert said.startswith("1 broker, strategy single")

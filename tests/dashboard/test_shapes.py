@@ -17,7 +17,7 @@ from geomq.dashboard.shapes import (
 from geomq.errors import GeometryError
 from geomq.geo import Circle, GridAreas, Location, NearestAreas, PolygonAreas, parse_fence
 from geomq.routing.core.model import BrokerId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 
 SQUARE = {"type": "Polygon", "coordinates": [[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]]}
 PLACES = (Location(10.0, 20.0), Location(-10.0, -20.0))
@@ -63,7 +63,7 @@ def test_what_is_no_location_is_refused(given: object) -> None:
 
 
 def test_areas_are_told_where_the_page_cannot_work_them_out() -> None:
-    brokers = [Broker(BrokerId(name), place) for name, place in zip("ab", PLACES, strict=True)]
+    brokers = [BrokerSite(BrokerId(name), place) for name, place in zip("ab", PLACES, strict=True)]
     nearest = Federation(brokers, NearestAreas(PLACES))
     assert areas_kind(nearest.areas) == "nearest"
     assert brokers_json(nearest, {"a": "mqtt://a:1"}) == [
@@ -78,7 +78,7 @@ def test_areas_are_told_where_the_page_cannot_work_them_out() -> None:
 
 def test_grid_areas_are_told_as_outlines_that_cover_the_earth() -> None:
     federation = Federation(
-        [Broker(BrokerId(name), place) for name, place in zip("ab", PLACES, strict=True)], GridAreas(PLACES, 45)
+        [BrokerSite(BrokerId(name), place) for name, place in zip("ab", PLACES, strict=True)], GridAreas(PLACES, 45)
     )
     assert areas_kind(federation.areas) == "grid"
     shapes = [shapely.from_geojson(json.dumps(one["area"])) for one in brokers_json(federation, {})]

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from geomq.geo import Fence, Location
 from geomq.routing.core.keeps import Drop, Put, Rules, Table
-from geomq.routing.core.messages import Kind, Message, Messages
+from geomq.routing.core.messages import Message, MessageKind, Messages
 from geomq.routing.core.model import BrokerId, Event
 from geomq.routing.strategies.flooding import FloodEvents
 
@@ -14,7 +14,7 @@ NOTES = Table("Notes")
 class Note(Message, frozen=True):
     """A note on a page, which holds until the page is torn out."""
 
-    kind: ClassVar[Kind] = "location"
+    kind: ClassVar[MessageKind] = "location"
     keeps: ClassVar[Rules] = (Put(NOTES, by=("page", "line")),)
     page: str
     line: int
@@ -37,7 +37,7 @@ class Letter(Message, frozen=True):
 class Parcel(Message, frozen=True):
     """One of every field that can travel."""
 
-    kind: ClassVar[Kind] = "event"
+    kind: ClassVar[MessageKind] = "event"
     event: Event | None
     fence: Fence | None
     place: Location | None

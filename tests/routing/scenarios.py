@@ -9,7 +9,7 @@ from collections.abc import Callable
 from geomq.geo import Circle, Location, NearestAreas, destination
 from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
 from geomq.routing.core.model import BrokerId, ClientId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.sim.script import Step
 
 CITIES = {"paris": (48.88, 2.36), "brussels": (50.85, 4.35), "cologne": (50.94, 6.96)}
@@ -21,7 +21,7 @@ class Script:
     def __init__(self, seconds: float, seed: int = 1) -> None:
         self.random = random.Random(seed)
         self.seconds = seconds
-        brokers = [Broker(BrokerId(name), Location(*place)) for name, place in CITIES.items()]
+        brokers = [BrokerSite(BrokerId(name), Location(*place)) for name, place in CITIES.items()]
         self.federation = Federation(brokers, NearestAreas([broker.location for broker in brokers]))
         self.clients = 0
         self._steps: list[Step] = []

@@ -9,7 +9,7 @@ from geomq.routing.core.actions import Action
 from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed, ClientUnsubscribed, RoutingEvent
 from geomq.routing.core.messages import DeliverEvent, ForwardEvent, Message
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.routing.node import Node
 from geomq.routing.trace.transcript import explain
 from geomq.sim.engine import Observer, Origin, Simulation
@@ -134,14 +134,14 @@ def square(south: float, west: float, size: float = 10.0) -> Polygon:
 
 def row_of_squares(count: int) -> Federation:
     """Brokers b1, b2, ... side by side on the equator, each in the middle of a square of ten degrees."""
-    brokers = [Broker(BrokerId(f"b{i + 1}"), Location(5.0, 10.0 * i + 5.0)) for i in range(count)]
+    brokers = [BrokerSite(BrokerId(f"b{i + 1}"), Location(5.0, 10.0 * i + 5.0)) for i in range(count)]
     return Federation(brokers, PolygonAreas([square(0.0, 10.0 * i) for i in range(count)]))
 
 
 def grid_of(side: int) -> Federation:
     """A square of brokers named by row and column."""
     brokers = [
-        Broker(BrokerId(f"r{row}c{column}"), Location(10.0 * row, 10.0 * column))
+        BrokerSite(BrokerId(f"r{row}c{column}"), Location(10.0 * row, 10.0 * column))
         for row in range(side)
         for column in range(side)
     ]
@@ -149,7 +149,7 @@ def grid_of(side: int) -> Federation:
 
 
 def nearest_of(places: Mapping[str, Location]) -> Federation:
-    brokers = [Broker(BrokerId(name), place) for name, place in places.items()]
+    brokers = [BrokerSite(BrokerId(name), place) for name, place in places.items()]
     return Federation(brokers, NearestAreas([broker.location for broker in brokers]))
 
 

@@ -14,7 +14,7 @@ from geomq.routing.core.events import (
     RoutingEvent,
 )
 from geomq.routing.core.model import BrokerId, ClientId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.sim.script import Step
 
 PLACES = {"ams": (52.4, 4.9), "ber": (52.5, 13.4), "nyc": (40.7, -74.0), "syd": (-33.9, 151.2)}
@@ -22,7 +22,7 @@ PLACES = {"ams": (52.4, 4.9), "ber": (52.5, 13.4), "nyc": (40.7, -74.0), "syd": 
 
 def federation_of(areas: Callable[[list[Location]], NearestAreas | GridAreas] = NearestAreas) -> Federation:
     """Four brokers, two of them close to each other."""
-    brokers = [Broker(BrokerId(name), Location(*place)) for name, place in PLACES.items()]
+    brokers = [BrokerSite(BrokerId(name), Location(*place)) for name, place in PLACES.items()]
     return Federation(brokers, areas([broker.location for broker in brokers]))
 
 

@@ -9,7 +9,7 @@ import pytest
 from geomq.geo import Circle, Fence, Location, NearestAreas
 from geomq.routing.core.events import ClientMoved, ClientPublished, ClientSubscribed, RoutingEvent
 from geomq.routing.core.model import BrokerId, ClientId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.checkers import NoDuplicates, SameAsOracle
 from geomq.sim.engine import Simulation
@@ -25,7 +25,7 @@ def federation() -> Federation:
     """Brokers all over the earth, as densely in the north as in the south."""
     dice = random.Random(256)
     places = [Location(dice.uniform(-60, 70), dice.uniform(-180, 180)) for _ in range(BROKERS)]
-    brokers = [Broker(BrokerId(f"b{number:03}"), place) for number, place in enumerate(places)]
+    brokers = [BrokerSite(BrokerId(f"b{number:03}"), place) for number, place in enumerate(places)]
     return Federation(brokers, NearestAreas(places))
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from geomq.geo import Location, NearestAreas
 from geomq.routing.core.model import BrokerId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.sim.overlay import Links, geographic_links
 
 places = st.lists(
@@ -18,7 +18,7 @@ places = st.lists(
 
 
 def federation_of(places: list[Location]) -> Federation:
-    return Federation([Broker(BrokerId(f"b{i}"), place) for i, place in enumerate(places)], NearestAreas(places))
+    return Federation([BrokerSite(BrokerId(f"b{i}"), place) for i, place in enumerate(places)], NearestAreas(places))
 
 
 def reached(links: Links, start: BrokerId) -> set[BrokerId]:

@@ -10,7 +10,7 @@ import pytest
 from tests.testbed.planted import BUGS
 
 from geomq.routing.strategies.registry import STRATEGIES
-from geomq.testbed.faults import FaultRun, Plan
+from geomq.testbed.faults import FaultPlan, FaultRun
 from geomq.testbed.processes import BrokerProcess
 from geomq.testbed.soak import plan_for
 
@@ -55,7 +55,9 @@ async def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
     options = {"links": RING} if strategy == "mesh" else {}
     verdicts = []
     for seed in (3, 4, 5):
-        plan = Plan(strategy, seed, 4.0, brokers=3, faults=faults, options=options, broker=Planted, settle_s_max=5.0)
+        plan = FaultPlan(
+            strategy, seed, 4.0, brokers=3, faults=faults, options=options, broker=Planted, settle_s_max=5.0
+        )
         folder = tmp_path / str(seed)
         folder.mkdir()
         verdicts.append(await FaultRun(plan, folder).run())

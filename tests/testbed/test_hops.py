@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from geomq.testbed import soak
-from geomq.testbed.faults import Plan
+from geomq.testbed.faults import FaultPlan
 from geomq.testbed.hops import KILLS_PER_S, HopPlan, HopRun, Missing, passes
-from geomq.testbed.ledger import Verdict
+from geomq.testbed.ledger import Judgement
 from geomq.testbed.soak import hop_plan_for
 
 pytestmark = pytest.mark.anyio
@@ -29,24 +29,24 @@ async def test_hopping_clients_miss_nothing_and_get_nothing_twice_while_all_brok
 @pytest.mark.parametrize(
     ("missing", "verdict", "passed"),
     [
-        ("refuse", Verdict(promised=5, kept=5, repeated=3), True),
-        ("refuse", Verdict(lost=1), False),
-        ("refuse", Verdict(out_of_order=1), False),
-        ("refuse", Verdict(started_anew=1), False),
-        ("start", Verdict(started_anew=1), True),
-        ("start", Verdict(duplicated=1), False),
+        ("refuse", Judgement(promised=5, kept=5, repeated=3), True),
+        ("refuse", Judgement(lost=1), False),
+        ("refuse", Judgement(out_of_order=1), False),
+        ("refuse", Judgement(started_anew=1), False),
+        ("start", Judgement(started_anew=1), True),
+        ("start", Judgement(duplicated=1), False),
     ],
 )
 def test_only_a_broker_that_starts_sessions_anew_may_repeat_events_of_qos_2(
-    missing: Missing, verdict: Verdict, passed: bool
+    missing: Missing, verdict: Judgement, passed: bool
 ) -> None:
     assert passes(hop_plan_for("dht", 1, 60.0, missing), verdict) == passed
 
 
 def test_the_soak_runs_every_seed_under_both_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[Plan] = []
+    ran: list[FaultPlan] = []
 
-    def note(plan: Plan) -> bool:
+    def note(plan: FaultPlan) -> bool:
         ran.append(plan)
         return True
 

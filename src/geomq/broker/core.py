@@ -8,11 +8,11 @@ from geomq.broker.config.settings import Config
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.acl import ALL_RIGHTS, Acl, Rights
 from geomq.broker.security.passwords import Passwords
-from geomq.broker.state.client import Client, split_voice
+from geomq.broker.state.client import Client, split_subscription_key
 from geomq.broker.state.counts import Counts
 from geomq.broker.state.fence_texts import FenceTexts
 from geomq.broker.state.links import Outgoing
-from geomq.broker.state.tracer import Listener, Tracer
+from geomq.broker.state.tracer import SinkEntry, Tracer
 from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.store import Store
 from geomq.geo import FenceLimits
@@ -76,7 +76,7 @@ class Core:
 
     def _may_read(self, client: ClientId, topic: str) -> bool:
         """Whether one of the clients may read a topic; of one that has left its new home says so."""
-        found = self.clients.get(split_voice(client)[0])
+        found = self.clients.get(split_subscription_key(client)[0])
         return found is None or found.rights.may_read(topic)
 
     def now_ms(self) -> float:
@@ -94,7 +94,7 @@ class Core:
         self.topology_changed()
         return partial(self._untrace, tracer, entry)
 
-    def _untrace(self, tracer: Tracer, entry: Listener) -> None:
+    def _untrace(self, tracer: Tracer, entry: SinkEntry) -> None:
         tracer.remove(entry)
         if tracer.idle and self.tracer is tracer:
             self.tracer = None

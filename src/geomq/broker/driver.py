@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from geomq.broker.core import Core
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 from geomq.routing.core.actions import (
     Action,
     DeliverToClients,
@@ -24,7 +24,7 @@ from geomq.routing.core.actions import (
     StoreRetained,
 )
 from geomq.routing.core.events import PeerSaid, RetainedStored, RoutingEvent
-from geomq.routing.core.messages import Message as PeerMessage
+from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, Match
 from geomq.routing.core.plan import EventBatch
 from geomq.routing.federation.edition_messages import wrapped
@@ -35,10 +35,10 @@ from geomq.routing.federation.editions import Kept as KeptEditions
 class Deliverer(Protocol):
     """Hands events to own clients."""
 
-    def deliver(self, event: Event, matches: tuple[Match, ...], message: Message | None) -> int: ...
+    def deliver(self, event: Event, matches: tuple[Match, ...], message: ApplicationMessage | None) -> int: ...
 
     def deliver_to_one(
-        self, event: Event, topic_filter: str, members: tuple[ClientId, ...], message: Message | None
+        self, event: Event, topic_filter: str, members: tuple[ClientId, ...], message: ApplicationMessage | None
     ) -> int: ...
 
 
@@ -54,7 +54,7 @@ class Retained(Protocol):
     def store(self, action: StoreRetained) -> RetainedStored | None:
         """Keep a peer's event; what to feed the node then."""
 
-    def fill_in(self, action: SendRetained) -> PeerMessage:
+    def fill_in(self, action: SendRetained) -> Message:
         """The message to send."""
 
     def refuse(self) -> None:
@@ -64,7 +64,7 @@ class Retained(Protocol):
 class Kept(Protocol):
     """Keeps what must survive a crash."""
 
-    def note_received(self, peer: BrokerId, message: PeerMessage, edition: Edition | None) -> None: ...
+    def note_received(self, peer: BrokerId, message: Message, edition: Edition | None) -> None: ...
 
     def note_delivered(self, actions: list[Action]) -> None: ...
 
@@ -103,7 +103,7 @@ class Driver:
 
     # What happened.
 
-    def handle(self, event: RoutingEvent, message: Message | None = None) -> int:
+    def handle(self, event: RoutingEvent, message: ApplicationMessage | None = None) -> int:
         """Feed the node and carry out what it asks for; how many deliveries that made.
 
         `message` is the published one, to spare its way through the node's plain form.
@@ -127,7 +127,7 @@ class Driver:
 
     # What is to be done.
 
-    def _carry_out(self, event: RoutingEvent | None, actions: list[Action], message: Message | None) -> int:
+    def _carry_out(self, event: RoutingEvent | None, actions: list[Action], message: ApplicationMessage | None) -> int:
         """Trace, keep and do what followed from an event, or from a deadline."""
         if self._core.tracer is not None:
             self._core.tracer.handled(event, actions)
@@ -171,7 +171,7 @@ class Driver:
             self._core.store.delete_note(action.kind, action.key)
         self._core.outbox.schedule()
 
-    def tell_peer(self, peer: BrokerId, message: PeerMessage) -> None:
+    def tell_peer(self, peer: BrokerId, message: Message) -> None:
         """Send what the node left to be filled in."""
         if self._core.tracer is not None:
             self._core.tracer.told(peer, message)

@@ -59,14 +59,14 @@ def local_configs(
     configs = {}
     if with_cloud:  # first, because the others look for it as soon as they start
         configs[CLOUD] = Config(
-            broker=settings.Broker(name=CLOUD),
+            broker=settings.BrokerSettings(name=CLOUD),
             listeners=(Listener(host=HOST, port=cloud_port),),
             persistence=Persistence(enabled=False),
             metrics=Metrics(sys_interval_s=0),
         )
     configs |= {
         site.name: Config(
-            broker=settings.Broker(name=site.name, location=location_text(site.location)),
+            broker=settings.BrokerSettings(name=site.name, location=location_text(site.location)),
             listeners=(Listener(host=HOST, port=0 if first_port is None else first_port + number),),
             persistence=Persistence(enabled=False),
             metrics=Metrics(sys_interval_s=0),

@@ -14,7 +14,7 @@ from geomq.errors import MissingModuleError, UsageError
 
 if TYPE_CHECKING:
     from geomq.reproduction.rendezvous.findings import Findings
-    from geomq.reproduction.rendezvous.study import Plan, Sample
+    from geomq.reproduction.rendezvous.study import Sample, StudyPlan
 
 NETWORKS, PAIRS = 200, 20
 # As many pairs in all as published, in fewer networks.
@@ -71,7 +71,7 @@ def rendezvous(
         _write(out, found, markdown(found), json.dumps(data, indent=2))
 
 
-def _plan(quick: bool, networks: int | None, seed: int) -> "Plan":
+def _plan(quick: bool, networks: int | None, seed: int) -> "StudyPlan":
     if quick and networks is not None:
         raise UsageError("--quick chooses the number of networks; leave --networks out")
     count = QUICK_NETWORKS if quick else NETWORKS if networks is None else networks
@@ -80,13 +80,13 @@ def _plan(quick: bool, networks: int | None, seed: int) -> "Plan":
     if seed < 0:
         raise UsageError("--seed must not be negative")
     try:
-        from geomq.reproduction.rendezvous.study import SIZES, Plan
+        from geomq.reproduction.rendezvous.study import SIZES, StudyPlan
     except ImportError:
         raise MissingModuleError("numba") from None
-    return Plan(sizes=SIZES, networks=count, pairs=QUICK_PAIRS if quick else PAIRS, seed=seed)
+    return StudyPlan(sizes=SIZES, networks=count, pairs=QUICK_PAIRS if quick else PAIRS, seed=seed)
 
 
-def _study_locally(plan: "Plan") -> "dict[int, list[Sample]]":
+def _study_locally(plan: "StudyPlan") -> "dict[int, list[Sample]]":
     from rich.console import Console
     from rich.progress import track
 

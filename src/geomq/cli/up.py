@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CROWD = 150
 
 
-class Plan(NamedTuple):
+class UpOptions(NamedTuple):
     """What was asked for."""
 
     brokers: int
@@ -60,7 +60,7 @@ def up(port: int, views: tuple[Path, ...], **wishes: Any) -> None:
     geomq up
     geomq up --brokers 25 --strategy disgb_subscriptions --no-demo
     """
-    plan = Plan(first_port=port or None, views=read_all_views(views, ()) if views else [], **wishes)
+    plan = UpOptions(first_port=port or None, views=read_all_views(views, ()) if views else [], **wishes)
     look_here([plan.strategy])
     if not 1 <= plan.brokers <= 256:
         raise UsageError(f"brokers must be between 1 and 256, not {plan.brokers}")
@@ -77,7 +77,7 @@ def up(port: int, views: tuple[Path, ...], **wishes: Any) -> None:
         pass
 
 
-async def _run(plan: Plan) -> None:
+async def _run(plan: UpOptions) -> None:
     from geomq.broker.local_federation import LocalFederation, local_configs
     from geomq.client.demo import Demo
     from geomq.dashboard.local_feed import LocalFeed
@@ -123,7 +123,7 @@ def _sites(count: int) -> "list[Site]":
     return [Site(place.name.lower().replace(" ", "-"), Location(place.lat, place.lon)) for place in world.places]
 
 
-def _announce(sites: "list[Site]", ports: dict[str, int], strategy: str, url: str, plan: Plan) -> None:
+def _announce(sites: "list[Site]", ports: dict[str, int], strategy: str, url: str, plan: UpOptions) -> None:
     if plan.as_json:
         click.echo(json.dumps({"strategy": strategy, "brokers": ports, "page": url}))
         return

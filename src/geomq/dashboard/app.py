@@ -19,7 +19,7 @@ from geomq import __version__
 from geomq.dashboard.access import Access
 from geomq.dashboard.commands import ChangeStrategy, Commands, Move, Publish, Refused, Subscribe, Unsubscribe
 from geomq.dashboard.guard import BODY_BYTES_MAX, COOKIE, Guard, error
-from geomq.dashboard.hub import Listener
+from geomq.dashboard.hub import Page
 from geomq.dashboard.live import Live
 from geomq.dashboard.recorded import View
 from geomq.errors import GeomqError, UsageError
@@ -180,7 +180,7 @@ class _Handlers:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _push(socket: WebSocket, listener: Listener, allowed: Callable[[], bool]) -> None:
+async def _push(socket: WebSocket, listener: Page, allowed: Callable[[], bool]) -> None:
     """Send until the session has ended."""
     while True:
         messages = await listener.next()

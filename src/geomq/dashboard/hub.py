@@ -10,7 +10,7 @@ from collections.abc import Callable
 QUEUE_MAX = 8
 
 
-class Listener:
+class Page:
     """One page. `next` gives what it is to be sent."""
 
     def __init__(self, whole: Callable[[], list[bytes]]) -> None:
@@ -40,22 +40,22 @@ class Hub:
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
-        self._listeners: set[Listener] = set()
+        self._listeners: set[Page] = set()
         self.somebody = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def join(self, whole: Callable[[], list[bytes]]) -> Listener | None:
+    def join(self, whole: Callable[[], list[bytes]]) -> Page | None:
         """A new page, or None if there are too many."""
         if len(self._listeners) >= self._maximum:
             return None
-        listener = Listener(whole)
+        listener = Page(whole)
         self._listeners.add(listener)
         self.somebody.set()
         return listener
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: Page) -> None:
         self._listeners.discard(listener)
         if not self._listeners:
             self.somebody.clear()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from geomq.dashboard.feed import Feed, Place
-from geomq.dashboard.hub import Hub, Listener
+from geomq.dashboard.hub import Hub, Page
 from geomq.dashboard.shapes import Json, areas_kind, brokers_json
 from geomq.dashboard.state import State
 from geomq.dashboard.why import case_json
@@ -50,7 +50,7 @@ class Live:
                 log.exception("the dashboard failed to read the state of the brokers")
             await asyncio.sleep(TICK_S)
 
-    async def join(self) -> Listener | None:
+    async def join(self) -> Page | None:
         """A new page, or None if there are too many."""
         await self.refresh_if_stale()
         return self.hub.join(self._whole)
@@ -65,7 +65,7 @@ class Live:
         async with self._ticking:
             await self._tick()
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: Page) -> None:
         self.hub.leave(listener)
 
     async def why(self, event_id: EventId, clients: Sequence[str]) -> Json | None:

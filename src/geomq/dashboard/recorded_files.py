@@ -16,7 +16,7 @@ from geomq.dashboard.shapes import Json
 from geomq.errors import DataError
 from geomq.geo import Circle, Location, NearestAreas
 from geomq.routing.core.model import BrokerId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.workload.dataset import MANIFEST, DatasetSpec, read_manifest
 from geomq.workload.evaluation.report import KINDS, run_title
 from geomq.workload.evaluation.results import CLOUD_NAME, read_results, statistics_of
@@ -98,7 +98,7 @@ def _results(directory: Path) -> list[View]:
         number = run["run"]
         mine = {name: [row for row in rows if row["run"] == number] for name, rows in tables.items()}
         view_id = directory.name if len(tables["runs"]) == 1 else f"{directory.name}-{number}"
-        brokers = [Broker(BrokerId(row["name"]), Location(row["lat"], row["lon"])) for row in mine["places"]]
+        brokers = [BrokerSite(BrokerId(row["name"]), Location(row["lat"], row["lon"])) for row in mine["places"]]
         if not brokers:
             raise DataError(f"{directory} lists no brokers for run {number}")
         federation = Federation(brokers, NearestAreas([broker.location for broker in brokers]))

@@ -18,12 +18,12 @@ from geomq.errors import DataError
 from geomq.mqtt.codec.topics import topic_matches
 from geomq.workload.dataset import MANIFEST, DatasetSpec, read_manifest
 from geomq.workload.model import Kind
-from geomq.workload.traffic.expected import Said, Verdict, expected, judge
+from geomq.workload.traffic.expected import Comparison, Said, expected, judge
 
 SETTLE_MS = 100.0
 """Added to the longest delivery of a run: how long an action may take to be in force everywhere."""
 CLOUD = "cloud"
-_VERDICTS = "run int, topic int, " + ", ".join(f"{name} long" for name in Verdict._fields)
+_VERDICTS = "run int, topic int, " + ", ".join(f"{name} long" for name in Comparison._fields)
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def judge_topic(said: pd.DataFrame, got: pd.DataFrame, run: int, topic: int, set
     home_of = dict(zip(got["client"].tolist(), got["home"].tolist(), strict=True))
     home_of |= dict(zip(said["client"].tolist(), said["home"].tolist(), strict=True))
     found = judge(pairs, known, got["client"].to_numpy("i8"), home_of)
-    return pd.DataFrame([(run, topic, *verdict) for verdict in found], columns=["run", "topic", *Verdict._fields])
+    return pd.DataFrame([(run, topic, *verdict) for verdict in found], columns=["run", "topic", *Comparison._fields])
 
 
 def _matches(runs: Sequence[LiveRun]) -> list[tuple[int, int, int]]:

@@ -32,7 +32,7 @@ from geomq.pipeline.progress import spark_progress
 from geomq.pipeline.session import spark_session
 from geomq.workload.evaluation.results import Check, Outcome, Run, write_results
 from geomq.workload.evaluation.summary import StrategyResult
-from geomq.workload.traffic.expected import Verdict
+from geomq.workload.traffic.expected import Comparison
 
 KINDS = ("event", "subscription", "delivery", "location", "control")
 
@@ -63,7 +63,10 @@ def analyse_runs(spark: SparkSession, runs: Sequence[LiveRun], out: Path | None)
     useful = {row.run: row.useful for row in useful_messages(table).collect()}
     counts = excess(table).groupBy("run", "broker").agg(F.sum("correct"), F.sum("redundant")).collect()
     judged = (
-        verdicts(frames, runs).groupBy("run", "home").agg(*(F.sum(n).alias(n) for n in Verdict._fields[1:])).collect()
+        verdicts(frames, runs)
+        .groupBy("run", "home")
+        .agg(*(F.sum(n).alias(n) for n in Comparison._fields[1:]))
+        .collect()
     )
     results = {run.number: strategy_result(run, sent, took, useful.get(run.number, 0)) for run in runs}
     analysis = Analysis(_outcomes(runs, results), _checks(runs, counts, judged))
@@ -144,7 +147,9 @@ def _checks(runs: Sequence[LiveRun], counts: Sequence[Any], judged: Sequence[Any
         for home, name in enumerate(run.names):
             correct, redundant = processed.get((run.number, name), (0, 0))
             row = verdict_of.get((run.number, home))
-            verdict = [0] * len(Verdict._fields[1:]) if row is None else [int(row[n]) for n in Verdict._fields[1:]]
+            verdict = (
+                [0] * len(Comparison._fields[1:]) if row is None else [int(row[n]) for n in Comparison._fields[1:]]
+            )
             workload = run.workload.directory.name
             found.append(Check(run.number, workload, run.strategy, name, int(correct), int(redundant), *verdict))
     return found

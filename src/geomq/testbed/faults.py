@@ -27,9 +27,9 @@ from geomq.testbed.ledger import (
     IDLE_BYTES_PER_S_MAX,
     Entry,
     Healed,
+    Judgement,
     Quiet,
     Subscribed,
-    Verdict,
     judge,
     read_entries,
     write_entries,
@@ -53,7 +53,7 @@ QUIET_S, QUIET_TRIES = 1.0, 10
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FaultPlan:
     """One run: which strategy, under which faults, for how long."""
 
     strategy: str
@@ -70,7 +70,7 @@ class Plan:
 class FaultRun:
     """Carries out one plan in a folder, which then holds logs, data and `records.jsonl`."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: FaultPlan, folder: Path) -> None:
         self.plan = plan
         self.done: list[str] = []
         self._folder = folder
@@ -81,7 +81,7 @@ class FaultRun:
         self._tasks: list[asyncio.Task[None]] = []
         self._sites = SITES[: plan.brokers]
 
-    async def run(self) -> Verdict:
+    async def run(self) -> Judgement:
         async with AsyncExitStack() as stack:
             await self._start(stack)
             stack.push_async_callback(self._end_tasks)

@@ -17,8 +17,8 @@ import msgspec
 from geomq.broker.config.settings import Config
 from geomq.geo import location_text
 from geomq.mqtt.codec.types import V5, V311
-from geomq.testbed.faults import FaultRun, Plan
-from geomq.testbed.ledger import Subscribed, Verdict
+from geomq.testbed.faults import FaultPlan, FaultRun
+from geomq.testbed.ledger import Judgement, Subscribed
 from geomq.testbed.processes import BrokerProcess
 from geomq.testbed.streams import Hopper, Receiver, Role, Sender
 
@@ -32,7 +32,7 @@ ALIKE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HopPlan(Plan):
+class HopPlan(FaultPlan):
     """One run: what a broker does with a client whose session it cannot find."""
 
     session_missing: Missing
@@ -101,6 +101,6 @@ class HopRun(FaultRun):
             hopper.stay()
 
 
-def passes(plan: HopPlan, verdict: Verdict) -> bool:
+def passes(plan: HopPlan, verdict: Judgement) -> bool:
     """What a run must show. That events come again with a new session is in the nature of `start`."""
     return verdict.clean and not verdict.out_of_order and (plan.session_missing == "start" or not verdict.started_anew)

@@ -101,7 +101,7 @@ def read_entries(path: Path) -> Iterator[Entry]:
 
 
 @dataclass(slots=True)
-class Verdict:
+class Judgement:
     """Numbers of (event, receiver) pairs, with a few examples of what went wrong.
 
     `recovered` came only after everything was healed, the last of them `converged_s` after it; `repeated` are QoS 1
@@ -146,14 +146,14 @@ def wanted(event: Acknowledged, by: Subscribed) -> bool:
     return event.fence is None or parse_fence(event.fence).contains(parse_location(by.at))
 
 
-def judge(entries: Iterable[Entry]) -> Verdict:
+def judge(entries: Iterable[Entry]) -> Judgement:
     """Hold what was received against what was promised."""
     receivers: list[Subscribed] = []
     promised: dict[str, Acknowledged] = {}
     received: dict[tuple[str, str], list[Received]] = {}
     connected: dict[str, list[Connected]] = {}
     healed_ms = float("inf")
-    verdict = Verdict()
+    verdict = Judgement()
     for entry in entries:
         if isinstance(entry, Subscribed):
             receivers.append(entry)
@@ -193,7 +193,7 @@ def _expected(promised: dict[str, Acknowledged], receivers: list[Subscribed]) ->
 
 
 def _judge_pair(
-    verdict: Verdict,
+    verdict: Judgement,
     received: list[Received],
     pair: tuple[str, str],
     qos: int,
@@ -234,7 +234,7 @@ def _began_anew(first: Received, again: Received, connected: list[Connected]) ->
     return False
 
 
-def _judge_order(verdict: Verdict, received: dict[tuple[str, str], list[Received]]) -> None:
+def _judge_order(verdict: Judgement, received: dict[tuple[str, str], list[Received]]) -> None:
     """Events are called by their sender and a number that grows."""
     latest: dict[tuple[str, str], int] = {}
     for event, receiver in received:

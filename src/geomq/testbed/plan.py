@@ -48,7 +48,7 @@ class Workload(Section, frozen=True):
     qos: Annotated[Literal[0, 1], about("QoS of events and subscriptions.")] = 0
 
 
-class Broker(Section, frozen=True):
+class BrokerPlan(Section, frozen=True):
     """A broker of the workload; those without a table have an ordinary last hop."""
 
     name: Annotated[Name, about("Name of the broker, as the workload says.")]
@@ -78,12 +78,12 @@ class Link(Section, frozen=True):
     loss: Annotated[Share, about("Share of TCP segments that have to be sent again.")] = 0.0
 
 
-class Plan(Section, frozen=True):
+class TestbedPlan(Section, frozen=True):
     """A whole testbed."""
 
     testbed: Common = field(default_factory=Common)
     workload: Workload = Workload()
-    brokers: tuple[Broker, ...] = ()
+    brokers: tuple[BrokerPlan, ...] = ()
     cloud: Cloud = Cloud()
     links: tuple[Link, ...] = ()
 
@@ -91,6 +91,6 @@ class Plan(Section, frozen=True):
 CLOUD = "cloud"
 
 
-def conditions_of(section: Broker | Link) -> Conditions:
+def conditions_of(section: BrokerPlan | Link) -> Conditions:
     """How a link or a last hop behaves."""
     return Conditions(section.latency_ms, section.jitter_ms, section.mbit_per_s, section.loss)

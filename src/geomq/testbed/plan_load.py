@@ -7,19 +7,19 @@ from typing import NoReturn
 from geomq.broker.config.toml_tables import TableReader, read_text
 from geomq.errors import ConfigError, GeomqError
 from geomq.routing.strategies.registry import strategy_class
-from geomq.testbed.plan import CLOUD, Plan
+from geomq.testbed.plan import CLOUD, TestbedPlan
 from geomq.workload.generation.presets import PRESETS
 
 
-def load_plan(path: str | os.PathLike[str]) -> Plan:
+def load_plan(path: str | os.PathLike[str]) -> TestbedPlan:
     """Read and check the testbed file at `path`."""
     source = Path(path)
     return parse_plan(read_text(source), name=str(source), base=source.absolute().parent)
 
 
-def parse_plan(text: str, *, name: str, base: Path) -> Plan:
+def parse_plan(text: str, *, name: str, base: Path) -> TestbedPlan:
     """Check the TOML `text`; `name` is what errors call it, `base` where relative paths start."""
-    plan = TableReader(Plan, name, base).read(text)
+    plan = TableReader(TestbedPlan, name, base).read(text)
 
     def fail(where: str, what: str) -> NoReturn:
         raise ConfigError(f"{name}: {where}: {what}")

@@ -28,7 +28,7 @@ from geomq.broker.local_federation import HOST, free_ports
 from geomq.errors import ConfigError, DataError, UsageError
 from geomq.geo import Circle, Location, PolygonAreas, distance_m, fence_text, location_text
 from geomq.testbed.emulated_link import Conditions, EmulatedLink
-from geomq.testbed.plan import CLOUD, Plan, conditions_of
+from geomq.testbed.plan import CLOUD, TestbedPlan, conditions_of
 from geomq.testbed.processes import Federation, MosquittoProcess, stoppable
 from geomq.testbed.replay import ReplayReport, ReplaySettings, replay
 from geomq.testbed.replay_worker import BrokerAddress
@@ -53,7 +53,7 @@ class RunReport:
     lost_segments: int
 
 
-def run_testbed(plan: Plan, out: Path, *, say: Say = lambda _: None) -> RunReport:
+def run_testbed(plan: TestbedPlan, out: Path, *, say: Say = lambda _: None) -> RunReport:
     """Start everything, run the workload, stop everything; what happened is in `out`."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def broker_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", text)
 
 
-def make_dataset(plan: Plan, out: Path) -> Path:
+def make_dataset(plan: TestbedPlan, out: Path) -> Path:
     """The workload as a dataset on disk."""
     if plan.workload.dataset is not None:
         return Path(plan.workload.dataset)
@@ -80,14 +80,14 @@ def make_dataset(plan: Plan, out: Path) -> Path:
     return out / "workload"
 
 
-def _request(plan: Plan) -> Request:
+def _request(plan: TestbedPlan) -> Request:
     section = plan.workload
     assert section.preset is not None
     seconds = None if section.seconds is None else int(section.seconds)
     return Request(section.preset, clients=section.clients, seconds=seconds, seed=plan.testbed.seed)
 
 
-def check_names(plan: Plan) -> None:
+def check_names(plan: TestbedPlan) -> None:
     """Refuse a plan that names brokers its workload does not have, before anything is written."""
     dataset = plan.workload.dataset
     world = build(_request(plan))[0] if dataset is None else DatasetSpec(Path(dataset)).world
@@ -101,7 +101,7 @@ def check_names(plan: Plan) -> None:
 
 
 class _Testbed:
-    def __init__(self, plan: Plan, out: Path, say: Say) -> None:
+    def __init__(self, plan: TestbedPlan, out: Path, say: Say) -> None:
         self._plan, self._out, self._say = plan, out, say
         self._workload = make_dataset(plan, out)
         self._world = DatasetSpec(self._workload).world
@@ -205,7 +205,7 @@ class _Testbed:
         own = next((broker.options for broker in self._plan.brokers if broker.name == name), {})
         folder = self._out / "brokers" / name
         return Config(
-            broker=settings.Broker(name=name, location=place["location"], data_dir=str(folder / "data")),
+            broker=settings.BrokerSettings(name=name, location=place["location"], data_dir=str(folder / "data")),
             listeners=(Listener(host=HOST, port=port),),
             limits=settings.Limits(connections_per_address_max=0, pending_per_address_max=0),
             persistence=settings.Persistence(enabled=common.durable),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import get_args
 
 from geomq.routing.strategies.registry import STRATEGIES
-from geomq.testbed.faults import FaultRun, Plan
+from geomq.testbed.faults import FaultPlan, FaultRun
 from geomq.testbed.hops import HopPlan, HopRun, Missing, passes
 from geomq.testbed.processes import stoppable
 
@@ -26,8 +26,8 @@ CONVERGED_S_MAX = 10.0
 HOP_STRATEGY = "disgb_events"
 
 
-def plan_for(strategy: str, seed: int, seconds: float) -> Plan:
-    return Plan(strategy, seed, seconds, brokers=5)
+def plan_for(strategy: str, seed: int, seconds: float) -> FaultPlan:
+    return FaultPlan(strategy, seed, seconds, brokers=5)
 
 
 def hop_plan_for(strategy: str, seed: int, seconds: float, missing: Missing) -> HopPlan:
@@ -44,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--hop", action="store_true", help="clients hop with their sessions")
     chosen = parser.parse_args(words)
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of every answer to a broker that was just killed
-    seeds, plans = range(chosen.seed, chosen.seed + chosen.runs), list[Plan]()
+    seeds, plans = range(chosen.seed, chosen.seed + chosen.runs), list[FaultPlan]()
     if chosen.hop:
         hops = product(chosen.strategy or [HOP_STRATEGY], get_args(Missing), seeds)
         plans += (hop_plan_for(strategy, seed, chosen.seconds, missing) for strategy, missing, seed in hops)
@@ -55,7 +55,7 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _one(plan: Plan) -> bool:
+def _one(plan: FaultPlan) -> bool:
     folder = Path(tempfile.mkdtemp(prefix="geomq-faults-"))
     run = HopRun(plan, folder) if isinstance(plan, HopPlan) else FaultRun(plan, folder)
     verdict = asyncio.run(stoppable(run.run()))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from geomq.errors import GeometryError, GeomqError, UsageError
 from geomq.geo import Areas, Circle, GridAreas, Location, PolygonAreas, degrees_to_m, distances_m
 from geomq.routing.core.model import BrokerId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.workload.cities import PUBLISHED, Place, choose_cities
 
 MS_PER_KM = 0.021048134571484346
@@ -88,7 +88,7 @@ class World:
     @cached_property
     def federation(self) -> Federation:
         """The brokers as routing knows them."""
-        brokers = [Broker(BrokerId(place.name), Location(place.lat, place.lon)) for place in self.places]
+        brokers = [BrokerSite(BrokerId(place.name), Location(place.lat, place.lon)) for place in self.places]
         return Federation(brokers, self.areas)
 
     @cached_property

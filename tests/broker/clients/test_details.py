@@ -10,15 +10,14 @@ from msgspec import structs
 from tests.probe import Probe
 
 from geomq.broker.clients.details import told
-from geomq.broker.config.settings import Broker as BrokerSection
-from geomq.broker.config.settings import Config, Geo, Limits, Listener, Metrics
+from geomq.broker.config.settings import BrokerSettings, Config, Geo, Limits, Listener, Metrics
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location, location_text
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V311
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +29,7 @@ ALL = ("event", "time", "broker", "publisher", "location", "fence")
 
 def config(folder: Path, details: tuple[str, ...] | None = None) -> Config:
     return Config(
-        broker=BrokerSection(name="home", data_dir=str(folder)),
+        broker=BrokerSettings(name="home", data_dir=str(folder)),
         listeners=(Listener(host="127.0.0.1", port=0),),
         metrics=Metrics(sys_interval_s=0),
         geo=Geo() if details is None else Geo(details=details),  # type: ignore[arg-type]
@@ -129,7 +128,7 @@ async def test_without_details_in_the_config_nobody_is_told(tmp_path: Path) -> N
 
 def test_details_cannot_be_forged() -> None:
     forged = tuple((name, "forged") for name in ("geo-event", "geo-time", "geo-broker", "geo-publisher"))
-    message = Message("t", properties=Properties(user_properties=(*forged, ("a", "b"))))
+    message = ApplicationMessage("t", properties=Properties(user_properties=(*forged, ("a", "b"))))
     event = Event(EventId(BrokerId("b"), 2, 3), "t", ClientId("bad\0voice"), BERLIN, Circle(BERLIN, 5.0), at_ms=7)
     assert told(message, None, ALL).properties.user_properties == (("a", "b"),)
     assert dict(told(message, event, ALL).properties.user_properties) == {
@@ -143,7 +142,7 @@ def test_details_cannot_be_forged() -> None:
 
 
 def test_a_message_that_says_nothing_new_stays_the_same_object() -> None:
-    message = Message("t", properties=Properties(user_properties=(("a", "b"),)))
+    message = ApplicationMessage("t", properties=Properties(user_properties=(("a", "b"),)))
     assert told(message, None, ALL) is message
 
 

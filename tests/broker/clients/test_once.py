@@ -7,8 +7,7 @@ from tests.probe import Probe
 
 from geomq.broker.clients import once
 from geomq.broker.clients.once import Writers
-from geomq.broker.config.settings import Broker as BrokerSection
-from geomq.broker.config.settings import Config, Listener, Metrics
+from geomq.broker.config.settings import BrokerSettings, Config, Listener, Metrics
 from geomq.broker.server import Broker
 from geomq.broker.storage.memory import MemoryStore
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 def config(folder: Path) -> Config:
     return Config(
-        broker=BrokerSection(data_dir=str(folder)),
+        broker=BrokerSettings(data_dir=str(folder)),
         listeners=(Listener(host="127.0.0.1", port=0),),
         metrics=Metrics(sys_interval_s=0),
     )

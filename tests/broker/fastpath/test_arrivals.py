@@ -194,7 +194,7 @@ async def test_ways_are_remembered_for_so_many_matches_and_no_more(monkeypatch: 
             here = tuple(Match(ClientId(client.name), "t/#") for client in clients)
             batch = batch_of([b"%d" % number], sequence=100 + number, matches=(*nobody, *here))
             broker.parts.arrivals.arrive(*said(batch), broker.parts.driver.handle)
-            known = [matches for ways in broker.parts.arrivals._ways.values() for matches in ways.routes]
+            known = [matches for cache in broker.parts.arrivals._caches.values() for matches in cache.routes]
             assert sum(len(matches or ()) for matches in known) < 20
         for client in clients:
             await until(lambda: len(client.got) == 8)  # noqa: B023

@@ -13,7 +13,7 @@ import pytest
 from tests.broker.federated import SITES, configs, federation, until
 from tests.broker.real_clients import RealClient, close_all, join
 
-from geomq.broker.fastpath.links import far_of
+from geomq.broker.fastpath.links import peer_targets
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location
 from geomq.mqtt.codec.encode import encode
@@ -117,7 +117,7 @@ def test_a_batch_counts_the_bytes_that_say_for_whom_its_events_are() -> None:
     matches = tuple(Match(ClientId(f"client-{number}"), "a/+/filter") for number in range(1_000))
     entry = Batched(ClientId("c"), None, 1, 1, True, matches, 0)
     size = len(encode_frame(Data(1, 1, EventBatch(1, 0, (entry,), ()))))
-    assert 0.8 * size < far_of((ToPeer(BrokerId("b"), matches),), frozenset()).weight < size
+    assert 0.8 * size < peer_targets((ToPeer(BrokerId("b"), matches),), frozenset()).weight < size
 
 
 def check_order(payloads: list[bytes]) -> None:

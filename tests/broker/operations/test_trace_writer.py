@@ -14,8 +14,7 @@ from tests.broker.federated import until
 from tests.probe import Probe
 
 from geomq.broker.config.recording import Trace
-from geomq.broker.config.settings import Broker as BrokerSection
-from geomq.broker.config.settings import Config, Listener, Metrics, Persistence
+from geomq.broker.config.settings import BrokerSettings, Config, Listener, Metrics, Persistence
 from geomq.broker.local_federation import free_ports
 from geomq.broker.operations.trace_writer import RECORD_BYTES, TraceWriter
 from geomq.broker.server import Broker
@@ -32,7 +31,7 @@ RECORD = TraceRecord(1.0, BrokerId("geomq"), "moved", "location")
 
 def config(directory: Path, **more: Any) -> Config:
     return Config(
-        broker=BrokerSection(name="paris", data_dir=str(directory / "data")),
+        broker=BrokerSettings(name="paris", data_dir=str(directory / "data")),
         listeners=(Listener(host="127.0.0.1", port=0),),
         persistence=Persistence(enabled=False),
         metrics=Metrics(sys_interval_s=1),

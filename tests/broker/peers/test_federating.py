@@ -32,7 +32,7 @@ def test_every_broker_comes_to_the_same_federation() -> None:
 
 
 def test_a_broker_without_peers_is_alone() -> None:
-    assert federation_of(Config(broker=settings.Broker(name="me"))).ids == ("me",)
+    assert federation_of(Config(broker=settings.BrokerSettings(name="me"))).ids == ("me",)
 
 
 def test_areas_are_given_for_all_or_for_none() -> None:

@@ -3,13 +3,13 @@
 from geomq.broker.peers.federation_diff import POINTS, area_moves
 from geomq.geo import Location, NearestAreas, PolygonAreas, parse_fence
 from geomq.routing.core.model import BrokerId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 
-POLES = [Broker(BrokerId("north"), Location(89.0, 0.0)), Broker(BrokerId("south"), Location(-89.0, 0.0))]
+POLES = [BrokerSite(BrokerId("north"), Location(89.0, 0.0)), BrokerSite(BrokerId("south"), Location(-89.0, 0.0))]
 EARTH_KM2 = 510_000_000
 
 
-def halves(*brokers: Broker) -> Federation:
+def halves(*brokers: BrokerSite) -> Federation:
     return Federation(brokers, NearestAreas([broker.location for broker in brokers]))
 
 

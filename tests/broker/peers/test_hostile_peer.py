@@ -11,9 +11,8 @@ from geomq.broker.roaming.session_transfer import PackedDelivery, SessionTransfe
 from geomq.broker.storage.records import SessionRecord
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.types import V5
-from geomq.mqtt.session.message import Message
-from geomq.routing.core.messages import ForwardEvent
-from geomq.routing.core.messages import Message as PeerMessage
+from geomq.mqtt.session.message import ApplicationMessage
+from geomq.routing.core.messages import ForwardEvent, Message
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.core.plan import Batched, EventBatch
 from geomq.routing.retained.versions import PutRetained
@@ -40,7 +39,7 @@ def event(topic: str, *, sequence: int = 1, qos: int = 0, retain: bool = False) 
     ],
     ids=["wildcard", "qos", "retained wildcard", "retained version", "damaged batch"],
 )
-async def test_what_no_event_can_be_is_refused_while_the_link_and_its_neighbours_live(message: PeerMessage) -> None:
+async def test_what_no_event_can_be_is_refused_while_the_link_and_its_neighbours_live(message: Message) -> None:
     async with federation(configs("flood_events", brokers=2)) as brokers:
         columbus = brokers["columbus"]
         here, there = columbus.peering, brokers["frankfurt"].peering
@@ -67,7 +66,7 @@ async def test_what_no_event_can_be_is_refused_while_the_link_and_its_neighbours
             await probe.drop()
 
 
-def forged(*messages: Message, user: str = "mallory") -> bytes:
+def forged(*messages: ApplicationMessage, user: str = "mallory") -> bytes:
     record = SessionRecord(user=user, version=V5, expiry_s=300)
     packed = tuple(PackedDelivery(message, 1, False, (), 0, False) for message in messages)
     return msgspec.msgpack.encode(SessionTransfer(record, (), {}, packed, (), ()))
@@ -79,7 +78,10 @@ async def test_a_session_nobody_asked_for_is_not_taken_in() -> None:
         assert there is not None
         client, _ = await Probe.connect(columbus.port, Connect("car", V5))
         for number, name in enumerate(("car", "bus")):
-            there.send(COLUMBUS, HandOver(ClientId(name), number, 0, 1, forged(Message("never/subscribed", b"x", 1))))
+            there.send(
+                COLUMBUS,
+                HandOver(ClientId(name), number, 0, 1, forged(ApplicationMessage("never/subscribed", b"x", 1))),
+            )
         assert await client.silent(0.5)
         assert "bus" not in columbus.core.clients
         assert columbus.core.counts.sessions_taken == 0
@@ -100,7 +102,7 @@ async def test_a_client_gets_nothing_from_a_late_session_that_it_has_no_right_to
         columbus, frankfurt = brokers["columbus"], brokers["frankfurt"]
         asked: list[SessionWanted] = []
 
-        def keep_waiting(peer: BrokerId, message: PeerMessage) -> bool:
+        def keep_waiting(peer: BrokerId, message: Message) -> bool:
             if isinstance(message, SessionWanted):
                 asked.append(message)
             return True
@@ -109,7 +111,7 @@ async def test_a_client_gets_nothing_from_a_late_session_that_it_has_no_right_to
         client, _ = await Probe.connect(columbus.port, Connect("car", V5))
         there = frankfurt.peering
         assert there is not None
-        late = forged(Message("secret", b"no", 1), Message("open/a", b"yes", 1))
+        late = forged(ApplicationMessage("secret", b"no", 1), ApplicationMessage("open/a", b"yes", 1))
         there.send(COLUMBUS, HandOver(ClientId("car"), asked[0].token, 0, 1, late))
         assert (await client.expect(Publish)).payload == b"yes"
         assert await client.silent(0.3)

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geomq.broker.roaming.session_transfer import PART_BYTES, PackedDelivery, SessionTransfer, pack, unpack, voices_of
+from geomq.broker.roaming.session_transfer import (
+    PART_BYTES,
+    PackedDelivery,
+    SessionTransfer,
+    pack,
+    subscription_keys_of,
+    unpack,
+)
 from geomq.broker.security.acl import ALL_RIGHTS
 from geomq.broker.state.client import Client
 from geomq.broker.storage.records import SessionRecord, SubscriptionRecord
@@ -16,7 +23,7 @@ from geomq.geo import Circle, Location
 from geomq.mqtt.codec.packets import Publish, Will
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.session.handshake import Policy
-from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.message import ApplicationMessage, Fanout
 from geomq.mqtt.session.outbound import Phase
 from geomq.mqtt.session.session import Session
 from geomq.mqtt.session.subscriptions import Subscription, Terms
@@ -37,7 +44,7 @@ def traveller(*payloads: bytes) -> Client:
     session.accept(Publish("x", b"", 2, packet_id=9), 0.0)
     properties = Properties(message_expiry_interval=60, user_properties=(("k", "v"),))
     for payload in payloads:
-        message = Message("t", payload, 2, True, properties, 60.0)
+        message = ApplicationMessage("t", payload, 2, True, properties, 60.0)
         session.deliver(Fanout(message, 0.0), Terms(2, True, (4,)))
     return client
 
@@ -83,9 +90,9 @@ def test_a_large_session_comes_in_parts_none_larger_than_a_frame_allows() -> Non
     assert len(stored.deliveries) == 4
 
 
-def test_each_prefix_is_a_voice_of_its_own() -> None:
+def test_each_prefix_has_a_subscription_key_of_its_own() -> None:
     stored, _ = unpack(b"".join(pack(traveller(), [], ())))
-    assert list(voices_of("r", stored)) == ["r", "r\0$share/crew/$geo/from/home/"]
+    assert list(subscription_keys_of("r", stored)) == ["r", "r\0$share/crew/$geo/from/home/"]
 
 
 def test_a_filter_that_is_none_is_refused() -> None:
@@ -101,7 +108,7 @@ RECORD = SessionRecord()
 def transfer_of(
     record: SessionRecord = RECORD,
     wanted: Subscription | None = None,
-    message: Message | None = None,
+    message: ApplicationMessage | None = None,
     *,
     qos: int = 1,
     packet_id: int = 0,
@@ -113,19 +120,19 @@ def transfer_of(
     return msgspec.msgpack.encode(SessionTransfer(record, wishes, {}, deliveries, receipts, ()))
 
 
-GOOD = Message("t", b"", 1)
+GOOD = ApplicationMessage("t", b"", 1)
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        transfer_of(message=Message("a/#", b"", 1)),
-        transfer_of(message=Message("", b"", 1)),
-        transfer_of(message=Message("t", b"", 3)),
-        transfer_of(message=Message("t", b"", 1, properties=Properties(message_expiry_interval=2**32))),
-        transfer_of(message=Message("t", b"", 1, properties=Properties(payload_format_indicator=7))),
-        transfer_of(message=Message("t", b"", 1, properties=Properties(response_topic="+"))),
-        transfer_of(message=Message("t", b"", 1, expires_at=math.inf)),
+        transfer_of(message=ApplicationMessage("a/#", b"", 1)),
+        transfer_of(message=ApplicationMessage("", b"", 1)),
+        transfer_of(message=ApplicationMessage("t", b"", 3)),
+        transfer_of(message=ApplicationMessage("t", b"", 1, properties=Properties(message_expiry_interval=2**32))),
+        transfer_of(message=ApplicationMessage("t", b"", 1, properties=Properties(payload_format_indicator=7))),
+        transfer_of(message=ApplicationMessage("t", b"", 1, properties=Properties(response_topic="+"))),
+        transfer_of(message=ApplicationMessage("t", b"", 1, expires_at=math.inf)),
         transfer_of(message=GOOD, qos=3),
         transfer_of(message=GOOD, packet_id=65_536),
         transfer_of(message=GOOD, identifiers=(0,)),

@@ -21,7 +21,7 @@ from geomq.broker.storage.records import SessionRecord
 from geomq.broker.storage.store import Store, open_store
 from geomq.broker.storage.writes import Writes
 from geomq.mqtt.session.changes import DeliveryAdded, DeliveryRemoved
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 
 
 class FakeDisk(NoDisk):
@@ -303,7 +303,7 @@ def test_with_128_in_flight_acknowledgements_share_syncs(tmp_path: Path) -> None
         def publish() -> None:
             nonlocal sent
             sent += 1
-            store.record([DeliveryAdded("c", sent, Message("t", payload, 1), 1, False, (), 0)])
+            store.record([DeliveryAdded("c", sent, ApplicationMessage("t", payload, 1), 1, False, (), 0)])
             committer.when_safe(on_safe)
 
         def on_safe() -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from tests.probe import Probe
 
-from geomq.broker.config.settings import Broker as BrokerSection
-from geomq.broker.config.settings import Config, Listener, Metrics, Persistence
+from geomq.broker.config.settings import BrokerSettings, Config, Listener, Metrics, Persistence
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties
@@ -39,7 +38,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @asynccontextmanager
 async def running(disk: Path, *, reserve: int = 0) -> AsyncIterator[Broker]:
     config = Config(
-        broker=BrokerSection(data_dir=str(disk / "data")),
+        broker=BrokerSettings(data_dir=str(disk / "data")),
         listeners=(Listener(host="127.0.0.1", port=0),),
         persistence=Persistence(free_bytes_min=reserve),
         metrics=Metrics(sys_interval_s=0),

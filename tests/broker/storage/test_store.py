@@ -31,7 +31,7 @@ from geomq.mqtt.session.changes import (
     ReceiptAdded,
     ReceiptRemoved,
 )
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 from geomq.mqtt.session.outbound import Phase
 from geomq.mqtt.session.subscriptions import Subscription
 
@@ -71,11 +71,11 @@ def reload(disk: DictDisk) -> StoredState:
     return Store(disk).load()
 
 
-def added(client_id: str, number: int, message: Message, packet_id: int = 0) -> DeliveryAdded:
+def added(client_id: str, number: int, message: ApplicationMessage, packet_id: int = 0) -> DeliveryAdded:
     return DeliveryAdded(client_id, number, message, 1, False, (), packet_id)
 
 
-FULL_MESSAGE = Message(
+FULL_MESSAGE = ApplicationMessage(
     "a/b",
     b"\x00payload\xff",
     2,
@@ -134,14 +134,14 @@ def test_a_message_goes_with_the_last_that_points_to_it() -> None:
     store = Store(disk)
     store.load()
     empty = dict(disk.data)
-    message = Message("t", b"x" * 100, 1)
+    message = ApplicationMessage("t", b"x" * 100, 1)
     store.put_session("c", SessionRecord())
     store.record([added("c", 1, message), added("d", 1, message)])
     store.put_retained(message)
     store.commit()
     assert sum(b"x" * 100 in value for value in disk.data.values()) == 1
     store.record([DeliveryRemoved("c", 1), DeliveryRemoved("c", 1), DeliveryRemoved("nobody", 1)])
-    store.put_retained(Message("t", b"other", 1))
+    store.put_retained(ApplicationMessage("t", b"other", 1))
     store.commit()
     assert any(b"x" * 100 in value for value in disk.data.values())
     store.delete_session("d")
@@ -158,7 +158,7 @@ def test_what_came_and_went_within_a_tick_never_reaches_the_disk() -> None:
     store = Store(disk)
     store.load()
     before = dict(disk.data)
-    store.record([added("c", 1, Message("t", b"x")), DeliverySent("c", 1, 9), DeliveryRemoved("c", 1)])
+    store.record([added("c", 1, ApplicationMessage("t", b"x")), DeliverySent("c", 1, 9), DeliveryRemoved("c", 1)])
     assert not store.dirty
     store.commit()
     assert disk.data == before
@@ -170,10 +170,10 @@ def test_a_session_begun_anew_in_the_same_tick_keeps_only_the_new() -> None:
     store.load()
     store.put_session("c", SessionRecord("old"))
     store.put_subscription("c", SubscriptionRecord(Subscription("old/#")))
-    store.record([added("c", 1, Message("t", b"old")), ReceiptAdded("c", 1)])
+    store.record([added("c", 1, ApplicationMessage("t", b"old")), ReceiptAdded("c", 1)])
     store.delete_session("c")
     store.put_session("c", SessionRecord("new"))
-    store.record([added("c", 1, Message("t", b"new")), ReceiptAdded("c", 2)])
+    store.record([added("c", 1, ApplicationMessage("t", b"new")), ReceiptAdded("c", 2)])
     store.commit()
     session = reload(disk).sessions["c"]
     assert session.record.user == "new"
@@ -194,7 +194,7 @@ def test_a_full_disk_keeps_the_writes_for_later() -> None:
     assert store.dirty
     assert not store.has_room()
     disk.full = False
-    store.record([added("c", 1, Message("t", b"x"))])
+    store.record([added("c", 1, ApplicationMessage("t", b"x"))])
     store.commit()
     assert not store.full
     assert store.has_room()
@@ -205,7 +205,7 @@ def test_what_lost_its_session_or_its_message_is_swept() -> None:
     disk = DictDisk()
     store = Store(disk)
     store.load()
-    store.record([added("ghost", 1, Message("t", b"x")), ReceiptAdded("ghost", 4)])
+    store.record([added("ghost", 1, ApplicationMessage("t", b"x")), ReceiptAdded("ghost", 4)])
     store.put_subscription("ghost", SubscriptionRecord(Subscription("a")))
     store.commit()
     assert reload(disk).sessions == {}
@@ -248,7 +248,7 @@ class Model:
         )
 
 
-def apply(store: Store, model: Model, pool: list[Message], kind: str, name: str, number: int) -> None:
+def apply(store: Store, model: Model, pool: list[ApplicationMessage], kind: str, name: str, number: int) -> None:
     session = model.sessions.get(name)
     message = pool[number % len(pool)]
     if kind == "session":
@@ -271,7 +271,7 @@ def apply_to_session(
     kind: str,
     name: str,
     number: int,
-    message: Message,
+    message: ApplicationMessage,
 ) -> None:
     change: Change | None = None
     if kind == "subscribe":
@@ -309,7 +309,7 @@ def test_after_any_crash_exactly_the_committed_is_there(script: list[tuple[str, 
     disk, model = DictDisk(), Model()
     store = Store(disk)
     store.load()
-    pool = [Message(f"t/{number}", b"%d" % number, 1) for number in range(3)]
+    pool = [ApplicationMessage(f"t/{number}", b"%d" % number, 1) for number in range(3)]
     committed = model.copy()
     for kind, name, number in script:
         if kind == "commit":
@@ -320,7 +320,7 @@ def test_after_any_crash_exactly_the_committed_is_there(script: list[tuple[str, 
             committed = model.copy()
             store = Store(disk)
             assert model.of(store.load()) == committed
-            pool = [Message(one.topic, one.payload, 1) for one in pool]
+            pool = [ApplicationMessage(one.topic, one.payload, 1) for one in pool]
         else:
             apply(store, model, pool, kind, name, number)
     assert model.of(reload(disk)) == committed
@@ -359,8 +359,8 @@ def test_a_memory_store_takes_the_same_calls_and_keeps_nothing() -> None:
     store = MemoryStore()
     assert store.load() == StoredState(epoch=1)
     store.put_session("c", SessionRecord())
-    store.record([added("c", 1, Message("t"))])
-    store.put_retained(Message("t"))
+    store.record([added("c", 1, ApplicationMessage("t"))])
+    store.put_retained(ApplicationMessage("t"))
     store.delete_retained("t")
     store.delete_session("c")
     assert not store.dirty

@@ -26,7 +26,7 @@ from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX
 from geomq.mqtt.session.changes import Journal
 from geomq.mqtt.session.handshake import Policy, agree, welcome
-from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.message import ApplicationMessage, Fanout
 from geomq.mqtt.session.session import Session
 from geomq.mqtt.session.subscriptions import Terms
 
@@ -70,7 +70,7 @@ class Server:
 
     def deliver(self, payload: bytes, qos: int, topic: str = "t") -> None:
         """Send the client a message, now or when it is there."""
-        data = self.session.deliver(Fanout(Message(topic, payload, qos), 0.0), Terms(qos, False, ()))
+        data = self.session.deliver(Fanout(ApplicationMessage(topic, payload, qos), 0.0), Terms(qos, False, ()))
         if data:
             self.out.append(data)
 

@@ -32,7 +32,7 @@ from geomq.mqtt.codec.packets import (
     Unsubscribe,
     Will,
 )
-from geomq.mqtt.codec.properties import RULES, WILL, Kind, Properties
+from geomq.mqtt.codec.properties import RULES, WILL, Properties, PropertyType
 from geomq.mqtt.codec.reasons import ALLOWED, FROM_CONNACK_V311, ReasonCode
 from geomq.mqtt.codec.types import V5, V311, PacketType
 
@@ -46,12 +46,17 @@ filters = st.one_of(
 packet_ids = st.integers(1, 65_535)
 versions = st.sampled_from([V311, V5])
 
-_VALUES: dict[Kind, st.SearchStrategy[Any]] = {
-    Kind.TEXT: texts,
-    Kind.BINARY: st.binary(max_size=12),
-    Kind.PAIR: st.tuples(texts, texts),
+_VALUES: dict[PropertyType, st.SearchStrategy[Any]] = {
+    PropertyType.TEXT: texts,
+    PropertyType.BINARY: st.binary(max_size=12),
+    PropertyType.PAIR: st.tuples(texts, texts),
 }
-_WIDTH = {Kind.BYTE: 0xFF, Kind.TWO_BYTES: 0xFFFF, Kind.FOUR_BYTES: 0xFFFF_FFFF, Kind.VARINT: 268_435_455}
+_WIDTH = {
+    PropertyType.BYTE: 0xFF,
+    PropertyType.TWO_BYTES: 0xFFFF,
+    PropertyType.FOUR_BYTES: 0xFFFF_FFFF,
+    PropertyType.VARINT: 268_435_455,
+}
 
 
 @st.composite

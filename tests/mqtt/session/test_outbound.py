@@ -2,19 +2,19 @@
 
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.session.changes import DeliveryAdded, Journal
-from geomq.mqtt.session.message import Message
-from geomq.mqtt.session.outbound import PACKET_ID_MAX, Delivery, Outbound
+from geomq.mqtt.session.message import ApplicationMessage
+from geomq.mqtt.session.outbound import PACKET_ID_MAX, InFlight, Outbound
 
 
 def test_identifiers_wrap_around_and_skip_those_in_flight() -> None:
     outbound = Outbound("c", queue_max=10, bytes_max=10_000)
     outbound.connect(3)
-    stuck = outbound.push(Message("t"), 1)
+    stuck = outbound.push(ApplicationMessage("t"), 1)
     assert stuck is not None
     assert stuck.packet_id == 1
     last = 0
     for _ in range(PACKET_ID_MAX):
-        delivery = outbound.push(Message("t"), 1)
+        delivery = outbound.push(ApplicationMessage("t"), 1)
         assert delivery is not None
         assert delivery.packet_id != stuck.packet_id
         last = delivery.packet_id
@@ -25,7 +25,7 @@ def test_identifiers_wrap_around_and_skip_those_in_flight() -> None:
 def test_expired_messages_leave_the_queue_counted() -> None:
     outbound = Outbound("c", queue_max=10, bytes_max=10_000)
     for expires_at in (1.0, 9.0):
-        outbound.push(Message("t", expires_at=expires_at), 1)
+        outbound.push(ApplicationMessage("t", expires_at=expires_at), 1)
     outbound.connect(5)
     assert [step.delivery.message.expires_at for step in outbound.pump(5.0)] == [9.0]
     assert (outbound.expired, len(outbound), outbound.waiting) == (1, 1, False)
@@ -34,11 +34,11 @@ def test_expired_messages_leave_the_queue_counted() -> None:
 def test_what_another_session_sent_is_sent_as_once_more_within_the_window() -> None:
     outbound = Outbound("c", queue_max=10, bytes_max=1_000, journal=[])
     outbound.connect(2)
-    outbound.push(Message("t", b"new"), 2)
+    outbound.push(ApplicationMessage("t", b"new"), 2)
     for payload in (b"1", b"2"):
-        assert outbound.adopt(Delivery(9, Message("t", payload), 2, retain=False, identifiers=()))
+        assert outbound.adopt(InFlight(9, ApplicationMessage("t", payload), 2, retain=False, identifiers=()))
     assert [(step.delivery.message.payload, step.again) for step in outbound.pump(0.0)] == [(b"1", True)]
-    assert outbound.push(Message("t", b"later"), 2) is None
+    assert outbound.push(ApplicationMessage("t", b"later"), 2) is None
     for packet_id in (1, 2):
         outbound.receive(packet_id, failed=False)
         outbound.complete(packet_id)
@@ -49,9 +49,9 @@ def test_what_another_session_sent_is_sent_as_once_more_within_the_window() -> N
 def test_what_another_session_sent_waits_for_the_client() -> None:
     journal: Journal = []
     outbound = Outbound("c", queue_max=10, bytes_max=1_000, journal=journal)
-    assert outbound.adopt(Delivery(9, Message("t", b"1"), 2, retain=True, identifiers=(3,)))
+    assert outbound.adopt(InFlight(9, ApplicationMessage("t", b"1"), 2, retain=True, identifiers=(3,)))
     assert outbound.pump(0.0) == []
-    assert journal == [DeliveryAdded("c", 1, Message("t", b"1"), 2, True, (3,), 1)]
+    assert journal == [DeliveryAdded("c", 1, ApplicationMessage("t", b"1"), 2, True, (3,), 1)]
     outbound.connect(5)
     assert [(step.delivery.packet_id, step.again) for step in outbound.pump(0.0)] == [(1, True)]
 
@@ -60,13 +60,13 @@ def test_receipts_that_are_never_completed_use_up_the_identifiers_and_nothing_el
     outbound = Outbound("c", queue_max=1, bytes_max=1 << 30)
     outbound.connect(PACKET_ID_MAX)
     for _ in range(PACKET_ID_MAX):
-        delivery = outbound.push(Message("t"), 2)
+        delivery = outbound.push(ApplicationMessage("t"), 2)
         assert delivery is not None
         assert outbound.receive(delivery.packet_id, failed=False)
     outbound.disconnect()
     outbound.connect(PACKET_ID_MAX)
     assert len(outbound.pump(0.0)) == PACKET_ID_MAX
-    assert outbound.push(Message("t", b"waits"), 2) is None
+    assert outbound.push(ApplicationMessage("t", b"waits"), 2) is None
     assert (outbound.waiting, outbound.pump(0.0)) == (True, [])
     assert outbound.complete(7)
     assert [(step.delivery.packet_id, step.again) for step in outbound.pump(0.0)] == [(7, False)]
@@ -75,7 +75,7 @@ def test_receipts_that_are_never_completed_use_up_the_identifiers_and_nothing_el
 def test_what_is_never_acknowledged_is_bounded_in_bytes_too_whatever_the_window() -> None:
     outbound = Outbound("c", queue_max=100, bytes_max=10_000)
     outbound.connect(PACKET_ID_MAX)
-    pushed = [outbound.push(Message("t", bytes(3_000)), 1) for _ in range(9)]
+    pushed = [outbound.push(ApplicationMessage("t", bytes(3_000)), 1) for _ in range(9)]
     in_flight = [each for each in outbound.unfinished() if each.packet_id]
     assert (len(in_flight), len(outbound), outbound.dropped) == (4, 7, 2)
     assert outbound.acknowledge(1)
@@ -94,7 +94,7 @@ def test_properties_take_room_in_the_queue() -> None:
         Properties(correlation_data=bytes(5_000)),
     ):
         for _ in range(3):
-            outbound.push(Message("t", properties=properties), 1)
+            outbound.push(ApplicationMessage("t", properties=properties), 1)
         assert (len(outbound), outbound.dropped) == (1, 2)
         outbound.connect(1)
         assert len(outbound.pump(0.0)) == 1

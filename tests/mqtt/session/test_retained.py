@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geomq.mqtt.codec.topics import topic_matches
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 from geomq.mqtt.session.retained import LEVEL_BYTES, PAUSE_NODES, RetainedStore
 
 BYTES_MAX = 1 << 24
@@ -18,9 +18,9 @@ def test_lookup_finds_exactly_the_matching_unexpired_messages(
     puts: list[tuple[str, int | None]], topic_filter: str, now: int
 ) -> None:
     store = RetainedStore(100, BYTES_MAX)
-    model: dict[str, Message] = {}
+    model: dict[str, ApplicationMessage] = {}
     for number, (topic, expires_at) in enumerate(puts):
-        message = Message(topic, b"%d" % number, expires_at=expires_at)
+        message = ApplicationMessage(topic, b"%d" % number, expires_at=expires_at)
         assert store.put(message)
         model[topic] = message
     wanted = {each for each in model.values() if topic_matches(topic_filter, each.topic)}
@@ -34,7 +34,7 @@ def test_lookup_finds_exactly_the_matching_unexpired_messages(
 def test_a_search_that_finds_nothing_lets_others_go_on() -> None:
     store = RetainedStore(10_000, BYTES_MAX)
     for number in range(5_000):
-        store.put(Message(f"kept/{number}"))
+        store.put(ApplicationMessage(f"kept/{number}"))
     steps = list(store.search("kept/+/nothing", 0.0))
     assert set(steps) == {None}
     assert len(steps) == 5_000 // PAUSE_NODES
@@ -43,21 +43,21 @@ def test_a_search_that_finds_nothing_lets_others_go_on() -> None:
 
 def test_a_full_store_refuses_new_topics_but_replaces_old_ones() -> None:
     store = RetainedStore(1, BYTES_MAX)
-    assert store.put(Message("a", b"1"))
-    assert not store.put(Message("b", b"1"))
-    assert store.put(Message("a", b"2"))
+    assert store.put(ApplicationMessage("a", b"1"))
+    assert not store.put(ApplicationMessage("b", b"1"))
+    assert store.put(ApplicationMessage("a", b"2"))
     assert store.remove("a")
     assert not store.remove("a")
     assert not store.remove("a/b")
-    assert store.put(Message("b", b"1"))
+    assert store.put(ApplicationMessage("b", b"1"))
     assert store.get("a") is None
-    assert store.get("b") == Message("b", b"1")
+    assert store.get("b") == ApplicationMessage("b", b"1")
 
 
 def test_expiry_records_stay_bounded_when_one_topic_is_replaced_often() -> None:
     store = RetainedStore(10, BYTES_MAX)
     for number in range(5_000):
-        store.put(Message("a", b"", expires_at=number + 10.0))
+        store.put(ApplicationMessage("a", b"", expires_at=number + 10.0))
     assert len(store._expiries) < 200
     assert store.expire(5_008.0) == []
     assert store.expire(5_009.0) == ["a"]
@@ -66,7 +66,7 @@ def test_expiry_records_stay_bounded_when_one_topic_is_replaced_often() -> None:
 def test_messages_may_be_removed_while_a_lookup_runs() -> None:
     store = RetainedStore(10, BYTES_MAX)
     for name in ("a/x", "a/y", "b"):
-        store.put(Message(name))
+        store.put(ApplicationMessage(name))
     seen = []
     for message in store.match("#", 0):
         seen.append(message.topic)
@@ -76,13 +76,13 @@ def test_messages_may_be_removed_while_a_lookup_runs() -> None:
 
 def test_large_messages_and_deep_topics_are_refused_when_there_is_no_room_for_them() -> None:
     store = RetainedStore(100, 4_000)
-    assert store.put(Message("a", b"x" * 2_000))
-    assert not store.put(Message("b", b"x" * 2_000))
-    assert not store.put(Message("/".join("abcdefgh")))
-    assert store.put(Message("b"))
-    assert not store.put(Message("a", b"x" * 4_000))
-    assert store.put(Message("a", b"x" * 4_000), beyond=True)
-    assert store.put(Message("a", b"x" * 3_900))
+    assert store.put(ApplicationMessage("a", b"x" * 2_000))
+    assert not store.put(ApplicationMessage("b", b"x" * 2_000))
+    assert not store.put(ApplicationMessage("/".join("abcdefgh")))
+    assert store.put(ApplicationMessage("b"))
+    assert not store.put(ApplicationMessage("a", b"x" * 4_000))
+    assert store.put(ApplicationMessage("a", b"x" * 4_000), beyond=True)
+    assert store.put(ApplicationMessage("a", b"x" * 3_900))
     assert len(store) == 2
 
 
@@ -91,7 +91,7 @@ def test_what_is_gone_occupies_nothing(steps: list[tuple[str, int, bool]]) -> No
     store = RetainedStore(100, BYTES_MAX)
     for topic, size, stays in steps:
         if stays:
-            store.put(Message(topic, b"x" * size))
+            store.put(ApplicationMessage(topic, b"x" * size))
         else:
             store.remove(topic)
     kept = list(store)

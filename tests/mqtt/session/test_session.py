@@ -12,7 +12,7 @@ from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5, V311
 from geomq.mqtt.session.changes import DeliveryAdded, DeliveryReleased, DeliveryRemoved, Journal, ReceiptAdded
 from geomq.mqtt.session.handshake import Policy, agree
-from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.message import ApplicationMessage, Fanout
 from geomq.mqtt.session.session import Session
 from geomq.mqtt.session.subscriptions import Terms
 
@@ -31,7 +31,7 @@ def _packets(*wires: bytes, version: int = V5) -> list[Packet]:
 
 
 def _fan(topic: str = "t", payload: bytes = b"x", qos: int = 2, now: float = 0.0) -> Fanout:
-    return Fanout(Message(topic, payload, qos), now)
+    return Fanout(ApplicationMessage(topic, payload, qos), now)
 
 
 def test_one_encoding_serves_all_qos_0_receivers() -> None:
@@ -47,7 +47,7 @@ def test_a_received_packet_can_be_passed_on_as_it_came() -> None:
 
 
 def test_versions_get_their_own_encoding() -> None:
-    fanout = Fanout(Message("t", b"x", properties=Properties(content_type="c")), 0)
+    fanout = Fanout(ApplicationMessage("t", b"x", properties=Properties(content_type="c")), 0)
     assert _session(Connect("a", V311)).deliver(fanout, QOS0) == b"\x30\x04\x00\x01tx"
     assert _packets(_session(Connect("b")).deliver(fanout, QOS0)) == [
         Publish("t", b"x", properties=Properties(content_type="c"))
@@ -55,7 +55,7 @@ def test_versions_get_their_own_encoding() -> None:
 
 
 def test_what_expires_later_than_a_packet_can_say_expires_as_late_as_it_can() -> None:
-    (sent,) = _packets(_session(Connect("a")).deliver(Fanout(Message("t", expires_at=1e18), 0), QOS0))
+    (sent,) = _packets(_session(Connect("a")).deliver(Fanout(ApplicationMessage("t", expires_at=1e18), 0), QOS0))
     assert isinstance(sent, Publish)
     assert sent.properties.message_expiry_interval == 0xFFFF_FFFF
 
@@ -184,7 +184,9 @@ def test_messages_expire_in_the_queue_and_count_down() -> None:
     session = _session(Connect("c", properties=Properties(session_expiry_interval=60)))
     session.detach(60, 0)
     for seconds in (10, 30):
-        message = Message("t", b"%d" % seconds, 1, False, Properties(message_expiry_interval=seconds), seconds)
+        message = ApplicationMessage(
+            "t", b"%d" % seconds, 1, False, Properties(message_expiry_interval=seconds), seconds
+        )
         session.deliver(Fanout(message, 0), QOS1)
     connect = Connect("c", properties=Properties(session_expiry_interval=60))
     (only,) = _packets(*session.attach(agree(connect, Policy(), spare_id=""), None, 12.5))
@@ -228,7 +230,7 @@ def test_subscription_identifiers_reach_only_version_5() -> None:
 def test_a_repeated_qos_2_publish_is_accepted_once() -> None:
     session = _session(Connect("c"))
     publish = Publish("t", b"x", 2, packet_id=5)
-    assert session.accept(publish, 0) == Message("t", b"x", 2)
+    assert session.accept(publish, 0) == ApplicationMessage("t", b"x", 2)
     assert session.accept(Publish("t", b"x", 2, dup=True, packet_id=5), 0) is None
     assert _packets(session.answer(5, 2)) == [Pubrec(5)]
     assert _packets(session.on_pubrel(Pubrel(5))) == [Pubcomp(5)]
@@ -270,7 +272,7 @@ def test_aliases_from_the_client_are_resolved_and_not_passed_on() -> None:
     properties = Properties(topic_alias=3, content_type="c")
     named = session.accept(Publish("long", b"", properties=properties), 0)
     bare = session.accept(Publish("", b"", properties=properties), 0)
-    assert named == bare == Message("long", b"", properties=Properties(content_type="c"))
+    assert named == bare == ApplicationMessage("long", b"", properties=Properties(content_type="c"))
 
 
 def test_the_journal_tells_what_must_survive() -> None:
@@ -281,7 +283,7 @@ def test_the_journal_tells_what_must_survive() -> None:
     session.on_pubcomp(Pubcomp(1), 0)
     session.accept(Publish("t", b"", 2, packet_id=8), 0)
     assert journal == [
-        DeliveryAdded("c", 1, Message("t", b"x", 2), 2, False, (), 1),
+        DeliveryAdded("c", 1, ApplicationMessage("t", b"x", 2), 2, False, (), 1),
         DeliveryReleased("c", 1, 1),
         DeliveryRemoved("c", 1),
         ReceiptAdded("c", 8),

@@ -22,21 +22,21 @@ from geomq.mqtt.session.changes import (
     ReceiptAdded,
 )
 from geomq.mqtt.session.handshake import Policy, agree
-from geomq.mqtt.session.message import Fanout, Message
-from geomq.mqtt.session.outbound import Delivery, Phase
+from geomq.mqtt.session.message import ApplicationMessage, Fanout
+from geomq.mqtt.session.outbound import InFlight, Phase
 from geomq.mqtt.session.session import Session
 from geomq.mqtt.session.subscriptions import Terms
 
 POLICY = Policy(receive_max=3, in_flight_max=10)
 
 
-def _replayed(journal: Journal) -> tuple[list[Delivery], list[int]]:
+def _replayed(journal: Journal) -> tuple[list[InFlight], list[int]]:
     """What a store would hold after these changes."""
-    deliveries: dict[int, Delivery] = {}
+    deliveries: dict[int, InFlight] = {}
     receipts: dict[int, None] = {}
     for change in journal:
         if isinstance(change, DeliveryAdded):
-            delivery = Delivery(
+            delivery = InFlight(
                 change.number,
                 change.message,
                 change.qos,
@@ -166,7 +166,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.count += 1
         payload = b"%d" % self.count
         self.sent[qos].append(payload)
-        self._emit(self.session.deliver(Fanout(Message("t", payload, qos), 0.0), Terms(qos, False, ())))
+        self._emit(self.session.deliver(Fanout(ApplicationMessage("t", payload, qos), 0.0), Terms(qos, False, ())))
 
     @precondition(lambda self: self.session.connected and self.client.quota > 0)
     @rule(qos=st.integers(1, 2))

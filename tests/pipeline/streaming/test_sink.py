@@ -146,7 +146,7 @@ def test_a_broker_that_restarts_gets_what_it_had_not_acknowledged(tmp_path: Path
         reading = receiver(port, tmp_path / "spool")
         out = publisher(port, connections=2)
         for i in range(500):
-            properties = Properties(user_properties=(("geo-once", f"w{out.lane_of(f's/{i % 3}')}:{i}"),))
+            properties = Properties(user_properties=(("geo-once", f"w{out.stream_of(f's/{i % 3}')}:{i}"),))
             out.publish(f"s/{i % 3}", b"%d" % i, 1, retain=False, properties=properties)
     with geomq_broker(tmp_path / "broker", port=port):
         out.flush()

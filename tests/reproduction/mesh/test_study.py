@@ -12,7 +12,7 @@ from geomq.geo import Location, NearestAreas
 from geomq.reproduction.mesh.broken_overlay import NOTICE_MS, BrokenOverlay
 from geomq.reproduction.mesh.study import MeshRow, MeshRun, federation_at, run_mesh
 from geomq.routing.core.model import BrokerId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.sim.mesh_watch import MeshWatch, groups_of, mesh_of
 from geomq.sim.overlay import TOPOLOGIES, grid_links, hops_from, neighbours_in, overlay_links, ring_links
 
@@ -118,7 +118,7 @@ def test_rings_and_grids_have_their_shape() -> None:
 def line_of_three() -> BrokenOverlay:
     places = [Location(0.0, float(lon)) for lon in range(3)]
     ids = [BrokerId(name) for name in "abc"]
-    federation = Federation([Broker(i, p) for i, p in zip(ids, places, strict=True)], NearestAreas(places))
+    federation = Federation([BrokerSite(i, p) for i, p in zip(ids, places, strict=True)], NearestAreas(places))
     watch = MeshWatch()
     links = [(ids[0], ids[1]), (ids[1], ids[2])]
     simulation = BrokenOverlay(federation, "mesh", links=links, options={"links": links}, observers=[watch])

@@ -3,9 +3,9 @@
 import pytest
 
 from geomq.reproduction.rendezvous.findings import Findings, find
-from geomq.reproduction.rendezvous.study import Plan, Sample, measure
+from geomq.reproduction.rendezvous.study import Sample, StudyPlan, measure
 
-SMALL = Plan(sizes=(150, 600, 1500), networks=25, pairs=60, seed=4)
+SMALL = StudyPlan(sizes=(150, 600, 1500), networks=25, pairs=60, seed=4)
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,18 @@ from geomq.reproduction.rendezvous.cells import Cells, cells_of
 from geomq.reproduction.rendezvous.network import Network, random_network
 from geomq.reproduction.rendezvous.rendezvous import by_distance, places_of
 from geomq.reproduction.rendezvous.routing import path, route
-from geomq.reproduction.rendezvous.study import FIXED, RENDEZVOUS, SUBSCRIBERS, TRIED, Plan, Sample, measure, unpack
+from geomq.reproduction.rendezvous.study import (
+    FIXED,
+    RENDEZVOUS,
+    SUBSCRIBERS,
+    TRIED,
+    Sample,
+    StudyPlan,
+    measure,
+    unpack,
+)
 
-PLAN = Plan(sizes=(300,), networks=2, pairs=8, seed=9)
+PLAN = StudyPlan(sizes=(300,), networks=2, pairs=8, seed=9)
 
 
 class Drawn:
@@ -117,13 +126,13 @@ def test_more_detour_keeps_more_rendezvous(sample: Sample) -> None:
 
 def test_nodes_cut_off_take_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "DEGREE", 10)
-    sparse = [measure(200, number, Plan(sizes=(200,), networks=5, pairs=4)) for number in range(5)]
+    sparse = [measure(200, number, StudyPlan(sizes=(200,), networks=5, pairs=4)) for number in range(5)]
     assert sum(each.outside[0] for each in sparse) > 0
     assert all((each.through >= each.pairs).all() for each in sparse)
     assert all(np.isfinite(each.relative).all() for each in sparse)
 
 
 def test_tasks_are_every_network_once_large_ones_first() -> None:
-    tasks = Plan(sizes=(80, 600, 150), networks=3).tasks()
+    tasks = StudyPlan(sizes=(80, 600, 150), networks=3).tasks()
     assert sorted(tasks) == sorted(itertools.product((80, 150, 600), range(3)))
     assert [nodes for nodes, _ in tasks] == sorted((nodes for nodes, _ in tasks), reverse=True)

@@ -7,11 +7,11 @@ from geomq.errors import ConfigError
 from geomq.geo import Location, NearestAreas, Polygon, SoleArea
 from geomq.routing.core import topology as module
 from geomq.routing.core.model import BrokerId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 
 
 def test_two_brokers_of_one_name_are_refused() -> None:
-    twins = [Broker(BrokerId("a"), Location(0, 0)), Broker(BrokerId("a"), Location(1, 1))]
+    twins = [BrokerSite(BrokerId("a"), Location(0, 0)), BrokerSite(BrokerId("a"), Location(1, 1))]
     with pytest.raises(ConfigError, match="same name"):
         Federation(twins, NearestAreas([broker.location for broker in twins]))
 

@@ -5,11 +5,11 @@ import pytest
 from geomq.errors import ConfigError
 from geomq.geo import GridAreas, Location, NearestAreas, PolygonAreas, parse_fence
 from geomq.routing.core.model import BrokerId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.routing.federation.outline import BYTES_MAX, federation_of, outline_bytes, outline_of, read_outline
 
 PLACES = (Location(10.0, 20.0), Location(-10.0, -20.0))
-BROKERS = [Broker(BrokerId(name), place) for name, place in zip("ab", PLACES, strict=True)]
+BROKERS = [BrokerSite(BrokerId(name), place) for name, place in zip("ab", PLACES, strict=True)]
 
 
 @pytest.mark.parametrize(

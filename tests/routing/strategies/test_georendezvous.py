@@ -16,7 +16,7 @@ from geomq.routing.core.actions import DeliverToClients
 from geomq.routing.core.events import ClientGone, FederationChanged, PeerSaid, PeerUp
 from geomq.routing.core.messages import DeliverEvent, ForwardEvent, PutSubscription, SyncBegin, SyncEnd
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.routing.strategies.georendezvous import (
     GeoRendezvous,
     GraftRendezvous,
@@ -315,7 +315,7 @@ def test_when_places_change_hands_every_prune_is_forgotten() -> None:
 
 
 def test_a_place_in_no_area_belongs_to_the_nearest_broker() -> None:
-    brokers = [Broker(BrokerId("a"), Location(0.5, 0.5)), Broker(BrokerId("b"), Location(0.5, 5.5))]
+    brokers = [BrokerSite(BrokerId("a"), Location(0.5, 0.5)), BrokerSite(BrokerId("b"), Location(0.5, 5.5))]
     small = Federation(brokers, PolygonAreas([circle(0.5, 0.5, 50), circle(0.5, 5.5, 50)]))
     stage = Stage(small, "georendezvous")
     nearest = [min(brokers, key=lambda broker: distance_m(broker.location, place_of(KEY, i))).id for i in range(8)]

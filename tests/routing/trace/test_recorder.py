@@ -39,7 +39,7 @@ class Told:
         return [record_fields(record) for record in self.records]
 
 
-def test_a_client_is_named_plainly_whatever_voice_it_speaks_with() -> None:
+def test_a_client_is_named_plainly_whatever_its_subscription_key() -> None:
     told = Told()
     told.acted(ClientMoved(CLIENT, HERE))
     told.acted(ClientMoved(SHARED, HERE))

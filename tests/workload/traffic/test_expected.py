@@ -5,7 +5,7 @@ import pytest
 
 from geomq.geo import Circle, Location
 from geomq.workload.model import DEGREE, NO_FENCE
-from geomq.workload.traffic.expected import Pairs, Said, Verdict, expected, judge
+from geomq.workload.traffic.expected import Comparison, Pairs, Said, expected, judge
 
 Row = tuple[float, int, float, float, float]
 SETTLE_MS = 100.0
@@ -82,6 +82,6 @@ def test_the_judge_counts_what_is_lost_doubled_and_unexpected_by_home() -> None:
     event, client = np.array([0, 0, 0, 2]), np.array([5, 5, 6, 6])
     found = judge(pairs, event, client, {5: 0, 6: 1})
     assert found == [
-        Verdict(home=0, required=2, possible=0, received=1, lost=1, duplicated=1, unexpected=0),
-        Verdict(home=1, required=1, possible=1, received=2, lost=0, duplicated=0, unexpected=1),
+        Comparison(home=0, required=2, possible=0, received=1, lost=1, duplicated=1, unexpected=0),
+        Comparison(home=1, required=1, possible=1, received=2, lost=0, duplicated=0, unexpected=1),
     ]

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from geomq.broker.clients.details import told
 from geomq.broker.core import Core
-from geomq.broker.state.client import Client, split_voice
+from geomq.broker.state.client import Client, split_subscription_key
 from geomq.broker.state.tracer import named
 from geomq.mqtt.codec.properties import NO_PROPERTIES
-from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.message import ApplicationMessage, Fanout
 from geomq.mqtt.session.subscriptions import Subscription, Terms, merge
 from geomq.routing.core.model import ClientId, Event, Match
 from geomq.routing.core.wire_checks import properties_of
@@ -37,25 +37,25 @@ class Delivery:
         """Nothing was matched yet for what comes now."""
         self.last = ()
 
-    def deliver(self, event: Event, matches: tuple[Match, ...], message: Message | None) -> int:
+    def deliver(self, event: Event, matches: tuple[Match, ...], message: ApplicationMessage | None) -> int:
         """Hand the event to the clients of these matches; how many got or will get it."""
         self.last = matches
         fanout = self._fanout(event, message)
         return 0 if fanout is None else self.fan_out(fanout, matches, event.publisher)
 
     def deliver_to_one(
-        self, event: Event, topic_filter: str, members: tuple[ClientId, ...], message: Message | None
+        self, event: Event, topic_filter: str, members: tuple[ClientId, ...], message: ApplicationMessage | None
     ) -> int:
         """Hand the event to one member of a share group; 1 if it got or will get it."""
         self.last = (Match(members[0], topic_filter),)
-        found = [each for member in members if (each := self._voiced(member, topic_filter)) is not None]
+        found = [each for member in members if (each := self._subscription_of(member, topic_filter)) is not None]
         if not found:
             return 0
         client, subscription = next((each for each in found if _can_take(each[0])), found[0])
         fanout = self._fanout(event, message)
         return 0 if fanout is None else self._to_client(client, subscription, fanout, own=False)
 
-    def _fanout(self, event: Event, message: Message | None) -> Fanout | None:
+    def _fanout(self, event: Event, message: ApplicationMessage | None) -> Fanout | None:
         """The event as it is sent to everybody; None if it expired on its way from another broker."""
         self._before()
         now = self._core.wall_s()
@@ -76,7 +76,7 @@ class Delivery:
         for client_id, topic_filter in matches:
             client = clients.get(client_id)
             if client is None:
-                found = self._voiced(client_id, topic_filter)
+                found = self._subscription_of(client_id, topic_filter)
                 if found is None:
                     continue
                 client, subscription = found
@@ -95,8 +95,8 @@ class Delivery:
             count += self._to_client(client, mine, fanout, own=client.id == publisher)
         return count
 
-    def _voiced(self, client_id: str, topic_filter: str) -> tuple[Client, Subscription] | None:
-        name, prefix = split_voice(client_id)
+    def _subscription_of(self, client_id: str, topic_filter: str) -> tuple[Client, Subscription] | None:
+        name, prefix = split_subscription_key(client_id)
         client = self._core.clients.get(name)
         if client is None:
             return None
@@ -154,7 +154,7 @@ class Delivery:
             self._told = Fanout(told(fanout.message, self._event, core.config.geo.details), core.wall_s())
         return self._told
 
-    def _kept_back(self, client: Client, message: Message, qos: int, trouble: str) -> int:
+    def _kept_back(self, client: Client, message: ApplicationMessage, qos: int, trouble: str) -> int:
         if self._core.tracer is not None:
             self._core.tracer.handed(client.id, message, qos, trouble)
         return 0
@@ -184,7 +184,7 @@ def _can_take(client: Client) -> bool:
 PLAIN_TERMS = (Terms(0, False, ()), Terms(1, False, ()), Terms(2, False, ()))
 
 
-def message_of_event(event: Event, now: float) -> Message:
+def message_of_event(event: Event, now: float) -> ApplicationMessage:
     """The message of an event that came from another broker; it expires as counted from when it was accepted there."""
     properties = NO_PROPERTIES
     expires_at = None
@@ -193,4 +193,4 @@ def message_of_event(event: Event, now: float) -> Message:
         if properties.message_expiry_interval is not None:
             accepted = min(now, event.at_ms / 1000.0) if event.at_ms else now
             expires_at = accepted + properties.message_expiry_interval
-    return Message(event.topic, event.payload, event.qos, event.retain, properties, expires_at)
+    return ApplicationMessage(event.topic, event.payload, event.qos, event.retain, properties, expires_at)

@@ -12,7 +12,7 @@ import msgspec
 
 from geomq.geo import fence_text, location_text
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 from geomq.routing.core.model import Event
 from geomq.vocabulary import (
     BROKER_PROPERTY,
@@ -47,7 +47,7 @@ _SAY: Final[dict[str, Callable[[Event], str | None]]] = {
 }
 
 
-def told(message: Message, event: Event | None, details: tuple[str, ...]) -> Message:
+def told(message: ApplicationMessage, event: Event | None, details: tuple[str, ...]) -> ApplicationMessage:
     """The message as those get it who asked; `event` is None where only the message was kept."""
     own = message.properties.user_properties
     pairs = [pair for pair in own if pair[0] not in _NAMES] if own else []

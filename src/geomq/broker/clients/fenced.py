@@ -9,16 +9,16 @@ class FencedFilters:
     def __init__(self) -> None:
         self._filters: TopicTrie[set[str]] = TopicTrie()
 
-    def note(self, voice: str, plain: str, *, fenced: bool) -> None:
-        voices = self._filters.get(plain)
+    def note(self, key: str, plain: str, *, fenced: bool) -> None:
+        keys = self._filters.get(plain)
         if fenced:
-            if voices is None:
-                self._filters.put(plain, {voice})
+            if keys is None:
+                self._filters.put(plain, {key})
             else:
-                voices.add(voice)
-        elif voices is not None:
-            voices.discard(voice)
-            if not voices:
+                keys.add(key)
+        elif keys is not None:
+            keys.discard(key)
+            if not keys:
                 self._filters.remove(plain)
 
     def concern(self, topic: str) -> bool:

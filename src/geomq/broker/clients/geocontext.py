@@ -13,7 +13,7 @@ from geomq.broker.driver import Driver
 from geomq.broker.state.client import Client
 from geomq.errors import GeometryError
 from geomq.geo import Location, fence_text, location_text
-from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.message import ApplicationMessage, Fanout
 from geomq.mqtt.session.subscriptions import Terms, merge
 from geomq.routing.core.events import ClientMoved, ClientSubscribed
 from geomq.vocabulary import ENTER_PREFIX, ERROR_TOPIC, LEAVE_PREFIX
@@ -46,9 +46,9 @@ class GeoContext:
         client.location = location
         if client.session.durable:
             self._core.moved[client.id] = client
-        if client.voices:
-            for voice in client.spoken():
-                self._handle(ClientMoved(voice, location))
+        if client.prefixes:
+            for key in client.subscription_keys():
+                self._handle(ClientMoved(key, location))
         else:
             self._handle(ClientMoved(client.id, location))
         if client.fences:
@@ -94,8 +94,8 @@ class GeoContext:
     def _renew(self, client: Client, name: str) -> None:
         """Subscriptions through this fence follow its new shape."""
         for reading in _readings(client, name):
-            voice = client.voice(reading.prefix)
-            self._handle(ClientSubscribed(voice, reading.plain, client.fences[name], reading.group))
+            key = client.subscription_key(reading.prefix)
+            self._handle(ClientSubscribed(key, reading.plain, client.fences[name], reading.group))
         self._core.topology_changed()
 
     def complain(self, client: Client, text: str) -> None:
@@ -109,7 +109,7 @@ class GeoContext:
         matching = [mine[each] for each in filters_of(topic) if each in mine]
         terms = merge(matching, qos=1, retain=False, own=False)
         if terms is not None:
-            fanout = Fanout(Message(topic, payload, 1), self._core.wall_s())
+            fanout = Fanout(ApplicationMessage(topic, payload, 1), self._core.wall_s())
             self._delivery.send(client, fanout, Terms(terms.qos, False, terms.identifiers))
 
 

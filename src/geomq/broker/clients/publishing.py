@@ -32,7 +32,7 @@ from geomq.mqtt.codec.packets import Publish
 from geomq.mqtt.codec.properties import NO_PROPERTIES, encode_properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5, PacketType
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 from geomq.routing.core.events import ClientPublished, RetainedChanged
 from geomq.routing.core.model import ClientId
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, ONCE_PROPERTY
@@ -60,7 +60,7 @@ class Publishing:
         retention: Retention,
         following: Following,
         *,
-        send_qos1: Callable[[Message], int | None],
+        send_qos1: Callable[[ApplicationMessage], int | None],
     ) -> None:
         self._core = core
         self._handle = driver.handle
@@ -101,7 +101,7 @@ class Publishing:
             )
         return True
 
-    def publish(self, client: Client, message: Message) -> int:
+    def publish(self, client: Client, message: ApplicationMessage) -> int:
         """Let an event of this client go its way; how many deliveries it made. Raises Refused."""
         fence: Fence | None = None
         once: str | None = None
@@ -133,7 +133,7 @@ class Publishing:
             self.writers.note(client.user, once)
         return delivered
 
-    def route(self, publisher: ClientId, message: Message, fence: Fence | None, about: About) -> int:
+    def route(self, publisher: ClientId, message: ApplicationMessage, fence: Fence | None, about: About) -> int:
         """Keep it if it is retained, then hand it to the routing core."""
         core = self._core
         if message.retain and not self._retention.put(message, about, stored=publisher is not BROKER):
@@ -161,9 +161,9 @@ class Publishing:
 
     def announce(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """The broker itself publishes."""
-        self.route(BROKER, Message(topic, payload, 0, retain), None, About())
+        self.route(BROKER, ApplicationMessage(topic, payload, 0, retain), None, About())
 
-    def _special(self, client: Client, message: Message) -> tuple[Message, Fence | None] | None:
+    def _special(self, client: Client, message: ApplicationMessage) -> tuple[ApplicationMessage, Fence | None] | None:
         """A `$` topic: None if it was an order to the broker, else the real event and its fence."""
         topic = message.topic
         if not is_geo(topic):
@@ -183,7 +183,7 @@ class Publishing:
             raise GeometryError(f"no fence named {meaning.name!r}; publish it to $geo/fence/{meaning.name} first")
         return msgspec.structs.replace(message, topic=meaning.topic), fence
 
-    def _read_properties(self, client: Client, message: Message, fence: Fence | None) -> Fence | None:
+    def _read_properties(self, client: Client, message: ApplicationMessage, fence: Fence | None) -> Fence | None:
         place = message.properties.user(LOCATION_PROPERTY)
         if place is not None:
             location = parse_location(place)
@@ -212,7 +212,7 @@ class Publishing:
         if location is not None:
             self._geo.move(client, location)
 
-    def _check(self, client: Client, message: Message, fence: Fence | None) -> None:
+    def _check(self, client: Client, message: ApplicationMessage, fence: Fence | None) -> None:
         rights: Rights = client.rights
         topic = message.topic
         if topic.count("/") >= self._core.config.limits.topic_levels_max:

@@ -113,8 +113,8 @@ class Registry:
 
     def _tell_ready(self, client: Client, ready: bool) -> None:
         """Share groups prefer members that are there."""
-        for prefix in client.voices or ():
-            self._handle(ClientReady(client.voice(prefix), ready))
+        for prefix in client.prefixes or ():
+            self._handle(ClientReady(client.subscription_key(prefix), ready))
 
     # Going.
 

@@ -14,7 +14,7 @@ from geomq.broker.state.client import Client, ClientConnection
 from geomq.broker.storage.records import RetainedRecord
 from geomq.geo import Fence, FenceIndex, Location, fence_text
 from geomq.mqtt.codec.topics import topic_matches
-from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.message import ApplicationMessage, Fanout
 from geomq.mqtt.session.retained import RetainedStore
 from geomq.mqtt.session.subscriptions import Subscription, Terms, merge
 
@@ -44,7 +44,7 @@ _ENTERED = ""
 class _Given(NamedTuple):
     """What is left to look at for a new subscription, or of `topics` whose fences were entered."""
 
-    found: Iterator[Message | None]
+    found: Iterator[ApplicationMessage | None]
     subscription: Subscription | None = None
     fence: Fence | None = None
     topics: dict[str, None] | None = None
@@ -69,14 +69,14 @@ class Retention:
         """The settings changed."""
         self._events.count_max, self._events.bytes_max = limits.retained_messages_max, limits.retained_bytes_max
 
-    def load(self, retained: dict[str, tuple[Message, RetainedRecord]]) -> None:
+    def load(self, retained: dict[str, tuple[ApplicationMessage, RetainedRecord]]) -> None:
         """Take in what the store remembered."""
         for message, record in retained.values():
             fence = None if record.fence is None else self._core.fence_texts.written(record.fence)
             place = None if record.location is None else Location(*record.location)
             self._keep(message, About(fence, place, record.client_id, record.user), beyond=True)
 
-    def put(self, message: Message, about: About, *, stored: bool = True) -> bool:
+    def put(self, message: ApplicationMessage, about: About, *, stored: bool = True) -> bool:
         """Keep the event, or forget its topic's if the payload is empty; False if there is no room."""
         if not message.payload:
             if self._events.remove(message.topic):
@@ -95,7 +95,7 @@ class Retention:
             self._core.outbox.schedule()
         return True
 
-    def _keep(self, message: Message, about: About, *, beyond: bool) -> bool:
+    def _keep(self, message: ApplicationMessage, about: About, *, beyond: bool) -> bool:
         if not self._events.put(message, beyond=beyond):
             return False
         topic = message.topic
@@ -111,7 +111,7 @@ class Retention:
         if about is not None and about.fence is not None:
             self._fences.remove(topic)
 
-    def get(self, topic: str) -> tuple[Message | None, About]:
+    def get(self, topic: str) -> tuple[ApplicationMessage | None, About]:
         """A topic's retained event and what is known about it."""
         return self._events.get(topic), self._about.get(topic, _NOTHING)
 
@@ -188,7 +188,9 @@ class Retention:
             or session.pending_bytes > limits.queue_bytes_max // 2
         )
 
-    def _give_one(self, client: Client, subscription: Subscription, fence: Fence | None, message: Message) -> int:
+    def _give_one(
+        self, client: Client, subscription: Subscription, fence: Fence | None, message: ApplicationMessage
+    ) -> int:
         about = self._about.get(message.topic, _NOTHING)
         if not (_holds(fence, about.location) and _holds(about.fence, client.location)):
             return 0
@@ -211,13 +213,13 @@ class Retention:
         elif topics:
             self._wait(client, connection, _ENTERED, _Given(self._of_topics(topics), topics=topics))
 
-    def _of_topics(self, topics: dict[str, None]) -> Iterator[Message]:
+    def _of_topics(self, topics: dict[str, None]) -> Iterator[ApplicationMessage]:
         while topics:
             message = self._events.get(topics.popitem()[0])
             if message is not None and not message.expired(self._core.wall_s()):
                 yield message
 
-    def _give_entered(self, client: Client, message: Message) -> int:
+    def _give_entered(self, client: Client, message: ApplicationMessage) -> int:
         about = self._about.get(message.topic, _NOTHING)
         if not _holds(about.fence, client.location):
             return 0
@@ -232,7 +234,7 @@ class Retention:
             reading = read_filter(whole)
             if reading.private or reading.group is not None or not topic_matches(reading.plain, topic):
                 continue
-            state = self._core.node.clients.get(client.voice(reading.prefix))
+            state = self._core.node.clients.get(client.subscription_key(reading.prefix))
             if state is not None and _holds(state.subscriptions.get(reading.plain), about.location):
                 yield subscription
 

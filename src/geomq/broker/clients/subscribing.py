@@ -86,11 +86,11 @@ class Subscribing:
         mine[subscription.topic_filter] = subscription
         if reading.private:
             return
-        voice = client.voice(reading.prefix)
-        if not existed and client.raise_voice(reading.prefix) and client.location is not None:
-            self._handle(ClientMoved(voice, client.location))
-        self._fenced.note(voice, reading.plain, fenced=fence is not None)
-        self._handle(ClientSubscribed(voice, reading.plain, fence, reading.group))
+        key = client.subscription_key(reading.prefix)
+        if not existed and client.add_subscription(reading.prefix) and client.location is not None:
+            self._handle(ClientMoved(key, client.location))
+        self._fenced.note(key, reading.plain, fenced=fence is not None)
+        self._handle(ClientSubscribed(key, reading.plain, fence, reading.group))
 
     def _read(self, topic_filter: str) -> Reading:
         try:
@@ -130,11 +130,11 @@ class Subscribing:
             client.levels -= _levels(topic_filter)
             reading = read_filter(topic_filter)
             if not reading.private:
-                voice = client.voice(reading.prefix)
-                self._fenced.note(voice, reading.plain, fenced=False)
-                self._handle(ClientUnsubscribed(voice, reading.plain, reading.group))
-                if client.lower_voice(reading.prefix):
-                    self._handle(ClientMoved(voice, None))
+                key = client.subscription_key(reading.prefix)
+                self._fenced.note(key, reading.plain, fenced=False)
+                self._handle(ClientUnsubscribed(key, reading.plain, reading.group))
+                if client.remove_subscription(reading.prefix):
+                    self._handle(ClientMoved(key, None))
             if client.session.durable:
                 self._core.store.delete_subscription(client.id, topic_filter)
         self._core.topology_changed()
@@ -145,12 +145,12 @@ class Subscribing:
         for whole in client.session.subscriptions:
             reading = read_filter(whole)
             if not reading.private:
-                self._fenced.note(client.voice(reading.prefix), reading.plain, fenced=False)
+                self._fenced.note(client.subscription_key(reading.prefix), reading.plain, fenced=False)
 
     def forget(self, client: Client) -> None:
-        """The session is over: routing is to forget every voice of it."""
-        for voice in client.spoken():
-            self._handle(ClientGone(voice))
+        """The session is over: routing is to forget every key of it."""
+        for key in client.subscription_keys():
+            self._handle(ClientGone(key))
 
     def _answer(self, client: Client, packet: Suback | Unsuback) -> None:
         if client.connection is not None:

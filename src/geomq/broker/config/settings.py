@@ -30,7 +30,7 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 FOREVER_S = 4_294_967_295
 
 
-class Broker(Section, frozen=True):
+class BrokerSettings(Section, frozen=True):
     """Who this broker is."""
 
     name: Annotated[Name, about("Name of this broker; unique in a federation.")] = "geomq"
@@ -380,7 +380,7 @@ class Metrics(Section, frozen=True):
 class Config(Section, frozen=True):
     """A whole broker."""
 
-    broker: Broker = Broker()
+    broker: BrokerSettings = BrokerSettings()
     listeners: tuple[Listener, ...] = (Listener(host="localhost"),)
     auth: Auth = Auth()
     limits: Limits = Limits()

@@ -76,8 +76,8 @@ class Connection:
         "exchange",
         "heard",
         "keep_alive_s",
-        "lane",
         "last_read",
+        "last_route",
         "listener",
         "opened_at",
         "out",
@@ -111,7 +111,7 @@ class Connection:
         self.opened_at = self.last_read = core.loop.time()
         self.paused = False
         self.heard = False
-        self.lane: Any = None
+        self.last_route: Any = None
 
     @property
     def closed(self) -> bool:
@@ -419,7 +419,7 @@ class Connection:
         self.write_out()
         transport, self._transport = self._transport, None
         self.write = _nowhere
-        self._rest, self._reassembly, self.lane = b"", None, None
+        self._rest, self._reassembly, self.last_route = b"", None, None
         if transport is None:
             return
         if self.paused:

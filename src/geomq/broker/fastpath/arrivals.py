@@ -1,4 +1,4 @@
-"""Plain events that peers sent in batches: on to own clients by the shortest way, or one by one to the routing node.
+"""Plain events that peers sent in batches: straight to own clients where that is known, else one by one to the node.
 
 The bytes of an event are checked as far as they are not the same as those of an event before.
 """
@@ -23,17 +23,17 @@ LENT_BYTES_MIN = 1 << 13
 """So many bytes of one long frame are not copied to be written."""
 
 MATCHES_MAX = 500_000
-"""Matches by which ways are remembered, of all of them together."""
+"""Matches by which routes are remembered, of all of them together."""
 
 Packets = bytes | memoryview
 Matches = tuple[Match, ...] | None
 Routes = dict[bytes, Route | Literal[False]]
-"""By how the topic stands in a packet; False if its events have no short way."""
+"""By the bytes of the topic in a packet; False if its events have no route."""
 
 
-class Twin(NamedTuple):
-    """The last entry of a publisher whose events had all one topic and one size, and where it went: the next is often
-    its twin."""
+class LastBatch(NamedTuple):
+    """The last entry of a publisher whose events all had one topic and one size, and where it went: the next is often
+    like it."""
 
     events: int
     size: int
@@ -44,49 +44,49 @@ class Twin(NamedTuple):
     receivers: Receivers | None
 
 
-class Ways(NamedTuple):
+class RouteCache(NamedTuple):
     """Where events of a peer go: by what the peer had matched and by topic; and by publisher."""
 
     routes: dict[Matches, Routes]
-    twins: dict[ClientId, Twin]
+    last_batches: dict[ClientId, LastBatch]
 
 
 class Arriving(NamedTuple):
-    """Whose events they are, which ways from there are known, and what was seen already."""
+    """Whose events they are, which routes from there are known, and what was seen already."""
 
     said: PeerSaid
-    ways: Ways
+    cache: RouteCache
     history: History
     is_long: bool
     """Whether they are in a long frame, which is there as long as anything of it is held."""
 
 
 class FastArrivals:
-    """Remembers the ways of each peer's events."""
+    """Remembers the routes of each peer's events."""
 
     def __init__(self, core: Core, fast: FastPath) -> None:
         self._core = core
         self._fast = fast
-        self._ways: dict[tuple[BrokerId, Edition | None], Ways] = {}
+        self._caches: dict[tuple[BrokerId, Edition | None], RouteCache] = {}
         self._count = 0
         self._matches = 0
         self._generation = 0
 
     def arrive(self, said: PeerSaid, batch: EventBatch, handle: Callable[[PeerSaid], object]) -> None:
-        """Take in what a peer sent; what has no way yet goes to `handle`. Raises ProtocolError if it makes no sense."""
+        """Take in what a peer sent; what has no route goes to `handle`. Raises ProtocolError if it makes no sense."""
         self._fast.check_plans()
         self._fast.make_room()
         full = self._count >= ROUTES_MAX or self._matches >= MATCHES_MAX
         if full or self._generation != self._fast.generation:
             self._generation = self._fast.generation
-            self._ways.clear()
+            self._caches.clear()
             self._count = self._matches = 0
         followed, outbox, data = self._fast.is_followed(), self._core.outbox, _handy(batch)
-        ways = self._ways.get((said.peer, said.edition))
-        if ways is None:
-            ways = self._ways[said.peer, said.edition] = Ways({}, {})
+        cache = self._caches.get((said.peer, said.edition))
+        if cache is None:
+            cache = self._caches[said.peer, said.edition] = RouteCache({}, {})
         history = self._core.node.routings.publishing.seen.history((said.peer, batch.epoch))
-        arriving = Arriving(said, ways, history, len(data) >= LONG_BYTES_MIN)
+        arriving = Arriving(said, cache, history, len(data) >= LONG_BYTES_MIN)
         outbox.arriving = True
         try:
             for entry, start, end in spread(batch, len(data)):
@@ -102,12 +102,12 @@ class FastArrivals:
             outbox.arrived()
 
     def _arrive_alike(self, arriving: Arriving, entry: Batched, data: Packets, start: int, end: int) -> bool:
-        """Whether the entry is a twin and has gone its way."""
-        _, (_, twins), history, is_long = arriving
-        twin = twins.get(entry.publisher)
-        if twin is None or entry.sequence <= history.highest:
+        """Whether the entry is like the last of its publisher, and so has been sent."""
+        _, (_, last_batches), history, is_long = arriving
+        last = last_batches.get(entry.publisher)
+        if last is None or entry.sequence <= history.highest:
             return False
-        events, size, is_v5, matches, head, clients, receivers = twin
+        events, size, is_v5, matches, head, clients, receivers = last
         if (
             entry.events != events
             or entry.size != size
@@ -122,12 +122,12 @@ class FastArrivals:
         return True
 
     def _arrive(self, arriving: Arriving, entry: Batched, data: Packets, pos: int, end: int) -> tuple[int, int]:
-        """How many events of the entry have gone their way, and where the first of the others stands.
+        """How many events of the entry have been sent, and where the first of the others begins.
 
         Events that follow each other and go to the same receivers go as one piece.
         """
         events, new, matches = entry.events, entry.is_v5, entry.matches
-        said, (by_matches, twins), history, _ = arriving
+        said, (by_matches, last_batches), history, _ = arriving
         if entry.sequence <= history.highest:
             return 0, pos
         routes = by_matches.get(matches)
@@ -136,7 +136,7 @@ class FastArrivals:
             self._matches += len(matches or ())
         taken, get = 0, routes.get
         piece: Route | None = None
-        way: object = None
+        audience: object = None
         piece_from = piece_first = 0
         while pos + 4 < end and data[pos] == 0x30 and taken < events:
             body, length = pos + 2, data[pos + 1]
@@ -153,10 +153,10 @@ class FastArrivals:
                 route = self._learn(said, key, matches, routes)
             if not route:
                 break
-            if route.way is not way:
+            if route.audience is not audience:
                 if piece is not None:
                     self._pass_on(piece, data[piece_from:pos], arriving, entry, piece_first, taken)
-                piece, way, piece_from, piece_first = route, route.way, pos, taken
+                piece, audience, piece_from, piece_first = route, route.audience, pos, taken
             others = route.old if new else route.v5
             if others is not None:
                 other = (as_old if new else as_v5)(bytes(data[pos:stop]), body - pos, topic_end - pos)
@@ -167,8 +167,10 @@ class FastArrivals:
                 stop = end_of_run(data, pos, topic_end + new, stop, end)
                 count = (stop - pos) // size
                 if count == events and stop == end:
-                    twin = Twin(count, end - pos, new, matches, head, route.clients, route.v5 if new else route.old)
-                    self._remember(twins, entry.publisher, twin)
+                    last = LastBatch(
+                        count, end - pos, new, matches, head, route.clients, route.v5 if new else route.old
+                    )
+                    self._remember(last_batches, entry.publisher, last)
                 taken += count
             else:
                 taken += 1
@@ -190,12 +192,12 @@ class FastArrivals:
         else:
             self._fast.gather(receivers, bytes(data), count)
 
-    def _remember(self, twins: dict[ClientId, Twin], publisher: ClientId, twin: Twin) -> None:
-        before = twins.get(publisher)
+    def _remember(self, last_batches: dict[ClientId, LastBatch], publisher: ClientId, last: LastBatch) -> None:
+        before = last_batches.get(publisher)
         self._count += before is None
-        if before is None or before.matches is not twin.matches:
-            self._matches += len(twin.matches or ())
-        twins[publisher] = twin
+        if before is None or before.matches is not last.matches:
+            self._matches += len(last.matches or ())
+        last_batches[publisher] = last
 
     def _learn(self, said: PeerSaid, key: bytes, matches: Matches, routes: Routes) -> Route | None:
         if len(key) > REMEMBERED_CHARS_MAX:

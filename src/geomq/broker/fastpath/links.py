@@ -12,20 +12,20 @@ from geomq.routing.core.model import BrokerId, ClientId, Edition
 from geomq.routing.core.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer
 
 
-class Far(NamedTuple):
-    """Peers that hear of events, and the own clients that get them, too; how many bytes it takes to say for whom."""
+class PeerTargets(NamedTuple):
+    """Peers that get events, and the own clients that get them, too; how many bytes it takes to list for whom."""
 
     peers: tuple[ToPeer, ...]
     own: frozenset[ClientId]
     weight: int
 
 
-def far_of(peers: tuple[ToPeer, ...], own: frozenset[ClientId]) -> Far:
+def peer_targets(peers: tuple[ToPeer, ...], own: frozenset[ClientId]) -> PeerTargets:
     matches = (match for _, matches in peers for match in matches or ())
-    return Far(peers, own, sum(len(client) + len(topic_filter) for client, topic_filter in matches))
+    return PeerTargets(peers, own, sum(len(client) + len(topic_filter) for client, topic_filter in matches))
 
 
-class Heap(NamedTuple):
+class PeerBatch(NamedTuple):
     """What waits for one peer."""
 
     entries: list[Batched]
@@ -38,25 +38,25 @@ class FastLinks:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.edition: Edition | None = None
-        self.waiting: dict[BrokerId, Heap] = {}
+        self.waiting: dict[BrokerId, PeerBatch] = {}
         self._bytes = 0
 
-    def gather(self, connection: Connection, far: Far, data: bytes, count: int) -> None:
+    def gather(self, connection: Connection, targets: PeerTargets, data: bytes, count: int) -> None:
         """Take `count` events of a client."""
         client, waiting = connection.client, self.waiting
         assert client is not None
         if not waiting:
             self._core.outbox.schedule()
-        peers, own, weight = far
+        peers, own, weight = targets
         first, size = self._core.node.take_ids(count, own), len(data)
         for peer, matches in peers:
-            heap = waiting.get(peer)
-            if heap is None:
-                heap = waiting[peer] = Heap([], [])
-            heap.entries.append(
+            batch = waiting.get(peer)
+            if batch is None:
+                batch = waiting[peer] = PeerBatch([], [])
+            batch.entries.append(
                 Batched(client.id, client.location, first, count, connection.version == V5, matches, size)
             )
-            heap.packets.append(data)
+            batch.packets.append(data)
         self._bytes += size + weight
         if self._bytes >= BATCH_BYTES_MAX:
             self.send()

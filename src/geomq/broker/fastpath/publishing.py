@@ -1,16 +1,16 @@
-"""The shortest way for the most common publish: QoS 0, not retained, no properties, to plain subscriptions.
+"""The fast path of the most common publish: QoS 0, not retained, no properties, to plain subscriptions.
 
 The routing core is asked once per topic; its answer holds until who is connected or subscribed changes, or if it
 could depend on the publisher's place it is never kept. The received bytes go on as they came. While arrivals come
 one to a tick, each is written at once; when several share a tick they are gathered, so that a receiver costs one
 write a tick. In a federation the routing core is asked for its plan of a topic, and what is for peers is gathered, too.
-Everything that is not exactly this case takes the ordinary way and is delivered in order after it.
+Everything that is not exactly this case takes the normal path and is delivered in order after it.
 """
 
 from geomq.broker.clients.fenced import FencedFilters
 from geomq.broker.clients.following import Following
 from geomq.broker.core import Core
-from geomq.broker.fastpath.links import Far, FastLinks, far_of
+from geomq.broker.fastpath.links import FastLinks, PeerTargets, peer_targets
 from geomq.broker.fastpath.packet_runs import as_old, as_v5, end_of_run
 from geomq.broker.state.client import Client
 from geomq.broker.state.client import ClientConnection as Connection
@@ -43,24 +43,24 @@ class Receivers:
 
 
 class Route:
-    """Who gets the events of one topic, by version, which clients these are, and who else hears of them.
+    """Who gets the events of one topic, by version, which clients these are, and which peers get them.
 
-    Events of topics with the same `way` can go, one after the other, to the same receivers in one piece.
+    Events of topics with the same `audience` can go, one after the other, to the same receivers in one piece.
     """
 
-    __slots__ = ("clients", "far", "old", "topic", "v5", "way")
+    __slots__ = ("audience", "clients", "old", "targets", "topic", "v5")
 
     def __init__(self, topic: str, old: Receivers | None, v5: Receivers | None, clients: frozenset[ClientId]) -> None:
         self.topic = topic
         self.old = old
         self.v5 = v5
         self.clients = clients
-        self.way: object = self
-        self.far: Far | None = None
+        self.audience: object = self
+        self.targets: PeerTargets | None = None
 
 
-class Lane:
-    """How the last publish of a connection began, its size, and where it went: the next is often its twin."""
+class LastRoute:
+    """How the last publish of a connection began, its size, and where it went: the next is often like it."""
 
     __slots__ = ("generation", "head", "receivers", "size")
 
@@ -74,7 +74,7 @@ class Lane:
 class FastPath:
     """Remembers routes and sends along them.
 
-    `generation` tells lanes from before the last change of routes; `_taken` are events not yet counted.
+    `generation` tells routes from before the last change; `_taken` are events not yet counted.
     """
 
     def __init__(self, core: Core, following: Following, fenced: FencedFilters) -> None:
@@ -87,9 +87,9 @@ class FastPath:
         self._plans_since: object = None
         self._turns = -1
         self._sets: dict[frozenset[ClientId], frozenset[ClientId]] = {}
-        self._ways: dict[tuple[tuple[Connection, ...], tuple[Connection, ...], frozenset[ClientId]], Route] = {}
-        self._fars: dict[Far, Far] = {}
-        """Topics whose events go the same way share one object, so that they travel together."""
+        self._audiences: dict[tuple[tuple[Connection, ...], tuple[Connection, ...], frozenset[ClientId]], Route] = {}
+        self._targets: dict[PeerTargets, PeerTargets] = {}
+        """Topics with the same targets share one object, so that their events travel together."""
         self._receivers: dict[tuple[Connection, ...], Receivers] = {}
         self._unfit: set[str] = set()
         self._weight = 0
@@ -105,12 +105,12 @@ class FastPath:
         """
         if self._core.links.active and self._core.node.turns != self._turns:
             self.check_plans()
-        lane: Lane | None = connection.lane
+        last: LastRoute | None = connection.last_route
         if (
-            lane is None
-            or len(data) != lane.size
-            or lane.generation != self.generation
-            or not data.startswith(lane.head)
+            last is None
+            or len(data) != last.size
+            or last.generation != self.generation
+            or not data.startswith(last.head)
         ):
             outbox = self._core.outbox
             if outbox.arriving:
@@ -119,7 +119,7 @@ class FastPath:
             pos = self._publish_runs(connection, data, pos)
             outbox.arrived()
             return pos
-        receivers = lane.receivers
+        receivers = last.receivers
         if receivers is None or (self._credit and not self._dirty):
             counts = self._counts
             counts.events_received += 1
@@ -127,7 +127,7 @@ class FastPath:
             if receivers is not None:
                 self._credit -= 1
                 self._write(receivers.connections, data, 1)
-            return lane.size
+            return last.size
         self._arrivals += 1
         self._taken += 1
         if receivers.count:
@@ -135,12 +135,12 @@ class FastPath:
             receivers.chunks.append(data)
         else:
             self.gather(receivers, data, 1)
-        return lane.size
+        return last.size
 
     def _publish_runs(self, connection: Connection, data: bytes, pos: int) -> int:
         """Equal heads and sizes that follow each other are sent as one piece."""
         new, start, end = connection.version == V5, pos, len(data)
-        far, far_from, far_count = None, pos, 0
+        targets, targets_from, targets_count = None, pos, 0
         client = connection.client
         if client is None or client.publish_bucket is not None or client.rights.fenced:
             return pos
@@ -165,19 +165,19 @@ class FastPath:
                     size = stop - pos
                     stop = end_of_run(data, pos, topic_end + new, stop, end)
                     count = (stop - pos) // size
-            elif not pos and route.far is None:
-                connection.lane = Lane(data[: topic_end + new], end, alike, self.generation)
+            elif not pos and route.targets is None:
+                connection.last_route = LastRoute(data[: topic_end + new], end, alike, self.generation)
             if alike is not None:
                 self.gather(alike, data[pos:stop], count)
-            if far is not route.far:
-                if far is not None:
-                    self._links.gather(connection, far, data[far_from:pos], far_count)
-                far, far_from, far_count = route.far, pos, 0
-            far_count += count
+            if targets is not route.targets:
+                if targets is not None:
+                    self._links.gather(connection, targets, data[targets_from:pos], targets_count)
+                targets, targets_from, targets_count = route.targets, pos, 0
+            targets_count += count
             self._taken += count
             pos = stop
-        if far is not None:
-            self._links.gather(connection, far, data[far_from:pos], far_count)
+        if targets is not None:
+            self._links.gather(connection, targets, data[targets_from:pos], targets_count)
         if pos != start:
             self._arrivals += 1
             if not self._dirty and not self._links.waiting:
@@ -290,8 +290,8 @@ class FastPath:
             self._routes.clear()
             self._receivers.clear()
             self._unfit.clear()
-            self._fars.clear()
-            self._ways.clear()
+            self._targets.clear()
+            self._audiences.clear()
             self._sets.clear()
 
     def check_plans(self) -> None:
@@ -306,7 +306,7 @@ class FastPath:
             self._links.edition = node.plan_edition
 
     def learn(self, topic: str, matches: tuple[Match, ...]) -> None:
-        """A plain event of QoS 0 just went the ordinary way: keep its route if the next one would go the same."""
+        """A plain event of QoS 0 just took the normal path: keep its route if the next one would take it, too."""
         if len(topic) > REMEMBERED_CHARS_MAX:
             return
         if topic in self._unfit or self.is_followed():
@@ -336,10 +336,10 @@ class FastPath:
         plan = self._core.node.plan(topic)
         route = None if plan is None else self.route(topic, plan.own)
         if route is not None and plan is not None and plan.peers:
-            far = far_of(plan.peers, route.clients)
-            if far not in self._fars:
-                self._weight += far.weight
-            route.far = self._fars.setdefault(far, far)
+            targets = peer_targets(plan.peers, route.clients)
+            if targets not in self._targets:
+                self._weight += targets.weight
+            route.targets = self._targets.setdefault(targets, targets)
         return route
 
     def route(self, topic: str, matches: tuple[Match, ...]) -> Route | None:
@@ -363,7 +363,7 @@ class FastPath:
         names = self._sets.setdefault(names, names)
         route = Route(topic, self._shared(old), self._shared(v5), names)
         if not (old and v5):
-            route.way = self._ways.setdefault((old, v5, names), route)
+            route.audience = self._audiences.setdefault((old, v5, names), route)
         return route
 
     def plain_receivers(self, topic: str, matches: tuple[Match, ...]) -> dict[Client, int] | None:

@@ -1,7 +1,7 @@
-"""A shorter way for plain events of QoS 1 and 2 in a broker without peers.
+"""The fast path of plain events of QoS 1 and 2 in a broker without peers.
 
-The routing core is asked once per topic; its answer holds as long as the routes of the short way for QoS 0 do.
-Sessions, disk and acknowledgements are those of the ordinary way: an event is kept for those who are away, too.
+The routing core is asked once per topic; its answer holds as long as the routes of the fast path for QoS 0 do.
+Sessions, disk and acknowledgements are those of the normal path: an event is kept for those who are away, too.
 """
 
 from geomq.broker.clients.delivery import PLAIN_TERMS, Delivery
@@ -13,7 +13,7 @@ from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.codec.types import V5
 from geomq.mqtt.codec.wire import text
-from geomq.mqtt.session.message import Fanout, Message
+from geomq.mqtt.session.message import ApplicationMessage, Fanout
 from geomq.routing.core.model import Match
 
 Receivers = tuple[tuple[Client, int], ...]
@@ -69,7 +69,7 @@ class FastQos1:
             if stop - pos > connection.size_max or not may_write(topic):
                 break
             payload = data[rest + new : stop]
-            fanout = Fanout(Message(topic, payload, 1), 0.0)
+            fanout = Fanout(ApplicationMessage(topic, payload, 1), 0.0)
             fanout.preset(version, 1, data[pos:id_at], data[rest:stop] if new else payload)
             if sum([send(receiver, fanout, PLAIN_TERMS[min(1, theirs)]) for receiver, theirs in receivers]):
                 hold(connection, b"\x40\x02" + packet_id)
@@ -82,7 +82,7 @@ class FastQos1:
         self._core.counts.packets_received += count
         return pos
 
-    def send(self, message: Message) -> int | None:
+    def send(self, message: ApplicationMessage) -> int | None:
         """Send a plain event to everybody who gets it; to how many, or None if that is not known here."""
         if self._generation != self._fast.generation:
             return None
@@ -94,7 +94,7 @@ class FastQos1:
         return sum([send(client, fanout, PLAIN_TERMS[min(qos, theirs)]) for client, theirs in receivers])
 
     def learn(self, topic: str, matches: tuple[Match, ...]) -> None:
-        """A plain event on this topic was sent; if it went the ordinary way, the next will go to the same clients."""
+        """A plain event on this topic was sent; if it took the normal path, the next goes to the same clients."""
         if self._generation != self._fast.generation:
             self._generation = self._fast.generation
             self._forget()

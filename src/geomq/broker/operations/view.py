@@ -95,7 +95,7 @@ class View:
             return
         for whole, subscription in tuple(client.session.subscriptions.items()):
             reading = read_filter(whole)
-            state = self._core.node.clients.get(client.voice(reading.prefix))
+            state = self._core.node.clients.get(client.subscription_key(reading.prefix))
             fence = None if state is None else state.subscriptions.get(reading.plain)
             yield SubscriptionView(
                 client_id=client_id,

@@ -76,7 +76,7 @@ class Credentials:
         return hmac.digest(self.key, said, hashlib.sha256)
 
 
-class Listener(Protocol):
+class ChannelOwner(Protocol):
     """Who hears what happens on a channel."""
 
     def made(self, channel: "PeerChannel") -> None:
@@ -97,7 +97,7 @@ class PeerChannel(asyncio.BufferedProtocol):
     """Speaks to one peer until the connection ends."""
 
     def __init__(
-        self, credentials: Credentials, listener: Listener, *, expected: str | None, frame_bytes_max: int
+        self, credentials: Credentials, listener: ChannelOwner, *, expected: str | None, frame_bytes_max: int
     ) -> None:
         self.peer: str | None = None
         self._credentials = credentials

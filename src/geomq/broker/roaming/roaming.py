@@ -20,8 +20,8 @@ from geomq.broker.roaming.session_transfer import (
     departed_session,
     pack,
     read_departed,
+    subscription_keys_of,
     unpack,
-    voices_of,
 )
 from geomq.broker.security.identity import client_id_refusal
 from geomq.broker.state.client import Client, ClientConnection
@@ -106,9 +106,9 @@ class Roaming:
             if client is None:
                 self._driver.keep_note(ForgetNote(HAD, key))
                 continue
-            had = (*_had(value), *node.had_by(client.spoken()))
-            for voice in client.spoken():
-                node.handle(ClientArrived(voice, had), now=now)
+            had = (*_had(value), *node.had_by(client.subscription_keys()))
+            for each in client.subscription_keys():
+                node.handle(ClientArrived(each, had), now=now)
         secret = node.session_searches.load(self, notes, core.platform.random_bytes, now=now)
         if secret is not None:
             self._driver.keep_note(secret)
@@ -117,12 +117,12 @@ class Roaming:
     def restore_departed(self, client_id: str, left: DepartedSession, now: float) -> None:
         """Put back what routing knew of a client that left; nothing of that is news to other brokers."""
         node, location = self._core.node, None if left.location is None else Location(*left.location)
-        for voice, topic_filter, text, share in left.subscriptions:
+        for key, topic_filter, text, share in left.subscriptions:
             fence = None if text is None else self._core.fence_texts.written(text)
-            node.handle(ClientMoved(ClientId(voice), location), now=now)
-            node.handle(ClientSubscribed(ClientId(voice), topic_filter, fence, share), now=now)
-        for voice in dict.fromkeys((client_id, *(voice for voice, *_ in left.subscriptions))):
-            node.handle(ClientDeparted(ClientId(voice), BrokerId(left.to)), now=now)
+            node.handle(ClientMoved(ClientId(key), location), now=now)
+            node.handle(ClientSubscribed(ClientId(key), topic_filter, fence, share), now=now)
+        for key in dict.fromkeys((client_id, *(key for key, *_ in left.subscriptions))):
+            node.handle(ClientDeparted(ClientId(key), BrokerId(left.to)), now=now)
 
     # What routing asks about sessions.
 
@@ -225,7 +225,7 @@ class Roaming:
         parts: list[bytes] = []
         if client is not None:
             subscribed = [(whole, self._fence_of(client, whole)) for whole in client.session.subscriptions]
-            parts = pack(client, subscribed, core.node.had_by(client.spoken()))
+            parts = pack(client, subscribed, core.node.had_by(client.subscription_keys()))
             if len(parts) > PARTS_MAX:
                 log.warning("the session of %s is too large to hand over", client.id)
         if client is None or len(parts) > PARTS_MAX:
@@ -233,14 +233,14 @@ class Roaming:
             return
         client.due_will = None
         self._registry.give_away(client)
-        record, voices = departed_session(client, subscribed, action.to), tuple(client.spoken())
-        packed = SessionPacked(client.id, action.to, action.token, tuple(parts), voices, record)
+        record, keys = departed_session(client, subscribed, action.to), tuple(client.subscription_keys())
+        packed = SessionPacked(client.id, action.to, action.token, tuple(parts), keys, record)
         self._driver.handle(packed)
         core.counts.sessions_given += 1
 
     def _fence_of(self, client: Client, whole: str) -> Fence | None:
         reading = read_filter(whole)
-        return self._core.node.fence_of(client.voice(reading.prefix), reading.plain, reading.group)
+        return self._core.node.fence_of(client.subscription_key(reading.prefix), reading.plain, reading.group)
 
     # Taking.
 
@@ -252,9 +252,9 @@ class Roaming:
             log.error("session of %r lost: %s", client_id[:80], error)
             return
         known = core.clients.get(client_id)
-        had_here = frozenset(() if known is None else core.node.had_by(known.spoken()))
-        for voice in voices_of(client_id, stored):
-            self._driver.handle(ClientArrived(voice, had))
+        had_here = frozenset(() if known is None else core.node.had_by(known.subscription_keys()))
+        for key in subscription_keys_of(client_id, stored):
+            self._driver.handle(ClientArrived(key, had))
         if known is None:
             self._registry.take_in(client_id, stored)
         else:

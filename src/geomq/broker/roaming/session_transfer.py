@@ -18,8 +18,8 @@ from geomq.geo import Fence, fence_text, make_location
 from geomq.mqtt.codec.properties import NO_PROPERTIES, encode_properties
 from geomq.mqtt.codec.topics import check_filter, check_topic
 from geomq.mqtt.codec.types import NEVER_EXPIRES, V5, V311, VARINT_MAX, PacketType
-from geomq.mqtt.session.message import Message
-from geomq.mqtt.session.outbound import PACKET_ID_MAX, Delivery, Phase
+from geomq.mqtt.session.message import ApplicationMessage
+from geomq.mqtt.session.outbound import PACKET_ID_MAX, InFlight, Phase
 from geomq.mqtt.session.subscriptions import Subscription
 from geomq.routing.core.model import ClientId, EventId
 from geomq.routing.core.wire_checks import check_properties
@@ -30,7 +30,7 @@ PART_BYTES = 1 << 20
 class PackedDelivery(msgspec.Struct, frozen=True, array_like=True):
     """A message on its way to the client; `packet_id` is 0 while it waits in the queue."""
 
-    message: Message
+    message: ApplicationMessage
     qos: Annotated[int, Meta(ge=1, le=2)]
     retain: bool
     identifiers: tuple[Annotated[int, Meta(ge=1, le=VARINT_MAX)], ...]
@@ -128,7 +128,7 @@ def _check_subscription(wanted: Subscription) -> None:
         raise ProtocolError("invalid subscription")
 
 
-def _check_message(message: Message) -> None:
+def _check_message(message: ApplicationMessage) -> None:
     check_topic(message.topic)
     if not 0 <= message.qos <= 2:
         raise ProtocolError(f"a message has QoS {message.qos}")
@@ -142,15 +142,15 @@ def _check_time(moment: float | None) -> None:
         raise ProtocolError("an expiry time is not finite")
 
 
-def _delivery(number: int, packed: PackedDelivery) -> Delivery:
-    made = Delivery(number, packed.message, packed.qos, retain=packed.retain, identifiers=packed.identifiers)
+def _delivery(number: int, packed: PackedDelivery) -> InFlight:
+    made = InFlight(number, packed.message, packed.qos, retain=packed.retain, identifiers=packed.identifiers)
     made.packet_id = packed.packet_id
     if packed.packet_id:
         made.phase = Phase.RELEASED if packed.released else Phase.SENT
     return made
 
 
-def voices_of(client_id: str, stored: StoredSession) -> dict[ClientId, None]:
+def subscription_keys_of(client_id: str, stored: StoredSession) -> dict[ClientId, None]:
     """The ids under which routing will know the session's subscriptions."""
     prefixes = dict.fromkeys(("", *(read_filter(whole).prefix for whole in stored.subscriptions)))
     return {ClientId(f"{client_id}\0{prefix}" if prefix else client_id): None for prefix in prefixes}
@@ -163,5 +163,5 @@ def departed_session(client: Client, subscribed: Iterable[tuple[str, Fence | Non
         reading = read_filter(whole)
         if not reading.private:
             text = None if fence is None else fence_text(fence)
-            found.append((client.voice(reading.prefix), reading.plain, text, reading.group))
+            found.append((client.subscription_key(reading.prefix), reading.plain, text, reading.group))
     return _encode(DepartedSession(to, client.location, tuple(found)))

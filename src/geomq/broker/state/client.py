@@ -1,7 +1,7 @@
 """What a broker holds of one client: its session, its connection while there is one, its rights and its places.
 
-A client has several voices in routing: its plain subscriptions speak under its own id, those with a share group
-or a named fence under the id, a NUL and their prefix, so that equal filters stay apart.
+Routing knows its plain subscriptions under the id of the client, those with a share group or a named fence under a
+key of their own: the id, a NUL and their prefix, so that equal filters stay apart.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ NO_FENCES: dict[str, Fence] = {}
 class ClientConnection(Protocol):
     """What a client's network connection is to those who send on it; `connections` has the real ones.
 
-    `out` is what gathered in this tick, `write` writes at once, `lane` is what the fast path remembers.
+    `out` is what gathered in this tick, `write` writes at once, `last_route` is what the fast path remembers.
     """
 
     client: "Client | None"
@@ -35,7 +35,7 @@ class ClientConnection(Protocol):
     paused: bool
     out: list[bytes]
     write: Callable[[bytes | memoryview], object]
-    lane: Any
+    last_route: Any
 
     @property
     def closed(self) -> bool: ...
@@ -52,7 +52,7 @@ class ClientConnection(Protocol):
 class Client:
     """One session and everything around it.
 
-    `asks` is whether it wants the details of events; `voices` counts the subscriptions under each prefix but the plain,
+    `asks` is whether it wants the details of events; `prefixes` counts the subscriptions under each prefix,
     `levels` those of all its filters.
     """
 
@@ -66,13 +66,13 @@ class Client:
         "levels",
         "location",
         "location_bucket",
+        "prefixes",
         "publish_bucket",
         "rights",
         "roams",
         "session",
         "since_ms",
         "user",
-        "voices",
     )
 
     def __init__(self, session: Session, user: str | None, rights: Rights) -> None:
@@ -87,40 +87,40 @@ class Client:
         self.fences: dict[str, Fence] = NO_FENCES
         self.inside: frozenset[str] = frozenset()
         self.levels = 0
-        self.voices: dict[str, int] | None = None
+        self.prefixes: dict[str, int] | None = None
         self.roams: bool | None = None
         self.since_ms = 0
         self.publish_bucket: TokenBucket | None = None
         self.location_bucket: TokenBucket | None = None
 
-    def voice(self, prefix: str) -> ClientId:
+    def subscription_key(self, prefix: str) -> ClientId:
         """The id under which subscriptions with this prefix are known to routing."""
         return ClientId(f"{self.id}\0{prefix}") if prefix else self.id
 
-    def spoken(self) -> list[ClientId]:
-        """Every voice that has a subscription or may have a location."""
-        if not self.voices:
+    def subscription_keys(self) -> list[ClientId]:
+        """Every key that has a subscription or may have a location."""
+        if not self.prefixes:
             return [self.id]
-        return [self.id, *(self.voice(prefix) for prefix in self.voices)]
+        return [self.id, *(self.subscription_key(prefix) for prefix in self.prefixes)]
 
-    def raise_voice(self, prefix: str) -> bool:
+    def add_subscription(self, prefix: str) -> bool:
         """Count one more subscription under the prefix; whether it is the first."""
         if not prefix:
             return False
-        if self.voices is None:
-            self.voices = {}
-        self.voices[prefix] = self.voices.get(prefix, 0) + 1
-        return self.voices[prefix] == 1
+        if self.prefixes is None:
+            self.prefixes = {}
+        self.prefixes[prefix] = self.prefixes.get(prefix, 0) + 1
+        return self.prefixes[prefix] == 1
 
-    def lower_voice(self, prefix: str) -> bool:
+    def remove_subscription(self, prefix: str) -> bool:
         """Count one less; whether it was the last."""
-        if not prefix or self.voices is None:
+        if not prefix or self.prefixes is None:
             return False
-        left = self.voices[prefix] - 1
+        left = self.prefixes[prefix] - 1
         if left:
-            self.voices[prefix] = left
+            self.prefixes[prefix] = left
             return False
-        del self.voices[prefix]
+        del self.prefixes[prefix]
         return True
 
     def define_fence(self, name: str, fence: Fence | None) -> None:
@@ -132,7 +132,7 @@ class Client:
             self.fences[name] = fence
 
 
-def split_voice(client_id: str) -> tuple[str, str]:
-    """The client and the prefix behind a voice."""
+def split_subscription_key(client_id: str) -> tuple[str, str]:
+    """The client and the prefix behind a key."""
     client, _, prefix = client_id.partition("\0")
     return client, prefix

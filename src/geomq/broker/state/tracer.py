@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from geomq.broker.state.client import Client
 from geomq.geo import Location
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 from geomq.routing.core.actions import Action
 from geomq.routing.core.events import ClientPublished, PeerSaid, RoutingEvent
-from geomq.routing.core.messages import Message as PeerMessage
+from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.node import Node
 from geomq.routing.sharing.own_topics import is_own
@@ -32,7 +32,7 @@ RING_CHARS = 8_000_000
 IDLE_S = 60.0
 """So long after the last question a ring on demand stops recording."""
 
-Listener = tuple[Sink, frozenset[Step]]
+SinkEntry = tuple[Sink, frozenset[Step]]
 
 
 class Tracer(Recorder):
@@ -43,16 +43,16 @@ class Tracer(Recorder):
         self._node = node
         self._clients = clients
         self._wall_s = wall_s
-        self._sinks: list[Listener] = []
+        self._sinks: list[SinkEntry] = []
         self.of_events = False
 
-    def add(self, sink: Sink, steps: Iterable[Step]) -> Listener:
+    def add(self, sink: Sink, steps: Iterable[Step]) -> SinkEntry:
         entry = (sink, frozenset(steps))
         self._sinks.append(entry)
         self._settle()
         return entry
 
-    def remove(self, entry: Listener) -> None:
+    def remove(self, entry: SinkEntry) -> None:
         self._sinks = [one for one in self._sinks if one is not entry]
         self._settle()
 
@@ -93,11 +93,11 @@ class Tracer(Recorder):
             self.acted(t_ms, event)
         self.decided(t_ms, event, actions)
 
-    def told(self, peer: BrokerId, message: PeerMessage) -> None:
+    def told(self, peer: BrokerId, message: Message) -> None:
         """A message to a peer that is not the node's."""
         self.passed(self._wall_s() * 1000.0, "sent", peer, message)
 
-    def lost(self, peer: BrokerId, message: PeerMessage, reason: str) -> None:
+    def lost(self, peer: BrokerId, message: Message, reason: str) -> None:
         """A message did not get onto the link to a peer; anything but an event is repeated when the link is up."""
         if event_of(message) is not None:
             self.passed(self._wall_s() * 1000.0, "dropped", peer, message, reason)
@@ -113,11 +113,11 @@ class Tracer(Recorder):
         """The connection is gone and the session remains; its end is told by routing."""
         self._client(self._wall_s() * 1000.0, "disconnected", "client", client.id, client.location, SESSION_KEPT)
 
-    def refused(self, client: Client, message: Message, reason: str) -> None:
+    def refused(self, client: Client, message: ApplicationMessage, reason: str) -> None:
         """A publish went nowhere."""
         self._outcome(client.id, message, message.qos, "dropped", reason)
 
-    def handed(self, client: ClientId, message: Message, qos: int, trouble: str | None) -> None:
+    def handed(self, client: ClientId, message: ApplicationMessage, qos: int, trouble: str | None) -> None:
         """A client was sent a message, or there was trouble and it will never be."""
         if trouble is None:
             reason = RETAINED if message.retain and message.event_id is None else None
@@ -125,7 +125,7 @@ class Tracer(Recorder):
         else:
             self._outcome(client, message, qos, "dropped", trouble)
 
-    def _outcome(self, client: ClientId, message: Message, qos: int, step: Step, reason: str | None) -> None:
+    def _outcome(self, client: ClientId, message: ApplicationMessage, qos: int, step: Step, reason: str | None) -> None:
         event_id = message.event_id
         if event_id is not None and not isinstance(event_id, EventId):
             event_id = EventId(BrokerId(event_id[0]), *event_id[1:])  # it was on disk
@@ -138,9 +138,9 @@ class Tracer(Recorder):
         )
 
 
-def named(message: Message, event: Event) -> Message:
+def named(message: ApplicationMessage, event: Event) -> ApplicationMessage:
     """The message with the id of its event, by which later records of it are known."""
-    return Message(
+    return ApplicationMessage(
         message.topic,
         message.payload,
         message.qos,

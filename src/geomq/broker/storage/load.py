@@ -34,13 +34,13 @@ from geomq.broker.storage.records import (
     split_named,
 )
 from geomq.broker.storage.writes import Writes
-from geomq.mqtt.session.message import Message
-from geomq.mqtt.session.outbound import Delivery, Phase
+from geomq.mqtt.session.message import ApplicationMessage
+from geomq.mqtt.session.outbound import InFlight, Phase
 
 _session = msgspec.msgpack.Decoder(SessionRecord).decode
 _subscription = msgspec.msgpack.Decoder(SubscriptionRecord).decode
 _delivery = msgspec.msgpack.Decoder(DeliveryRecord).decode
-_message = msgspec.msgpack.Decoder(Message).decode
+_message = msgspec.msgpack.Decoder(ApplicationMessage).decode
 _retained = msgspec.msgpack.Decoder(RetainedEntry).decode
 
 
@@ -49,7 +49,7 @@ class Loaded:
     """The state for the broker, and the numbers the store needs to go on."""
 
     state: StoredState
-    messages: dict[int, Message] = field(default_factory=dict)
+    messages: dict[int, ApplicationMessage] = field(default_factory=dict)
     deliveries: dict[str, dict[int, DeliveryRecord]] = field(default_factory=dict)
     retained: dict[str, int] = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ class _Reader:
         self.count = 0
         self.marker: bytes | None = None
         self.epoch = 0
-        self.messages: dict[int, Message] = {}
+        self.messages: dict[int, ApplicationMessage] = {}
         self.sessions: dict[str, StoredSession] = {}
         self.orphans: dict[str, None] = {}
         self.deliveries: dict[str, dict[int, DeliveryRecord]] = {}
@@ -146,8 +146,8 @@ class _Reader:
                 f"the store was written by a newer GeoMQ (format {int(self.marker)}, this one reads {FORMAT})"
             )
 
-    def delivery(self, number: int, record: DeliveryRecord) -> Delivery:
-        made = Delivery(
+    def delivery(self, number: int, record: DeliveryRecord) -> InFlight:
+        made = InFlight(
             number,
             self.messages[record.message],
             record.qos,

@@ -6,7 +6,7 @@ from geomq.broker.storage.records import RetainedRecord, SessionRecord, StoredSt
 from geomq.broker.storage.store import Store
 from geomq.broker.storage.writes import Writes
 from geomq.mqtt.session.changes import Change
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 
 
 class NoDisk:
@@ -62,7 +62,7 @@ class MemoryStore(Store):
     def record(self, changes: Iterable[Change]) -> None:
         """Forgotten."""
 
-    def put_retained(self, message: Message, about: RetainedRecord | None = None) -> None:
+    def put_retained(self, message: ApplicationMessage, about: RetainedRecord | None = None) -> None:
         """Forgotten."""
 
     def put_note(self, kind: str, key: bytes, value: bytes) -> None:

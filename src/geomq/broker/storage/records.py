@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from geomq.mqtt.codec.packets import Will
-from geomq.mqtt.session.message import Message
-from geomq.mqtt.session.outbound import Delivery
+from geomq.mqtt.session.message import ApplicationMessage
+from geomq.mqtt.session.outbound import InFlight
 from geomq.mqtt.session.subscriptions import Subscription
 
 FORMAT = 1
@@ -79,7 +79,7 @@ class StoredSession:
     record: SessionRecord
     subscriptions: dict[str, SubscriptionRecord] = field(default_factory=dict)
     fences: dict[str, str] = field(default_factory=dict)
-    deliveries: list[Delivery] = field(default_factory=list)
+    deliveries: list[InFlight] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
 
 
@@ -89,7 +89,7 @@ class StoredState:
 
     epoch: int
     sessions: dict[str, StoredSession] = field(default_factory=dict)
-    retained: dict[str, tuple[Message, RetainedRecord]] = field(default_factory=dict)
+    retained: dict[str, tuple[ApplicationMessage, RetainedRecord]] = field(default_factory=dict)
     notes: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
 
 

@@ -42,7 +42,7 @@ from geomq.mqtt.session.changes import (
     DeliverySent,
     ReceiptAdded,
 )
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 
 EPOCH_SHIFT = 40
 
@@ -70,7 +70,7 @@ class _Slot:
 
     __slots__ = ("message", "number", "references")
 
-    def __init__(self, message: Message, number: int) -> None:
+    def __init__(self, message: ApplicationMessage, number: int) -> None:
         self.message = message
         self.number = number
         self.references = 0
@@ -195,7 +195,7 @@ class Store:
 
     # Retained messages, notes
 
-    def put_retained(self, message: Message, about: RetainedRecord | None = None) -> None:
+    def put_retained(self, message: ApplicationMessage, about: RetainedRecord | None = None) -> None:
         topic = message.topic
         number = self._refer(message)
         old = self._retained.get(topic)
@@ -219,7 +219,7 @@ class Store:
 
     # Messages by reference
 
-    def _refer(self, message: Message) -> int:
+    def _refer(self, message: ApplicationMessage) -> int:
         slot = self._slots.get(id(message))
         if slot is None:
             slot = _Slot(message, self._next_number)

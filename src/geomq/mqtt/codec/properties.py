@@ -28,7 +28,7 @@ NAME_KEPT_MAX: Final = 64
 """Names of user properties up to this length are encoded once."""
 
 
-class Kind(Enum):
+class PropertyType(Enum):
     BYTE = 1
     TWO_BYTES = 2
     FOUR_BYTES = 3
@@ -93,7 +93,7 @@ class PropertyRule(NamedTuple):
 
     number: int
     name: str
-    kind: Kind
+    kind: PropertyType
     places: frozenset[int]
     repeatable: frozenset[int] = frozenset()
     minimum: int = 0
@@ -125,41 +125,41 @@ _HANDSHAKE = _IN_CONNECT | _IN_CONNACK
 _AUTHENTICATION = _HANDSHAKE | {_P.AUTH}
 
 RULES: Final = (
-    PropertyRule(0x01, "payload_format_indicator", Kind.BYTE, _BOTH, maximum=1),
-    PropertyRule(0x02, "message_expiry_interval", Kind.FOUR_BYTES, _BOTH),
-    PropertyRule(0x03, "content_type", Kind.TEXT, _BOTH),
-    PropertyRule(0x08, "response_topic", Kind.TEXT, _BOTH),
-    PropertyRule(0x09, "correlation_data", Kind.BINARY, _BOTH),
+    PropertyRule(0x01, "payload_format_indicator", PropertyType.BYTE, _BOTH, maximum=1),
+    PropertyRule(0x02, "message_expiry_interval", PropertyType.FOUR_BYTES, _BOTH),
+    PropertyRule(0x03, "content_type", PropertyType.TEXT, _BOTH),
+    PropertyRule(0x08, "response_topic", PropertyType.TEXT, _BOTH),
+    PropertyRule(0x09, "correlation_data", PropertyType.BINARY, _BOTH),
     PropertyRule(
         0x0B,
         "subscription_identifiers",
-        Kind.VARINT,
+        PropertyType.VARINT,
         _IN_PUBLISH | {_P.SUBSCRIBE},
         _IN_PUBLISH,
         1,
         VARINT_MAX,
     ),
-    PropertyRule(0x11, "session_expiry_interval", Kind.FOUR_BYTES, _HANDSHAKE | {_P.DISCONNECT}),
-    PropertyRule(0x12, "assigned_client_identifier", Kind.TEXT, _IN_CONNACK),
-    PropertyRule(0x13, "server_keep_alive", Kind.TWO_BYTES, _IN_CONNACK),
-    PropertyRule(0x15, "authentication_method", Kind.TEXT, _AUTHENTICATION),
-    PropertyRule(0x16, "authentication_data", Kind.BINARY, _AUTHENTICATION),
-    PropertyRule(0x17, "request_problem_information", Kind.BYTE, _IN_CONNECT, maximum=1),
-    PropertyRule(0x18, "will_delay_interval", Kind.FOUR_BYTES, frozenset({WILL})),
-    PropertyRule(0x19, "request_response_information", Kind.BYTE, _IN_CONNECT, maximum=1),
-    PropertyRule(0x1A, "response_information", Kind.TEXT, _IN_CONNACK),
-    PropertyRule(0x1C, "server_reference", Kind.TEXT, _IN_CONNACK | {_P.DISCONNECT}),
-    PropertyRule(0x1F, "reason_string", Kind.TEXT, _ANSWERS),
-    PropertyRule(0x21, "receive_maximum", Kind.TWO_BYTES, _HANDSHAKE, minimum=1),
-    PropertyRule(0x22, "topic_alias_maximum", Kind.TWO_BYTES, _HANDSHAKE),
-    PropertyRule(0x23, "topic_alias", Kind.TWO_BYTES, _IN_PUBLISH, minimum=1),
-    PropertyRule(0x24, "maximum_qos", Kind.BYTE, _IN_CONNACK, maximum=1),
-    PropertyRule(0x25, "retain_available", Kind.BYTE, _IN_CONNACK, maximum=1),
-    PropertyRule(0x26, "user_properties", Kind.PAIR, _EVERYWHERE, _EVERYWHERE),
-    PropertyRule(0x27, "maximum_packet_size", Kind.FOUR_BYTES, _HANDSHAKE, minimum=1),
-    PropertyRule(0x28, "wildcard_subscription_available", Kind.BYTE, _IN_CONNACK, maximum=1),
-    PropertyRule(0x29, "subscription_identifier_available", Kind.BYTE, _IN_CONNACK, maximum=1),
-    PropertyRule(0x2A, "shared_subscription_available", Kind.BYTE, _IN_CONNACK, maximum=1),
+    PropertyRule(0x11, "session_expiry_interval", PropertyType.FOUR_BYTES, _HANDSHAKE | {_P.DISCONNECT}),
+    PropertyRule(0x12, "assigned_client_identifier", PropertyType.TEXT, _IN_CONNACK),
+    PropertyRule(0x13, "server_keep_alive", PropertyType.TWO_BYTES, _IN_CONNACK),
+    PropertyRule(0x15, "authentication_method", PropertyType.TEXT, _AUTHENTICATION),
+    PropertyRule(0x16, "authentication_data", PropertyType.BINARY, _AUTHENTICATION),
+    PropertyRule(0x17, "request_problem_information", PropertyType.BYTE, _IN_CONNECT, maximum=1),
+    PropertyRule(0x18, "will_delay_interval", PropertyType.FOUR_BYTES, frozenset({WILL})),
+    PropertyRule(0x19, "request_response_information", PropertyType.BYTE, _IN_CONNECT, maximum=1),
+    PropertyRule(0x1A, "response_information", PropertyType.TEXT, _IN_CONNACK),
+    PropertyRule(0x1C, "server_reference", PropertyType.TEXT, _IN_CONNACK | {_P.DISCONNECT}),
+    PropertyRule(0x1F, "reason_string", PropertyType.TEXT, _ANSWERS),
+    PropertyRule(0x21, "receive_maximum", PropertyType.TWO_BYTES, _HANDSHAKE, minimum=1),
+    PropertyRule(0x22, "topic_alias_maximum", PropertyType.TWO_BYTES, _HANDSHAKE),
+    PropertyRule(0x23, "topic_alias", PropertyType.TWO_BYTES, _IN_PUBLISH, minimum=1),
+    PropertyRule(0x24, "maximum_qos", PropertyType.BYTE, _IN_CONNACK, maximum=1),
+    PropertyRule(0x25, "retain_available", PropertyType.BYTE, _IN_CONNACK, maximum=1),
+    PropertyRule(0x26, "user_properties", PropertyType.PAIR, _EVERYWHERE, _EVERYWHERE),
+    PropertyRule(0x27, "maximum_packet_size", PropertyType.FOUR_BYTES, _HANDSHAKE, minimum=1),
+    PropertyRule(0x28, "wildcard_subscription_available", PropertyType.BYTE, _IN_CONNACK, maximum=1),
+    PropertyRule(0x29, "subscription_identifier_available", PropertyType.BYTE, _IN_CONNACK, maximum=1),
+    PropertyRule(0x2A, "shared_subscription_available", PropertyType.BYTE, _IN_CONNACK, maximum=1),
 )
 
 _BY_NUMBER: Final = {rule.number: rule for rule in RULES}
@@ -201,21 +201,21 @@ def _keep(values: dict[str, Any], rule: PropertyRule, value: Any, place: int) ->
 
 def _read_value(rule: PropertyRule, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
     kind = rule.kind
-    if kind is Kind.PAIR:
+    if kind is PropertyType.PAIR:
         key, pos = read_text(buf, pos, end)
         value, pos = read_text(buf, pos, end)
         return (key, value), pos
-    if kind is Kind.TEXT:
+    if kind is PropertyType.TEXT:
         return read_text(buf, pos, end)
-    if kind is Kind.BINARY:
+    if kind is PropertyType.BINARY:
         return read_binary(buf, pos, end)
-    if kind is Kind.BYTE:
+    if kind is PropertyType.BYTE:
         if pos >= end:
             raise truncated()
         number, pos = buf[pos], pos + 1
-    elif kind is Kind.TWO_BYTES:
+    elif kind is PropertyType.TWO_BYTES:
         number, pos = read_u16(buf, pos, end), pos + 2
-    elif kind is Kind.FOUR_BYTES:
+    elif kind is PropertyType.FOUR_BYTES:
         number, pos = read_u32(buf, pos, end), pos + 4
     else:
         number, pos = read_varint(buf, pos, end)
@@ -256,15 +256,15 @@ def _pair_head(name: str) -> bytes:
 def _append_value(out: bytearray, rule: PropertyRule, value: Any) -> None:
     out.append(rule.number)
     kind = rule.kind
-    if kind is Kind.TEXT:
+    if kind is PropertyType.TEXT:
         out += text(value)
-    elif kind is Kind.BINARY:
+    elif kind is PropertyType.BINARY:
         out += binary(value)
-    elif kind is Kind.BYTE:
+    elif kind is PropertyType.BYTE:
         out.append(value)
-    elif kind is Kind.TWO_BYTES:
+    elif kind is PropertyType.TWO_BYTES:
         out += value.to_bytes(2, "big")
-    elif kind is Kind.FOUR_BYTES:
+    elif kind is PropertyType.FOUR_BYTES:
         out += value.to_bytes(4, "big")
     else:
         out += varint(value)

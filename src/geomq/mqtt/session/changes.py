@@ -6,7 +6,7 @@ state.
 
 import msgspec
 
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 
 
 class DeliveryAdded(msgspec.Struct, frozen=True, gc=False):
@@ -14,7 +14,7 @@ class DeliveryAdded(msgspec.Struct, frozen=True, gc=False):
 
     client_id: str
     number: int
-    message: Message
+    message: ApplicationMessage
     qos: int
     retain: bool
     identifiers: tuple[int, ...]

@@ -15,7 +15,7 @@ from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.types import NEVER_EXPIRES, V5
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
+class ApplicationMessage(msgspec.Struct, frozen=True, gc=False):
     """`properties` holds only what MQTT 5 forwards; `expires_at` is the end of the message expiry.
 
     `event_id` is what its driver calls it, if it wants to know it again.
@@ -39,22 +39,24 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return plain if self.properties is NO_PROPERTIES else plain + self.properties.size
 
 
-def message_of(publish: Publish, *, topic: str, now: float) -> Message:
+def message_of(publish: Publish, *, topic: str, now: float) -> ApplicationMessage:
     """The message a PUBLISH carries; `topic` is the real one after resolving an alias."""
     properties = publish.properties
     if properties is NO_PROPERTIES:
-        return Message(topic, publish.payload, publish.qos, publish.retain)
+        return ApplicationMessage(topic, publish.payload, publish.qos, publish.retain)
     if properties.topic_alias is not None or properties.subscription_identifiers:
         properties = msgspec.structs.replace(properties, topic_alias=None, subscription_identifiers=())
-    return Message(topic, publish.payload, publish.qos, publish.retain, properties, _expires_at(properties, now))
+    return ApplicationMessage(
+        topic, publish.payload, publish.qos, publish.retain, properties, _expires_at(properties, now)
+    )
 
 
-def message_of_will(will: Will, now: float) -> Message:
+def message_of_will(will: Will, now: float) -> ApplicationMessage:
     """The message a will becomes when it is published."""
     properties = will.properties
     if properties.will_delay_interval is not None:
         properties = msgspec.structs.replace(properties, will_delay_interval=None)
-    return Message(will.topic, will.payload, will.qos, will.retain, properties, _expires_at(properties, now))
+    return ApplicationMessage(will.topic, will.payload, will.qos, will.retain, properties, _expires_at(properties, now))
 
 
 def _expires_at(properties: Properties, now: float) -> float | None:
@@ -67,7 +69,7 @@ class Fanout:
 
     __slots__ = ("_encoded", "_remaining", "_size", "message")
 
-    def __init__(self, message: Message, now: float) -> None:
+    def __init__(self, message: ApplicationMessage, now: float) -> None:
         self.message = message
         self._encoded: dict[int, tuple[bytes, bytes]] = {}
         self._size: int | None = None

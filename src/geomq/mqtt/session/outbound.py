@@ -12,7 +12,7 @@ from typing import Final
 
 from geomq.mqtt.codec.faults import ProtocolViolation
 from geomq.mqtt.session.changes import DeliveryAdded, DeliveryReleased, DeliveryRemoved, DeliverySent, Journal
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 
 PACKET_ID_MAX: Final = 65_535
 
@@ -24,7 +24,7 @@ class Phase(IntEnum):
     DONE = 3
 
 
-class Delivery:
+class InFlight:
     """One message on its way to one receiver."""
 
     __slots__ = ("counted", "identifiers", "message", "number", "packet_id", "phase", "qos", "retain", "size")
@@ -32,7 +32,7 @@ class Delivery:
     def __init__(
         self,
         number: int,
-        message: Message,
+        message: ApplicationMessage,
         qos: int,
         *,
         retain: bool,
@@ -55,7 +55,7 @@ class Step:
 
     __slots__ = ("again", "delivery")
 
-    def __init__(self, delivery: Delivery, *, again: bool) -> None:
+    def __init__(self, delivery: InFlight, *, again: bool) -> None:
         self.delivery = delivery
         self.again = again
 
@@ -89,9 +89,9 @@ class Outbound:
     def __init__(self, client_id: str, *, queue_max: int, bytes_max: int, journal: Journal | None = None) -> None:
         self._client_id = client_id
         self._journal = journal
-        self._flights: dict[int, Delivery] = {}
-        self._queue: deque[Delivery] = deque()
-        self._repeat: deque[Delivery] | None = None
+        self._flights: dict[int, InFlight] = {}
+        self._queue: deque[InFlight] = deque()
+        self._repeat: deque[InFlight] | None = None
         self._flight_bytes = 0
         self._queued_bytes = 0
         self._quota = 0
@@ -103,7 +103,7 @@ class Outbound:
         self.stalled = False
         self.dropped = 0
         self.expired = 0
-        self.lapsed: Callable[[Delivery], None] | None = None
+        self.lapsed: Callable[[InFlight], None] | None = None
 
     def __len__(self) -> int:
         """Messages not yet finished, queued and in flight."""
@@ -123,7 +123,7 @@ class Outbound:
     def full(self) -> bool:
         return not self._has_room(0)
 
-    def unfinished(self) -> list[Delivery]:
+    def unfinished(self) -> list[InFlight]:
         """Everything queued or in flight, in the order of `number`."""
         return sorted((*self._flights.values(), *self._queue), key=lambda delivery: delivery.number)
 
@@ -131,7 +131,7 @@ class Outbound:
         """The session will not outlive its connection, so nothing more needs to be remembered."""
         self._journal = None
 
-    def restore(self, delivery: Delivery) -> None:
+    def restore(self, delivery: InFlight) -> None:
         """Put back what a store remembered; call in the order of `number`."""
         self._next_number = max(self._next_number, delivery.number + 1)
         if delivery.packet_id:
@@ -158,20 +158,20 @@ class Outbound:
 
     def push(
         self,
-        message: Message,
+        message: ApplicationMessage,
         qos: int,
         *,
         retain: bool = False,
         identifiers: tuple[int, ...] = (),
         size: int | None = None,
-    ) -> Delivery | None:
+    ) -> InFlight | None:
         """Take a message; return its delivery if it is to be sent at once, None if queued or dropped."""
         size = message.size if size is None else size
         immediate = not self.stalled and not self._queue and not self._repeat and self._is_open()
         if not immediate and not self._has_room(size):
             self.dropped += 1
             return None
-        delivery = Delivery(self._next_number, message, qos, retain=retain, identifiers=identifiers, size=size)
+        delivery = InFlight(self._next_number, message, qos, retain=retain, identifiers=identifiers, size=size)
         self._next_number += 1
         if immediate:
             self._launch(delivery)
@@ -182,12 +182,12 @@ class Outbound:
             self._note_added(delivery, self._journal)
         return delivery if immediate else None
 
-    def adopt(self, sent: Delivery) -> bool:
+    def adopt(self, sent: InFlight) -> bool:
         """Take over a message that another session sent and that may have been received: it is due once more, and
         `pump` says so. False if too many are in flight."""
         if len(self._flights) >= PACKET_ID_MAX // 2:
             return False
-        delivery = Delivery(self._next_number, sent.message, sent.qos, retain=sent.retain, identifiers=sent.identifiers)
+        delivery = InFlight(self._next_number, sent.message, sent.qos, retain=sent.retain, identifiers=sent.identifiers)
         self._next_number += 1
         self._launch(delivery)
         self._quota += 1
@@ -199,7 +199,7 @@ class Outbound:
             self._note_added(delivery, self._journal)
         return True
 
-    def _note_added(self, added: Delivery, journal: Journal) -> None:
+    def _note_added(self, added: InFlight, journal: Journal) -> None:
         journal.append(
             DeliveryAdded(
                 self._client_id,
@@ -295,12 +295,12 @@ class Outbound:
         self._land(delivery)
         return True
 
-    def abandon(self, delivery: Delivery) -> None:
+    def abandon(self, delivery: InFlight) -> None:
         """The message cannot be sent to this receiver (too large): behave as if it had been."""
         self.dropped += 1
         self._land(delivery)
 
-    def withdraw(self, unwanted: Callable[[Message], bool]) -> list[Delivery]:
+    def withdraw(self, unwanted: Callable[[ApplicationMessage], bool]) -> list[InFlight]:
         """Give up the messages that are not to be sent any more, and without a connection also those not to be sent
         again; they are returned."""
         gone = [delivery for delivery in self._queue if unwanted(delivery.message)]
@@ -315,7 +315,7 @@ class Outbound:
                 gone.append(delivery)
         return gone
 
-    def _launch(self, delivery: Delivery) -> None:
+    def _launch(self, delivery: InFlight) -> None:
         self._quota -= 1
         self._flight_bytes += delivery.size
         packet_id = self._next_id
@@ -328,14 +328,14 @@ class Outbound:
         delivery.counted = True
         flights[packet_id] = delivery
 
-    def _land(self, delivery: Delivery) -> None:
+    def _land(self, delivery: InFlight) -> None:
         del self._flights[delivery.packet_id]
         self._flight_bytes -= delivery.size
         if delivery.counted and self.connected:
             self._quota += 1
         self._finish(delivery)
 
-    def _finish(self, delivery: Delivery) -> None:
+    def _finish(self, delivery: InFlight) -> None:
         delivery.phase = Phase.DONE
         if self._journal is not None:
             self._journal.append(DeliveryRemoved(self._client_id, delivery.number))

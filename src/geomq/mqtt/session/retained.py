@@ -6,7 +6,7 @@ Decides nothing about who may see them.
 import heapq
 from collections.abc import Iterator
 
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 
 PAUSE_NODES = 64
 """Levels of topics a search looks at before it lets its caller do something else."""
@@ -19,7 +19,7 @@ class _Node:
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] | None = None
-        self.message: Message | None = None
+        self.message: ApplicationMessage | None = None
 
 
 class RetainedStore:
@@ -38,7 +38,7 @@ class RetainedStore:
     def __len__(self) -> int:
         return self._count
 
-    def put(self, message: Message, *, beyond: bool = False) -> bool:
+    def put(self, message: ApplicationMessage, *, beyond: bool = False) -> bool:
         """Keep `message` as its topic's retained one; False if there is no room for it.
 
         `beyond` makes room for what has to be kept whatever the bounds.
@@ -62,7 +62,7 @@ class RetainedStore:
                 self._rebuild_expiries()
         return True
 
-    def get(self, topic: str) -> Message | None:
+    def get(self, topic: str) -> ApplicationMessage | None:
         node, missing = self._find(topic)
         return None if missing else node.message
 
@@ -90,11 +90,11 @@ class RetainedStore:
             self.bytes -= LEVEL_BYTES
         return True
 
-    def match(self, topic_filter: str, now: float) -> Iterator[Message]:
+    def match(self, topic_filter: str, now: float) -> Iterator[ApplicationMessage]:
         """The unexpired messages whose topics match, in insertion order of the levels."""
         return (message for message in self.search(topic_filter, now) if message is not None)
 
-    def search(self, topic_filter: str, now: float) -> Iterator[Message | None]:
+    def search(self, topic_filter: str, now: float) -> Iterator[ApplicationMessage | None]:
         """As `match`, with a None now and then for the caller to turn to something else; the store may change then."""
         levels = topic_filter.split("/")
         stack: list[tuple[Iterator[_Node], int]] = [(iter((self._root,)), 0)]
@@ -137,7 +137,7 @@ class RetainedStore:
                 gone.append(topic)
         return gone
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[ApplicationMessage]:
         stack = [self._root]
         while stack:
             node = stack.pop()

@@ -29,14 +29,14 @@ from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
 from geomq.mqtt.session.changes import Journal
 from geomq.mqtt.session.handshake import Agreement, Policy
 from geomq.mqtt.session.inbound import Inbound
-from geomq.mqtt.session.message import Fanout, Message, message_of
-from geomq.mqtt.session.outbound import Delivery, Outbound, Phase, Step
+from geomq.mqtt.session.message import ApplicationMessage, Fanout, message_of
+from geomq.mqtt.session.outbound import InFlight, Outbound, Phase, Step
 from geomq.mqtt.session.subscriptions import Subscription, Terms
 
 _EXPLAINED = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Auth)
 """Packets whose explanations a client can ask to be spared."""
 
-Watch = Callable[[Message, int, str | None], None]
+Watch = Callable[[ApplicationMessage, int, str | None], None]
 """Told of a QoS 1 or 2 message and its QoS when it is first sent (None), or why it never will be."""
 
 
@@ -164,7 +164,7 @@ class Session:
 
     # From the client.
 
-    def accept(self, publish: Publish, now: float) -> Message | None:
+    def accept(self, publish: Publish, now: float) -> ApplicationMessage | None:
         """The message of a PUBLISH; None for a repeated QoS 2 one, which only needs its PUBREC again."""
         topic = publish.topic
         if publish.properties.topic_alias is not None:
@@ -269,7 +269,7 @@ class Session:
             packet = msgspec.structs.replace(packet, properties=plain)
         return encode_within(packet, self.version, self.packet_size_max)
 
-    def withdraw(self, unwanted: Callable[[Message], bool], why: str) -> int:
+    def withdraw(self, unwanted: Callable[[ApplicationMessage], bool], why: str) -> int:
         """Give up what waits for the client but is not for it any more; how many that were."""
         gone = [] if self._outbound is None else self._outbound.withdraw(unwanted)
         if self._watch is not None:
@@ -283,7 +283,7 @@ class Session:
         if self._outbound is not None:
             self._outbound.lapsed = None if watch is None else self._lapsed
 
-    def _lapsed(self, delivery: Delivery) -> None:
+    def _lapsed(self, delivery: InFlight) -> None:
         if self._watch is not None:
             self._watch(delivery.message, delivery.qos, "expired")
 
@@ -297,7 +297,7 @@ class Session:
         if self._inbound is not None:
             self._inbound.forget_journal()
 
-    def restore(self, deliveries: list[Delivery], receipts: list[int]) -> None:
+    def restore(self, deliveries: list[InFlight], receipts: list[int]) -> None:
         """Put back what a store remembered, deliveries in the order of their numbers."""
         if deliveries:
             self._outbound = self._new_outbound()
@@ -308,12 +308,12 @@ class Session:
             for packet_id in receipts:
                 self._inbound.restore(packet_id)
 
-    def unfinished(self) -> tuple[list[Delivery], list[int]]:
+    def unfinished(self) -> tuple[list[InFlight], list[int]]:
         """What `restore` would need: deliveries in the order of their numbers, and receipts."""
         deliveries = [] if self._outbound is None else self._outbound.unfinished()
         return deliveries, [] if self._inbound is None else list(self._inbound.receipts)
 
-    def requeue(self, delivery: Delivery, now: float) -> list[bytes]:
+    def requeue(self, delivery: InFlight, now: float) -> list[bytes]:
         """Take over a message from another session of the client; the bytes are to be sent now.
 
         If the client may have had it already, it is sent with the DUP flag.
@@ -355,7 +355,7 @@ class Session:
             return _pubrel(delivery.packet_id)
         return self._publish_wire(delivery, Fanout(delivery.message, now), again=step.again)
 
-    def _publish_wire(self, delivery: Delivery, fanout: Fanout, *, again: bool) -> bytes:
+    def _publish_wire(self, delivery: InFlight, fanout: Fanout, *, again: bool) -> bytes:
         packet_id = delivery.packet_id
         if again or delivery.identifiers or self._outbound_aliases is not None:
             data = self._special(fanout, delivery.qos, delivery.retain, delivery.identifiers, packet_id, again=again)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from geomq.mqtt.codec.packets import Disconnect, Will
 from geomq.mqtt.codec.reasons import ReasonCode
-from geomq.mqtt.session.message import Message, message_of_will
+from geomq.mqtt.session.message import ApplicationMessage, message_of_will
 
 
 class DueWill(NamedTuple):
@@ -13,7 +13,7 @@ class DueWill(NamedTuple):
     will: Will
     due_at: float
 
-    def message(self, now: float) -> Message:
+    def message(self, now: float) -> ApplicationMessage:
         return message_of_will(self.will, now)
 
 

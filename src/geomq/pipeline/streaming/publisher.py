@@ -25,7 +25,7 @@ KEEP_ALIVE_S = 60
 RETRY_S = (0.1, 5.0)
 
 
-class Lane:
+class Stream:
     """One connection and what goes over it, in the order it came: the numbers of a writer must only rise."""
 
     def __init__(self, address: Address, login: Login, client_id: str) -> None:
@@ -82,13 +82,13 @@ class Publisher:
         self._address = address
         self._version = login.version
         self._timeout_s = timeout_s
-        self._lanes: list[Lane] = []
+        self._streams: list[Stream] = []
         self._selector = selectors.DefaultSelector()
         try:
             for number in range(connections):
-                lane = Lane(address, login, f"{client_id}-{number}")
-                self._lanes.append(lane)
-                self._selector.register(lane.connection.link.sock, selectors.EVENT_READ, lane)
+                stream = Stream(address, login, f"{client_id}-{number}")
+                self._streams.append(stream)
+                self._selector.register(stream.connection.link.sock, selectors.EVENT_READ, stream)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -101,15 +101,15 @@ class Publisher:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def lane_of(self, topic: str) -> int:
+    def stream_of(self, topic: str) -> int:
         """Which connection a topic's events take; the same in every run."""
-        return sum(topic.encode()) % len(self._lanes)
+        return sum(topic.encode()) % len(self._streams)
 
     def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool, properties: Properties) -> None:
-        lane = self._lanes[self.lane_of(topic)]
+        stream = self._streams[self.stream_of(topic)]
         packet = Publish(topic, payload, qos, retain, properties=properties if self._version == V5 else NO_PROPERTIES)
-        lane.session.publish(packet, time.monotonic())
-        if lane.waiting >= WAITING_MAX:
+        stream.session.publish(packet, time.monotonic())
+        if stream.waiting >= WAITING_MAX:
             self._run(until=WAITING_MAX // 2)
 
     def flush(self) -> None:
@@ -120,9 +120,9 @@ class Publisher:
         """Send and listen until no connection has more than `until` events waiting, or with 0 unacknowledged."""
         deadline = time.monotonic() + self._timeout_s
         while True:
-            for lane in self._lanes:
-                self._try(lane, lane.push, deadline)
-            if max((lane.waiting if until else lane.busy) for lane in self._lanes) <= until:
+            for stream in self._streams:
+                self._try(stream, stream.push, deadline)
+            if max((stream.waiting if until else stream.busy) for stream in self._streams) <= until:
                 return
             before = self.busy
             for key, _ in self._selector.select(1.0):
@@ -135,27 +135,27 @@ class Publisher:
     @property
     def busy(self) -> int:
         """Events not yet acknowledged."""
-        return sum(lane.busy for lane in self._lanes)
+        return sum(stream.busy for stream in self._streams)
 
-    def _try(self, lane: Lane, act: Callable[[], None], deadline: float) -> None:
+    def _try(self, stream: Stream, act: Callable[[], None], deadline: float) -> None:
         """Do it; if the connection breaks, connect again, and what is not acknowledged goes out again."""
         try:
             act()
         except OSError as error:
-            self._selector.unregister(lane.connection.link.sock)
-            lane.connection.link.disconnect()
+            self._selector.unregister(stream.connection.link.sock)
+            stream.connection.link.disconnect()
             backoff = Backoff(*RETRY_S)
             while time.monotonic() < deadline:
                 time.sleep(backoff.pause_s(random.random()))
                 try:
-                    lane.connection.connect()
+                    stream.connection.connect()
                 except OSError:
                     continue
-                self._selector.register(lane.connection.link.sock, selectors.EVENT_READ, lane)
+                self._selector.register(stream.connection.link.sock, selectors.EVENT_READ, stream)
                 return
             raise DataError(f"broker {self._address} cannot be reached: {error}") from None
 
     def close(self) -> None:
         self._selector.close()
-        for lane in self._lanes:
-            lane.connection.close()
+        for stream in self._streams:
+            stream.connection.close()

@@ -174,7 +174,7 @@ def _publish(publisher: Publisher, rows: pa.Table, writer: str, batch: int, firs
         if fences[i] is not None:
             pairs.append((FENCE_PROPERTY, fences[i]))
         if options.login.version == V5:
-            pairs.append((ONCE_PROPERTY, f"{writer}.{publisher.lane_of(topic)}.{around}:{batch << 32 | first + i}"))
+            pairs.append((ONCE_PROPERTY, f"{writer}.{publisher.stream_of(topic)}.{around}:{batch << 32 | first + i}"))
         elif pairs:
             raise DataError("locations, fences and properties need MQTT 5; leave option version alone")
         publisher.publish(

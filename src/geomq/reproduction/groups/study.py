@@ -15,7 +15,7 @@ from geomq.reproduction.groups.cities import LISTS, broker_cities
 from geomq.reproduction.groups.formation import Counts, Formation
 from geomq.reproduction.groups.latency import space_of
 
-Kind = Literal["form", "change", "watch"]
+StudyPart = Literal["form", "change", "watch"]
 THRESHOLDS_MS = (*range(10, 101, 10), *range(150, 401, 50))
 BROKERS = tuple(range(1200, 12001, 1200))
 WARM_TICKS = 100
@@ -32,7 +32,7 @@ CHANGES = {
 class FormationRun:
     """What a run is given."""
 
-    kind: Kind
+    kind: StudyPart
     brokers: int
     join_ms: float
     cities: str = "regions"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from geomq.reproduction.live.iov import CLOUD_BROKER, EDGES
 from geomq.routing.trace.records import Step
-from geomq.testbed.plan import CLOUD, Broker, Cloud, Common, Link, Plan, Workload
+from geomq.testbed.plan import CLOUD, BrokerPlan, Cloud, Common, Link, TestbedPlan, Workload
 from geomq.workload.world import MS_PER_KM
 
 SCENARIOS = ("open", "hiking", "context")
@@ -39,7 +39,7 @@ class Experiment(NamedTuple):
 
     group: str
     name: str
-    plan: Plan
+    plan: TestbedPlan
 
 
 def scenario_experiments(datasets: dict[str, Path], *, speed: float, strategies: tuple[str, ...]) -> list[Experiment]:
@@ -56,9 +56,9 @@ def speed_of(scenario: str, speed: float) -> float:
     return speed / SLOWER.get(scenario, 1.0)
 
 
-def scenario_plan(dataset: Path, strategy: str, *, speed: float) -> Plan:
+def scenario_plan(dataset: Path, strategy: str, *, speed: float) -> TestbedPlan:
     """Three brokers as far from each other as their cities, clients next to their brokers."""
-    return Plan(
+    return TestbedPlan(
         testbed=Common(strategy=strategy, ms_per_km=MS_PER_KM, trace=TRACED),
         workload=Workload(dataset=str(dataset), speed=speed),
     )
@@ -71,7 +71,7 @@ def iov_experiments(dataset: Path, *, speed: float, probes: int = 20) -> list[Ex
     ]
 
 
-def iov_plan(dataset: Path, join_ms: float, *, speed: float, probes: int) -> Plan:
+def iov_plan(dataset: Path, join_ms: float, *, speed: float, probes: int) -> TestbedPlan:
     """Three edge brokers that form groups by themselves, and a Mosquitto. If all form one, the first edge leads: what
     is monitored goes from there straight to the cloud, as published."""
     options: dict[str, Any] = {
@@ -82,7 +82,7 @@ def iov_plan(dataset: Path, join_ms: float, *, speed: float, probes: int) -> Pla
     }
     hops = {"edge-1": MONITOR_MS, "edge-2": CAR_MS, "edge-3": CAR_MS, CLOUD_BROKER: AUTHORITY_MS}
     assert set(hops) == {*EDGES, CLOUD_BROKER}
-    return Plan(
+    return TestbedPlan(
         testbed=Common(
             strategy="broadcast_groups",
             options=options,
@@ -90,7 +90,7 @@ def iov_plan(dataset: Path, join_ms: float, *, speed: float, probes: int) -> Pla
             settle_s=0.0 if join_ms == 0 else FORM_S + probes,
         ),
         workload=Workload(dataset=str(dataset), speed=speed, processes=1),
-        brokers=tuple(Broker(name=name, latency_ms=ms) for name, ms in hops.items()),
+        brokers=tuple(BrokerPlan(name=name, latency_ms=ms) for name, ms in hops.items()),
         cloud=Cloud(enabled=True, broker=CLOUD_BROKER),
         links=tuple(Link(between=pair, latency_ms=ms) for pair, ms in LINKS_MS.items()),
     )

@@ -29,7 +29,7 @@ from geomq.pipeline.session import spark_session
 from geomq.reproduction.live.experiments import SCENARIOS, STRATEGIES, Experiment, iov_experiments, scenario_experiments
 from geomq.reproduction.live.iov import AUTHORITY, CAR_1, CAR_2, CAR_3, MONITOR, iov_spec, write_iov
 from geomq.reproduction.live.table_ii import Characteristics, Told, characteristics, told
-from geomq.testbed.plan import Plan
+from geomq.testbed.plan import TestbedPlan
 from geomq.testbed.processes import mosquitto_path
 from geomq.testbed.runner import run_testbed
 from geomq.workload.dataset import MANIFEST, DatasetSpec, read_manifest
@@ -155,7 +155,7 @@ def _check_workload(directory: Path, wanted: dict[str, float]) -> None:
             raise UsageError(f"{directory} holds another workload ({name} {found.get(name)}, not {value})")
 
 
-def _check_plan(directory: Path, plan: Plan) -> None:
+def _check_plan(directory: Path, plan: TestbedPlan) -> None:
     """The dataset's path may be written in another way; that it is the right one was looked at before."""
     wanted = msgspec.to_builtins(plan)
     found = read_manifest(directory, "testbed").get("plan", {})

@@ -18,7 +18,7 @@ from geomq.geo import Location, NearestAreas
 from geomq.reproduction.mesh.broken_overlay import BrokenOverlay
 from geomq.routing.core.events import ClientPublished, ClientSubscribed
 from geomq.routing.core.model import BrokerId, ClientId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.sim.mesh_watch import MeshWatch, groups_of
 from geomq.sim.network import Latencies
 from geomq.sim.overlay import Links, hops_from, neighbours_in, overlay_links
@@ -279,7 +279,7 @@ def federation_at(places: tuple[tuple[float, float], ...], rng: random.Random) -
     """Brokers at places, their names (which decide between cores) dealt out at random."""
     names = [BrokerId(f"b{number:03}") for number in range(len(places))]
     rng.shuffle(names)
-    brokers = [Broker(name, Location(lat, lon)) for name, (lat, lon) in zip(names, places, strict=True)]
+    brokers = [BrokerSite(name, Location(lat, lon)) for name, (lat, lon) in zip(names, places, strict=True)]
     return Federation(brokers, NearestAreas([broker.location for broker in brokers]))
 
 

@@ -21,8 +21,8 @@ from geomq.reproduction.rendezvous.study import (
     SUBSCRIBERS,
     TRIED,
     Numbers,
-    Plan,
     Sample,
+    StudyPlan,
 )
 from geomq.reproduction.tables import table
 
@@ -44,7 +44,7 @@ class Finding(NamedTuple):
 class Findings:
     """The sums of all networks of each size (`growth`: the largest), and the half-widths of 95 % intervals by n."""
 
-    plan: Plan
+    plan: StudyPlan
     sums: dict[int, Sample]
     margins: dict[int, Numbers]
 
@@ -74,7 +74,7 @@ class Findings:
         return np.array([float(total.growth[0]) ** (math.log2(k * share) - 1) for k in STRETCHES])
 
 
-def find(plan: Plan, samples: Mapping[int, Sequence[Sample]]) -> Findings:
+def find(plan: StudyPlan, samples: Mapping[int, Sequence[Sample]]) -> Findings:
     """Add up the samples of each size."""
     sums, margins = {}, {}
     for nodes in sorted(samples):

@@ -5,7 +5,7 @@ Owns only the distribution. A network is measured from its number alone, so the 
 
 from dataclasses import dataclass
 
-from geomq.reproduction.rendezvous.study import Plan, Sample, measure, unpack
+from geomq.reproduction.rendezvous.study import Sample, StudyPlan, measure, unpack
 from geomq.reproduction.studies import run_on_spark
 
 
@@ -13,7 +13,7 @@ from geomq.reproduction.studies import run_on_spark
 class _Network:
     nodes: int
     number: int
-    plan: Plan
+    plan: StudyPlan
 
     @property
     def cost(self) -> float:
@@ -29,7 +29,7 @@ def _measure(network: _Network) -> _Measured:
     return _Measured(measure(network.nodes, network.number, network.plan).pack())
 
 
-def study_on_spark(plan: Plan, *, master: str | None) -> dict[int, list[Sample]]:
+def study_on_spark(plan: StudyPlan, *, master: str | None) -> dict[int, list[Sample]]:
     """The samples of all networks, by size, in the order of their numbers."""
     measure(min(plan.sizes), 0, plan)  # the compiled loops are cached on disk: workers find them there
     networks = [_Network(nodes, number, plan) for nodes, number in plan.tasks()]

@@ -17,7 +17,7 @@ from geomq.reproduction.rendezvous.cells import Cells
 from geomq.reproduction.rendezvous.routing import route
 
 RENDEZVOUS_MAX = 64
-Kind = Literal[
+ProtocolMessage = Literal[
     "advertisement",
     "subscription",
     "forwarded subscription",
@@ -45,7 +45,7 @@ def by_distance(places: NDArray[np.float64], here: NDArray[np.float64]) -> NDArr
 class Sent(NamedTuple):
     """One message that was routed between a node and a rendezvous cell."""
 
-    kind: Kind
+    kind: ProtocolMessage
     node: int
     rendezvous: int
     hops: int
@@ -179,7 +179,7 @@ class Rendezvous:
     def _cell(self, node: int) -> int:
         return int(self._cells.at(self.points[node]))
 
-    def _send(self, kind: Kind, node: int, cell: int) -> tuple[Sent, bool]:
+    def _send(self, kind: ProtocolMessage, node: int, cell: int) -> tuple[Sent, bool]:
         """Route a message between a node and a rendezvous cell; whether it arrived there and not at some home."""
         start, goal = (cell, self._cell(node)) if kind in _FROM_RENDEZVOUS else (self._cell(node), cell)
         found = route(self._cells, start, goal)

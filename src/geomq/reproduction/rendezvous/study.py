@@ -34,7 +34,7 @@ Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class StudyPlan:
     """Which networks to measure."""
 
     sizes: tuple[int, ...]
@@ -117,7 +117,7 @@ def unpack(data: bytes) -> Sample:
     return Sample(**parts)
 
 
-def measure(nodes: int, number: int, plan: Plan) -> Sample:
+def measure(nodes: int, number: int, plan: StudyPlan) -> Sample:
     """Everything that is measured in one network."""
     dice = np.random.default_rng([plan.seed, nodes, number])
     network = random_network(nodes, DEGREE, dice)

@@ -127,14 +127,14 @@ class SessionSought(RoutingEvent, frozen=True):
 class SessionPacked(RoutingEvent, frozen=True):
     """What `GiveSession` asked for: the session, which is no longer here; without parts there is none to be given.
 
-    `voices` are the ids under which routing knows the client, `record` is what the driver needs of it after a restart.
+    `keys` are the ids under which routing knows the client, `record` is what the driver needs of it after a restart.
     """
 
     client: ClientId
     to: BrokerId
     token: int
     parts: tuple[bytes, ...] = ()
-    voices: tuple[ClientId, ...] = ()
+    keys: tuple[ClientId, ...] = ()
     record: bytes = b""
 
 

@@ -13,14 +13,14 @@ from geomq.geo import Fence, Location
 from geomq.routing.core.keeps import BeginRepetition, Drop, EndRepetition, Put, Renew, Rules, Table
 from geomq.routing.core.model import ClientId, Event, Match
 
-Kind = Literal["event", "subscription", "delivery", "location", "control"]
-KINDS: tuple[Kind, ...] = ("event", "subscription", "delivery", "location", "control")
+MessageKind = Literal["event", "subscription", "delivery", "location", "control"]
+KINDS: tuple[MessageKind, ...] = ("event", "subscription", "delivery", "location", "control")
 
 
 class Message(msgspec.Struct, frozen=True):
     """Anything one broker says to another."""
 
-    kind: ClassVar[Kind] = "control"
+    kind: ClassVar[MessageKind] = "control"
     wire_id: ClassVar[int | str] = ""
     """How the class itself, not one derived from it, is named on a link: one of GeoMQ by a number that no other message
     ever had, one of a user by a text. Without one it goes by `module:Class`."""
@@ -49,7 +49,7 @@ class ForwardEvent(Message, frozen=True):
     """An event for the receiver to match (and, in strategies with several hops, to pass on)."""
 
     wire_id: ClassVar[int] = 0
-    kind: ClassVar[Kind] = "event"
+    kind: ClassVar[MessageKind] = "event"
     event: Event
     hops: int = 1
 
@@ -58,7 +58,7 @@ class DeliverEvent(Message, frozen=True):
     """An event that matched subscriptions of the receiver's clients."""
 
     wire_id: ClassVar[int] = 1
-    kind: ClassVar[Kind] = "delivery"
+    kind: ClassVar[MessageKind] = "delivery"
     event: Event
     matches: tuple[Match, ...]
 
@@ -71,7 +71,7 @@ class PutLocation(Message, frozen=True):
     """The sender's client is at another place."""
 
     wire_id: ClassVar[int] = 5
-    kind: ClassVar[Kind] = "location"
+    kind: ClassVar[MessageKind] = "location"
     keeps: ClassVar[Rules] = (Put(PLACES, by=("client",)),)
     client: ClientId
     location: Location | None
@@ -81,7 +81,7 @@ class PutSubscription(Message, frozen=True):
     """A subscription of one of the sender's clients, new or changed, with the client's location."""
 
     wire_id: ClassVar[int] = 2
-    kind: ClassVar[Kind] = "subscription"
+    kind: ClassVar[MessageKind] = "subscription"
     keeps: ClassVar[Rules] = (Put(SUBSCRIPTIONS, by=("client", "topic_filter")), Renew(PutLocation))
     client: ClientId
     topic_filter: str
@@ -93,7 +93,7 @@ class DropSubscription(Message, frozen=True):
     """The receiver is no longer a rendezvous of this subscription."""
 
     wire_id: ClassVar[int] = 3
-    kind: ClassVar[Kind] = "subscription"
+    kind: ClassVar[MessageKind] = "subscription"
     keeps: ClassVar[Rules] = (Drop(SUBSCRIPTIONS, by=("client", "topic_filter")),)
     client: ClientId
     topic_filter: str
@@ -103,7 +103,7 @@ class DropClient(Message, frozen=True):
     """The client is gone: forget all its subscriptions and its location."""
 
     wire_id: ClassVar[int] = 4
-    kind: ClassVar[Kind] = "subscription"
+    kind: ClassVar[MessageKind] = "subscription"
     keeps: ClassVar[Rules] = (Drop(SUBSCRIPTIONS, by=("client",)), Drop(PLACES, by=("client",)))
     client: ClientId
 

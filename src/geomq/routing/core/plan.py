@@ -19,7 +19,7 @@ from geomq.mqtt.codec.faults import MqttError
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.codec.topics import TopicNames
 from geomq.mqtt.codec.types import V5, V311
-from geomq.routing.core.messages import DeliverEvent, ForwardEvent, Kind, Message
+from geomq.routing.core.messages import DeliverEvent, ForwardEvent, Message, MessageKind
 from geomq.routing.core.model import BrokerId, ClientId, Count, Event, EventId, Match
 
 BATCH_BYTES_MAX = 1 << 20
@@ -64,7 +64,7 @@ class EventBatch(Message, frozen=True):
     """Plain events of the sender's clients, in the order of their ids; `packets` are those of all entries."""
 
     wire_id: ClassVar[int] = 56
-    kind: ClassVar[Kind] = "event"
+    kind: ClassVar[MessageKind] = "event"
     epoch: int
     at_ms: Count
     entries: tuple[Batched, ...]

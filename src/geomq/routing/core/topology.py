@@ -12,7 +12,7 @@ CACHE_VERTICES_MAX = 1 << 17
 """Fences are remembered until there are so many, or they have so many points: clients decide how large they are."""
 
 
-class Broker(NamedTuple):
+class BrokerSite(NamedTuple):
     id: BrokerId
     location: Location
 
@@ -20,7 +20,7 @@ class Broker(NamedTuple):
 class Federation:
     """The brokers in a fixed order (the order `areas` counts in) and their areas."""
 
-    def __init__(self, brokers: Sequence[Broker], areas: Areas) -> None:
+    def __init__(self, brokers: Sequence[BrokerSite], areas: Areas) -> None:
         self.brokers = tuple(brokers)
         self.areas = areas
         self.ids = tuple(broker.id for broker in brokers)
@@ -35,7 +35,7 @@ class Federation:
     @classmethod
     def alone(cls, me: BrokerId, location: Location | None = None) -> "Federation":
         """One broker that owns the earth."""
-        return cls([Broker(me, location or Location(0.0, 0.0))], SoleArea())
+        return cls([BrokerSite(me, location or Location(0.0, 0.0))], SoleArea())
 
     def touched(self, fence: Fence | None) -> tuple[BrokerId, ...]:
         """The brokers whose area meets the fence, in federation order; no fence meets every area."""

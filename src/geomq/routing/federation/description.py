@@ -25,7 +25,7 @@ from geomq.geo import (
     parse_fence,
 )
 from geomq.routing.core.model import CONFIGURED, BrokerId, Edition
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.routing.strategies.registry import strategy_class
 
 BROKERS_MAX = 4_096
@@ -93,14 +93,14 @@ def _built(entries: tuple[BrokerEntry, ...], grid_deg: int | None) -> Federation
             raise ConfigError(f"two brokers of the federation are named {name}")
         if name < before:
             raise ConfigError(f"the brokers of the federation must be sorted by name: {before}, {name}")
-    places: list[Broker] = []
+    places: list[BrokerSite] = []
     for entry in entries:
         if entry.location is None:
             if len(names) == 1:
                 return Federation.alone(BrokerId(entry.name))
             raise ConfigError(f"broker {entry.name} of the federation needs a location")
         try:
-            places.append(Broker(BrokerId(entry.name), make_location(*entry.location)))
+            places.append(BrokerSite(BrokerId(entry.name), make_location(*entry.location)))
         except GeometryError as error:
             raise ConfigError(f"broker {entry.name}: {error}") from None
     return Federation(places, _areas(entries, grid_deg, [place.location for place in places]))

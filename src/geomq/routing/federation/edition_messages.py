@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import ClassVar
 
-from geomq.routing.core.messages import Kind, Message, Messages
+from geomq.routing.core.messages import Message, MessageKind, Messages
 from geomq.routing.core.model import Edition, Event
 
 
@@ -62,7 +62,7 @@ class OfEdition(Message, frozen=True):
     edition: Edition
     message: Message
 
-    kind: ClassVar[Kind] = "control"
+    kind: ClassVar[MessageKind] = "control"
 
     @property
     def event(self) -> Event | None:

@@ -8,7 +8,7 @@ import msgspec
 from geomq.errors import ConfigError, GeometryError, GeomqError
 from geomq.geo import Areas, GridAreas, Location, NearestAreas, PolygonAreas, fence_text, make_location, parse_fence
 from geomq.routing.core.model import BrokerId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 
 BYTES_MAX = 1 << 23
 OUTLINE_KEY = b"geomq.federation"
@@ -48,7 +48,7 @@ def federation_of(outline: Outline) -> Federation:
     if len(outline.brokers) == 1:
         only = outline.brokers[0]
         return Federation.alone(BrokerId(only.name), None if only.location is None else _place(only))
-    brokers = [Broker(BrokerId(broker.name), _place(broker)) for broker in outline.brokers]
+    brokers = [BrokerSite(BrokerId(broker.name), _place(broker)) for broker in outline.brokers]
     try:
         return Federation(brokers, _areas(outline, [broker.location for broker in brokers]))
     except GeometryError as error:

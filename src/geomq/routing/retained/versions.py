@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import ClassVar
 
-from geomq.routing.core.messages import Kind, Message, Messages
+from geomq.routing.core.messages import Message, MessageKind, Messages
 from geomq.routing.core.model import TIME_MAX, BrokerId, Event, EventId, Version
 
 TOPICS_MAX = 1_000_000
@@ -24,7 +24,7 @@ class PutRetained(Message, frozen=True):
 
     wire_id: ClassVar[int] = 35
     versioned: ClassVar[bool] = True
-    kind: ClassVar[Kind] = "control"
+    kind: ClassVar[MessageKind] = "control"
     event: Event
     user: str | None = None
     published: EventId | None = None
@@ -34,7 +34,7 @@ class RetainedDigest(Message, frozen=True):
     """What all versions the sender knows add up to."""
 
     wire_id: ClassVar[int] = 36
-    kind: ClassVar[Kind] = "control"
+    kind: ClassVar[MessageKind] = "control"
     digest: int
 
 
@@ -42,7 +42,7 @@ class RetainedWanted(Message, frozen=True):
     """The digests differ: send everything."""
 
     wire_id: ClassVar[int] = 37
-    kind: ClassVar[Kind] = "control"
+    kind: ClassVar[MessageKind] = "control"
 
 
 MESSAGES: Messages = (PutRetained, RetainedDigest, RetainedWanted)

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from geomq.routing.core.messages import Kind, Message, Messages
+from geomq.routing.core.messages import Message, MessageKind, Messages
 from geomq.routing.core.model import BrokerId, ClientId, Event, Match
 
 
@@ -53,7 +53,7 @@ class DeliverMoved(Message, frozen=True):
     """An event that matched at the broker these clients left."""
 
     wire_id: ClassVar[int] = 49
-    kind: ClassVar[Kind] = "delivery"
+    kind: ClassVar[MessageKind] = "delivery"
     event: Event
     matches: tuple[Match, ...]
     hops: int

@@ -92,7 +92,7 @@ class SessionMoves:
         self._wake(now + FORGET_MS)
 
     def left(self, client: ClientId) -> tuple[ClientId, ...]:
-        """What is still known here of a client that left, under any of its voices."""
+        """What is still known here of a client that left, under any of its keys."""
         if client not in self._departed:
             return ()
         return tuple(each for each in self._departed if each == client or each.startswith(f"{client}\0"))
@@ -290,9 +290,9 @@ class SessionMoves:
         self._departed, self._arrived, self._wake_at = before._departed, before._arrived, before._wake_at
 
 
-def is_client(voice: ClientId) -> bool:
-    """Whether this is a client under its own id, and not one of its other voices."""
-    return "\0" not in voice
+def is_client(key: ClientId) -> bool:
+    """Whether this is a client under its own id, and not one of its other keys."""
+    return "\0" not in key
 
 
 def key_of(client: ClientId) -> bytes:

@@ -400,8 +400,8 @@ class SessionSearches:
         self._given[client] = to
         if len(self._given) > GIVEN_MAX:
             self._given.popitem(last=False)
-        for voice in packed.voices:
-            self._moves.departed(voice, to, now=now)
+        for key in packed.keys:
+            self._moves.departed(key, to, now=now)
         self._moves.keep_departed(client, packed.record)
 
     # The clock.

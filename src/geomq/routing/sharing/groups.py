@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple, Self
 from geomq.geo import Fence, Location
 from geomq.routing.core.actions import Action, DeliverToOne, DropEvent, SendToPeer
 from geomq.routing.core.keeps import BeginRepetition, Drop, EndRepetition, Once, Put, Renew, Rules, Table
-from geomq.routing.core.messages import Kind, Message, Messages
+from geomq.routing.core.messages import Message, MessageKind, Messages
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match, Subscriber
 from geomq.routing.core.seen import SeenEvents
 from geomq.routing.core.table import SubscriptionTable
@@ -33,7 +33,7 @@ class ChangeMember(Message, frozen=True):
     """A member of the sender's is somewhere else, or came or left its connection."""
 
     wire_id: ClassVar[int] = 40
-    kind: ClassVar[Kind] = "location"
+    kind: ClassVar[MessageKind] = "location"
     keeps: ClassVar[Rules] = (Put(PLACES, by=("client",)),)
     client: ClientId
     location: Location | None
@@ -44,7 +44,7 @@ class PutMember(Message, frozen=True):
     """A client of the sender is a member of a share group; `ready` while it is connected."""
 
     wire_id: ClassVar[int] = 38
-    kind: ClassVar[Kind] = "subscription"
+    kind: ClassVar[MessageKind] = "subscription"
     keeps: ClassVar[Rules] = (Put(MEMBERS, by=("client", "share", "topic_filter")), Renew(ChangeMember))
     client: ClientId
     share: str
@@ -58,7 +58,7 @@ class DropMember(Message, frozen=True):
     """A client of the sender is no longer a member of a share group."""
 
     wire_id: ClassVar[int] = 39
-    kind: ClassVar[Kind] = "subscription"
+    kind: ClassVar[MessageKind] = "subscription"
     keeps: ClassVar[Rules] = (Drop(MEMBERS, by=("client", "share", "topic_filter")),)
     client: ClientId
     share: str
@@ -89,7 +89,7 @@ class ServeShared(Message, frozen=True):
     """The receiver is to give this event to one of its members of the group."""
 
     wire_id: ClassVar[int] = 44
-    kind: ClassVar[Kind] = "delivery"
+    kind: ClassVar[MessageKind] = "delivery"
     keeps: ClassVar[Rules] = (
         Once(by=("event", "share", "topic_filter", "asked"), shape=tuple[EventId, str, str, tuple[BrokerId, ...]]),
     )

@@ -26,8 +26,8 @@ from geomq.routing.core.messages import (
     DropClient,
     DropSubscription,
     ForwardEvent,
-    Kind,
     Message,
+    MessageKind,
     Messages,
     PutLocation,
     PutSubscription,
@@ -53,7 +53,7 @@ class UseMode(Message, frozen=True):
     """From now on the receiver finds the sender's subscriptions of this topic group advertised, or not."""
 
     wire_id: ClassVar[int] = 16
-    kind: ClassVar[Kind] = "control"
+    kind: ClassVar[MessageKind] = "control"
     group: str
     advertised: bool
 
@@ -62,7 +62,7 @@ class PreferMatchedHere(Message, frozen=True):
     """Advertising this topic group to the sender costs more than it saves."""
 
     wire_id: ClassVar[int] = 17
-    kind: ClassVar[Kind] = "control"
+    kind: ClassVar[MessageKind] = "control"
     group: str
 
 

@@ -16,8 +16,8 @@ from geomq.routing.core.messages import (
     CoverageConfirmed,
     DeliverEvent,
     ForwardEvent,
-    Kind,
     Message,
+    MessageKind,
     Messages,
     SyncBegin,
     SyncEnd,
@@ -46,7 +46,7 @@ class PutGuest(Message, frozen=True):
     """A roaming client of the sender is in the receiver's area: match this subscription for it."""
 
     wire_id: ClassVar[int] = 10
-    kind: ClassVar[Kind] = "subscription"
+    kind: ClassVar[MessageKind] = "subscription"
     keeps: ClassVar[Rules] = (Put(GUESTS, by=("client", "topic_filter")),)
     client: ClientId
     topic_filter: str
@@ -58,7 +58,7 @@ class DropGuest(Message, frozen=True):
     """The sender's client needs the receiver no longer."""
 
     wire_id: ClassVar[int] = 11
-    kind: ClassVar[Kind] = "subscription"
+    kind: ClassVar[MessageKind] = "subscription"
     keeps: ClassVar[Rules] = (Drop(GUESTS, by=("client",)),)
     client: ClientId
 

@@ -24,8 +24,8 @@ from geomq.routing.core.messages import (
     DropClient,
     DropSubscription,
     ForwardEvent,
-    Kind,
     Message,
+    MessageKind,
     Messages,
     PutSubscription,
     SyncBegin,
@@ -51,7 +51,7 @@ class PrunePath(Message, frozen=True):
     """The sender hears the publisher's broker on this key by a shorter path: do not notify it of those events."""
 
     wire_id: ClassVar[int] = 12
-    kind: ClassVar[Kind] = "control"
+    kind: ClassVar[MessageKind] = "control"
     key: str
     publisher: BrokerId
 
@@ -60,7 +60,7 @@ class PruneRendezvous(Message, frozen=True):
     """Nobody needs the sender as a rendezvous for the receiver's events on this key."""
 
     wire_id: ClassVar[int] = 13
-    kind: ClassVar[Kind] = "control"
+    kind: ClassVar[MessageKind] = "control"
     key: str
 
 
@@ -68,7 +68,7 @@ class GraftRendezvous(Message, frozen=True):
     """Somebody needs the sender again."""
 
     wire_id: ClassVar[int] = 14
-    kind: ClassVar[Kind] = "control"
+    kind: ClassVar[MessageKind] = "control"
     key: str
 
 
@@ -76,7 +76,7 @@ class Refresh(Message, frozen=True):
     """The sender's subscriptions at the receiver still hold."""
 
     wire_id: ClassVar[int] = 15
-    kind: ClassVar[Kind] = "control"
+    kind: ClassVar[MessageKind] = "control"
 
 
 def place_of(key: str, number: int) -> Location:

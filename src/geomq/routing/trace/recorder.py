@@ -1,7 +1,7 @@
 """From what a broker's node took in and asked for to trace records: the same for the live broker and the simulator.
 
 Owns what each step's record says. Where records go, and what clients did with what they were handed, is the driver's.
-A client may speak to routing with several voices (its id, a NUL, a prefix); its records carry the plain id, and the
+Routing may know a client under several keys (its id, a NUL, a prefix); its records carry the plain id, and the
 prefix stands before the filter.
 """
 
@@ -156,7 +156,7 @@ def event_of(message: Message) -> EventId | None:
 
 
 def _named(client: str | None, topic_filter: str | None, share: str | None = None) -> Named:
-    """The client behind a voice, and its filter with the voice's prefix, or the share group, before it."""
+    """The client behind a key, and its filter with the key's prefix, or the share group, before it."""
     if client is None:
         return None, topic_filter
     name, _, prefix = client.partition("\0")

@@ -136,14 +136,14 @@ class Scenario:
     def config(self, name: str) -> Config:
         if name == CLOUD:
             return Config(
-                broker=settings.Broker(name=CLOUD),
+                broker=settings.BrokerSettings(name=CLOUD),
                 listeners=(Listener(host=self.hosts[CLOUD], port=CLIENT_PORT),),
                 auth=settings.Auth(anonymous="always"),
                 metrics=Metrics(sys_interval_s=0),
             )
         cloud = f"{self.hosts[CLOUD]}:{CLIENT_PORT}" if self.with_cloud else None
         return Config(
-            broker=settings.Broker(name=name, location=self.places[name].text),
+            broker=settings.BrokerSettings(name=name, location=self.places[name].text),
             listeners=(Listener(host=self.hosts[name], port=CLIENT_PORT),),
             auth=settings.Auth(anonymous="always"),
             metrics=Metrics(sys_interval_s=0),

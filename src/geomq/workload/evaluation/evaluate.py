@@ -34,7 +34,14 @@ from geomq.workload.evaluation.rendezvous_traffic import Firsts, count_refreshes
 from geomq.workload.evaluation.results import Outcome, Run
 from geomq.workload.evaluation.summary import summarise
 from geomq.workload.evaluation.topic import FOREVER, TopicData, TopicPlaces, lay_out
-from geomq.workload.evaluation.views import VIEWS, histogram_size, no_ways, view_table, with_near, with_topic_broker
+from geomq.workload.evaluation.views import (
+    VIEWS,
+    histogram_size,
+    no_mesh_paths,
+    view_table,
+    with_near,
+    with_topic_broker,
+)
 from geomq.workload.model import Block, Kind, Spec
 from geomq.workload.world import World
 
@@ -72,7 +79,7 @@ class Evaluator:
         if self._floods is not None:
             table = table._replace(ways=self._floods.of_topic(data.event_t, data.event_home, self.tally))
         else:
-            table = table._replace(ways=no_ways(len(data.event_t), len(self._world)))
+            table = table._replace(ways=no_mesh_paths(len(data.event_t), len(self._world)))
         count_updates(data, table, self.tally)
         reach = data.event_circle[:, 2][np.isfinite(data.event_circle[:, 2])]
         typical = float(reach.mean()) if len(reach) else 1.0

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from geomq.workload.compiled import compiled
 from geomq.workload.evaluation.kernel_messages import CLIENTS_MS, Tally
 from geomq.workload.evaluation.sent import EVENT, MESH
-from geomq.workload.evaluation.views import NEVER, Ways, no_ways
+from geomq.workload.evaluation.views import NEVER, MeshPaths, no_mesh_paths
 from geomq.workload.world import CLIENT_MS
 
 FOREVER_MS = 2**62
@@ -158,10 +158,10 @@ class Floods:
         self._delay = np.empty((0, self._brokers), np.int32)
         self._via = np.empty((0, self._brokers), np.int32)
 
-    def of_topic(self, t: NDArray[np.int32], publisher: NDArray[np.int32], tally: Tally) -> Ways:
+    def of_topic(self, t: NDArray[np.int32], publisher: NDArray[np.int32], tally: Tally) -> MeshPaths:
         """The ways of a topic's events; their messages are counted."""
         if not len(t):
-            return no_ways(0, self._brokers)
+            return no_mesh_paths(0, self._brokers)
         tick = t.astype(np.int64) + CLIENT_MS
         row = self._lasting_rows(tick, publisher)
         used = np.bincount(row[row >= 0], minlength=len(self._remembered))
@@ -177,13 +177,13 @@ class Floods:
         self._via = np.stack([*(flood.via for flood in self._remembered), *via])
         return self._as_ways(row)
 
-    def count(self, publisher: NDArray[np.int32], ways: Ways, found: NDArray[np.int32], tally: Tally) -> None:
+    def count(self, publisher: NDArray[np.int32], ways: MeshPaths, found: NDArray[np.int32], tally: Tally) -> None:
         """Count what the events of the topic asked for last deliver, given what was found for each home."""
         count_deliveries(publisher, ways.row, self._delay, self._via, found, tally)
 
-    def _as_ways(self, row: NDArray[np.int32]) -> Ways:
+    def _as_ways(self, row: NDArray[np.int32]) -> MeshPaths:
         offset = np.where(self._delay == UNREACHED, NEVER, np.maximum(self._delay - 1, 0)).astype(np.int32)
-        return Ways(row, offset, np.maximum(offset.max(axis=1, initial=0), 0).astype(np.int32))
+        return MeshPaths(row, offset, np.maximum(offset.max(axis=1, initial=0), 0).astype(np.int32))
 
     def _lasting_rows(self, tick: NDArray[np.int64], publisher: NDArray[np.int32]) -> NDArray[np.int32]:
         """The remembered flood of each event that is over before the mesh changes; -1 for the others."""

@@ -36,7 +36,7 @@ MESH = VIEWS
 NEVER = -(2**30)
 
 
-class Ways(NamedTuple):
+class MeshPaths(NamedTuple):
     """How the events of a topic come to the homes under `mesh`: the row of each event, and by row the offset of each
     home (NEVER: the event does not come there) and the latest of them."""
 
@@ -62,7 +62,7 @@ class ViewTable(NamedTuple):
     from_cloud: NDArray[np.int32]
     topic_broker: NDArray[np.int32]
     paper: bool
-    ways: Ways
+    ways: MeshPaths
 
 
 def view_table(world: World, *, paper: bool) -> ViewTable:
@@ -101,13 +101,13 @@ def view_table(world: World, *, paper: bool) -> ViewTable:
         from_cloud,
         np.zeros(1, np.int32),
         paper,
-        no_ways(0, n),
+        no_mesh_paths(0, n),
     )
 
 
-def no_ways(events: int, brokers: int) -> Ways:
+def no_mesh_paths(events: int, brokers: int) -> MeshPaths:
     """Events that come to no home along a mesh."""
-    return Ways(np.zeros(events, np.int32), np.full((1, brokers), NEVER, np.int32), np.zeros(1, np.int32))
+    return MeshPaths(np.zeros(events, np.int32), np.full((1, brokers), NEVER, np.int32), np.zeros(1, np.int32))
 
 
 def with_topic_broker(table: ViewTable, broker: int) -> ViewTable:

@@ -142,7 +142,7 @@ def meets(line: Timeline, i: int, low: int, high: int, x: float, y: float, z: fl
     return any_meets, all_meet and any_meets
 
 
-class Verdict(NamedTuple):
+class Comparison(NamedTuple):
     """What came of the pairs at one home: `lost` had to come and did not, `unexpected` came and must not have."""
 
     home: int
@@ -154,7 +154,7 @@ class Verdict(NamedTuple):
     unexpected: int
 
 
-def judge(pairs: Pairs, event: Longs, client: Longs, home_of: dict[int, int]) -> list[Verdict]:
+def judge(pairs: Pairs, event: Longs, client: Longs, home_of: dict[int, int]) -> list[Comparison]:
     """Compare the pairs with what clients received, given as columns of rows of events and of clients."""
     base = np.int64(1 << 31)
     due = pairs.event * base + pairs.subscriber
@@ -167,7 +167,7 @@ def judge(pairs: Pairs, event: Longs, client: Longs, home_of: dict[int, int]) ->
     for home in sorted(set(home_due.tolist()) | set(home_got.tolist())):
         here, there = home_due == home, home_got == home
         verdicts.append(
-            Verdict(
+            Comparison(
                 home,
                 int(pairs.certain[here].sum()),
                 int((~pairs.certain[here]).sum()),

@@ -23,7 +23,7 @@ from geomq.routing.core.events import (
 )
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.routing.node import Node
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
 from geomq.routing.strategies.groups.cloud import CloudNode
@@ -36,7 +36,7 @@ QUIET = ("Beat", "CloudAnnounce", "LatencyMeasured")
 
 
 def federation_of(names: list[str]) -> Federation:
-    brokers = [Broker(BrokerId(name), Location(0.0, float(i))) for i, name in enumerate(names)]
+    brokers = [BrokerSite(BrokerId(name), Location(0.0, float(i))) for i, name in enumerate(names)]
     return Federation(brokers, NearestAreas([broker.location for broker in brokers]))
 
 

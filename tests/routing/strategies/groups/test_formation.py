@@ -8,7 +8,7 @@ from geomq.routing.core.model import BrokerId
 from geomq.routing.strategies.groups.formation import (
     Candidate,
     LatencyMeans,
-    Verdict,
+    Negotiation,
     follows,
     leaves,
     nearest_leader,
@@ -24,8 +24,8 @@ candidates = st.builds(
 
 
 def test_the_leader_with_the_higher_measure_becomes_the_leader_of_the_joint_group() -> None:
-    assert negotiate(Candidate(A, 1.0, 9), [Candidate(B, 2.0, 1)]) == Verdict(B, (A,))
-    assert negotiate(Candidate(A, 2.0, 1), [Candidate(B, 1.0, 9)]) == Verdict(A, (B,))
+    assert negotiate(Candidate(A, 1.0, 9), [Candidate(B, 2.0, 1)]) == Negotiation(B, (A,))
+    assert negotiate(Candidate(A, 2.0, 1), [Candidate(B, 1.0, 9)]) == Negotiation(A, (B,))
 
 
 def test_of_equal_measures_the_larger_group_leads_and_of_equal_groups_the_smaller_id() -> None:
@@ -36,8 +36,8 @@ def test_of_equal_measures_the_larger_group_leads_and_of_equal_groups_the_smalle
 
 def test_the_asked_one_joins_its_best_requester_alone_or_all_requesters_join_it() -> None:
     requesters = [Candidate(B, 2.0, 1), Candidate(C, 3.0, 1)]
-    assert negotiate(Candidate(A, 1.0, 1), requesters) == Verdict(C, (A,))
-    assert negotiate(Candidate(A, 4.0, 1), requesters) == Verdict(A, (B, C))
+    assert negotiate(Candidate(A, 1.0, 1), requesters) == Negotiation(C, (A,))
+    assert negotiate(Candidate(A, 4.0, 1), requesters) == Negotiation(A, (B, C))
 
 
 @given(st.lists(candidates, min_size=2, max_size=8, unique_by=lambda c: c.id))

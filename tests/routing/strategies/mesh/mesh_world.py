@@ -22,7 +22,7 @@ from geomq.routing.core.events import (
 )
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId
-from geomq.routing.core.topology import Broker, Federation
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.routing.node import Node
 from geomq.routing.strategies.mesh.group import MeshGroup
 from geomq.routing.strategies.mesh.mesh import Mesh
@@ -47,7 +47,7 @@ are the ones under which all it says of the management mesh comes true."""
 
 def federation_of(brokers: Sequence[str]) -> Federation:
     places = [Location(0.0, float(number)) for number in range(len(brokers))]
-    return Federation([Broker(BrokerId(b), p) for b, p in zip(brokers, places, strict=True)], NearestAreas(places))
+    return Federation([BrokerSite(BrokerId(b), p) for b, p in zip(brokers, places, strict=True)], NearestAreas(places))
 
 
 class MeshWorld:

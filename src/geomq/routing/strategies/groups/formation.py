@@ -19,7 +19,7 @@ class Candidate(NamedTuple):
     size: int
 
 
-class Verdict(NamedTuple):
+class Negotiation(NamedTuple):
     """The outcome of one negotiation: who leads, and which leaders join it."""
 
     leader: BrokerId
@@ -33,15 +33,15 @@ def outranks(one: Candidate, other: Candidate) -> bool:
     return one.id < other.id
 
 
-def negotiate(asked: Candidate, requesters: Sequence[Candidate]) -> Verdict:
+def negotiate(asked: Candidate, requesters: Sequence[Candidate]) -> Negotiation:
     """One round at the asked leader: it joins its best requester if that outranks it, else all of them join it."""
     best = asked
     for requester in requesters:
         if outranks(requester, best):
             best = requester
     if best is asked:
-        return Verdict(asked.id, tuple(requester.id for requester in requesters))
-    return Verdict(best.id, (asked.id,))
+        return Negotiation(asked.id, tuple(requester.id for requester in requesters))
+    return Negotiation(best.id, (asked.id,))
 
 
 def follows(latency_ms: float | None, join_ms: float) -> bool:

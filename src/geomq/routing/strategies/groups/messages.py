@@ -11,7 +11,7 @@ A `term` numbers the seats a broker takes, so that words about an old seat canno
 from typing import ClassVar
 
 from geomq.routing.core.keeps import Drop, Put, Rules, Table
-from geomq.routing.core.messages import Kind, Message, Messages
+from geomq.routing.core.messages import Message, MessageKind, Messages
 from geomq.routing.core.model import BrokerId, Event
 
 SEATS = Table("j")
@@ -20,26 +20,26 @@ comes from the cloud for those that sat, or had just sat, in its group."""
 
 
 class CloudSubscribe(Message, frozen=True):
-    kind: ClassVar[Kind] = "subscription"
+    kind: ClassVar[MessageKind] = "subscription"
     topic_filter: str
 
 
 class CloudUnsubscribe(Message, frozen=True):
-    kind: ClassVar[Kind] = "subscription"
+    kind: ClassVar[MessageKind] = "subscription"
     topic_filter: str
 
 
 class CloudPublish(Message, frozen=True):
     """A leader hands an event of its group to the cloud, to be published on the event's topic."""
 
-    kind: ClassVar[Kind] = "event"
+    kind: ClassVar[MessageKind] = "event"
     event: Event
 
 
 class CloudPublished(Message, frozen=True):
     """The cloud hands an event to a leader that subscribed to it."""
 
-    kind: ClassVar[Kind] = "event"
+    kind: ClassVar[MessageKind] = "event"
     event: Event
 
 
@@ -72,7 +72,7 @@ class RelayEvent(Message, frozen=True):
     joined after the `version` of the view the sender flooded to."""
 
     wire_id: ClassVar[int] = 23
-    kind: ClassVar[Kind] = "event"
+    kind: ClassVar[MessageKind] = "event"
     event: Event
     term: int
     version: int
@@ -91,7 +91,7 @@ class PutInterest(Message, frozen=True):
     """A first client of the sender subscribed with this filter."""
 
     wire_id: ClassVar[int] = 24
-    kind: ClassVar[Kind] = "subscription"
+    kind: ClassVar[MessageKind] = "subscription"
     keeps: ClassVar[Rules] = (Put(SEATS, by=("topic_filter",), rank="i", while_kept=Join),)
     term: int
     topic_filter: str
@@ -101,7 +101,7 @@ class DropInterest(Message, frozen=True):
     """The last client of the sender dropped this filter."""
 
     wire_id: ClassVar[int] = 25
-    kind: ClassVar[Kind] = "subscription"
+    kind: ClassVar[MessageKind] = "subscription"
     keeps: ClassVar[Rules] = (Put(SEATS, by=("topic_filter",), rank="i", while_kept=Join),)
     term: int
     topic_filter: str
