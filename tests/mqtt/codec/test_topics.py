@@ -14,6 +14,7 @@ from geomq.mqtt.codec.topics import (
     first_level,
     split_shared,
     topic_matches,
+    wildcard_pattern,
 )
 
 _levels = st.sampled_from(["", "a", "b", "$x", "$"])
@@ -122,3 +123,17 @@ def test_remembered_names_stay_bounded() -> None:
     for bad in (b"a/#", b"\xff", b""):
         with pytest.raises(TopicError):
             names[bad]
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "pattern"),
+    [("a/b/c", ""), ("a/+/c", ".+"), ("b/+", ".+"), ("#", "#"), ("a/+/#", ".+#"), ("a/b/#", "..#"), ("+/+/c", "++")],
+)
+def test_a_pattern_is_where_the_wildcards_are(topic_filter: str, pattern: str) -> None:
+    assert wildcard_pattern(topic_filter) == pattern
+
+
+@given(st.lists(filters(), unique=True, max_size=30), topics)
+def test_a_topic_matches_at_most_one_filter_of_a_pattern(wanted: list[str], topic: str) -> None:
+    patterns = [wildcard_pattern(each) for each in wanted if topic_matches(each, topic)]
+    assert len(patterns) == len(set(patterns))

@@ -16,7 +16,7 @@ from geomq.mqtt.session.subscriptions import Subscription, Terms, merge
 from geomq.routing.core.model import ClientId, Event, Match
 from geomq.routing.core.wire_checks import properties_of
 
-Grouped = dict[Client, Subscription | tuple[Subscription, ...]]
+Grouped = dict[Client, Subscription | list[Subscription]]
 
 
 class Delivery:
@@ -88,8 +88,10 @@ class Delivery:
             held = grouped.get(client)
             if held is None:
                 grouped[client] = subscription
+            elif isinstance(held, list):
+                held.append(subscription)
             else:
-                grouped[client] = (*held, subscription) if isinstance(held, tuple) else (held, subscription)
+                grouped[client] = [held, subscription]
         count = 0
         for client, mine in grouped.items():
             count += self._to_client(client, mine, fanout, own=client.id == publisher)
@@ -106,14 +108,14 @@ class Delivery:
     def _to_client(
         self,
         client: Client,
-        mine: Subscription | tuple[Subscription, ...],
+        mine: Subscription | list[Subscription],
         fanout: Fanout,
         *,
         own: bool,
     ) -> int:
         message = fanout.message
-        if isinstance(mine, tuple) or mine.identifier or own or message.retain:
-            several = mine if isinstance(mine, tuple) else (mine,)
+        if isinstance(mine, list) or mine.identifier or own or message.retain:
+            several = mine if isinstance(mine, list) else [mine]
             terms = merge(several, qos=message.qos, retain=message.retain, own=own)
             if terms is None:
                 return self._kept_back(client, message, 0, "own event")

@@ -5,13 +5,14 @@ from geomq.broker.clients.geotopics import Reading, read_filter
 from geomq.broker.clients.retention import Retention
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
-from geomq.broker.state.client import Client
+from geomq.broker.state.client import Client, Pattern
 from geomq.broker.storage.records import SubscriptionRecord
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Fence, fence_text
 from geomq.mqtt.codec.packets import Suback, Subscribe, SubscribeRequest, Unsuback, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.topics import wildcard_pattern
 from geomq.mqtt.session.subscriptions import Subscription, subscription_of
 from geomq.routing.core.events import ClientGone, ClientMoved, ClientSubscribed, ClientUnsubscribed
 from geomq.vocabulary import FENCE_PROPERTY
@@ -70,6 +71,9 @@ class Subscribing:
             raise _Refused(ReasonCode.QUOTA_EXCEEDED, f"more than {limit} subscriptions")
         if not existed and client.levels + _levels(request.topic_filter) > levels_max:
             raise _Refused(ReasonCode.QUOTA_EXCEEDED, f"more than {levels_max} levels in all subscriptions")
+        most = limits.wildcard_patterns_per_client_max
+        if not existed and len(mine) >= most and _is_new_pattern(client, reading, most):
+            raise _Refused(ReasonCode.QUOTA_EXCEEDED, f"more than {most} arrangements of wildcards")
         subscription = subscription_of(request, packet.properties.subscription_identifiers, self._core.policy.qos_max)
         self.take(client, subscription, reading, fence)
         if client.session.durable:
@@ -83,6 +87,7 @@ class Subscribing:
         existed = subscription.topic_filter in mine
         if not existed:
             client.levels += _levels(subscription.topic_filter)
+            client.count_pattern(_pattern(reading), 1)
         mine[subscription.topic_filter] = subscription
         if reading.private:
             return
@@ -129,6 +134,7 @@ class Subscribing:
             reasons.append(ReasonCode.SUCCESS)
             client.levels -= _levels(topic_filter)
             reading = read_filter(topic_filter)
+            client.count_pattern(_pattern(reading), -1)
             if not reading.private:
                 key = client.subscription_key(reading.prefix)
                 self._fenced.note(key, reading.plain, fenced=False)
@@ -155,6 +161,16 @@ class Subscribing:
     def _answer(self, client: Client, packet: Suback | Unsuback) -> None:
         if client.connection is not None:
             self._core.outbox.hold(client.connection, client.session.reply(packet))
+
+
+def _pattern(reading: Reading) -> Pattern:
+    return reading.prefix, wildcard_pattern(reading.plain)
+
+
+def _is_new_pattern(client: Client, reading: Reading, most: int) -> bool:
+    """Whether the filter would be one pattern more than the client may have."""
+    known = client.known_patterns(_pattern(read_filter(whole)) for whole in client.session.subscriptions)
+    return len(known) >= most and _pattern(reading) not in known
 
 
 def _levels(topic_filter: str) -> int:

@@ -175,6 +175,14 @@ class Limits(Section, frozen=True):
     subscriptions_per_client_max: Annotated[
         Positive, about("Subscriptions of one client, of ten levels on average.", reload=True)
     ] = 10_000
+    wildcard_patterns_per_client_max: Annotated[
+        Positive,
+        about(
+            "Arrangements of wildcards, share groups and named fences in the filters of one client: a/+/c and b/+/d are"
+            " one, a/+/c and a/b/+ two. An event matches at most so many of them.",
+            reload=True,
+        ),
+    ] = 256
     queue_messages_max: Annotated[
         Positive, about("Messages queued for one client, beyond those in flight.", reload=True)
     ] = 1_000

@@ -4,7 +4,8 @@ Routing knows its plain subscriptions under the id of the client, those with a s
 key of their own: the id, a NUL and their prefix, so that equal filters stay apart.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from geomq.broker.config.settings import Listener
@@ -16,6 +17,8 @@ from geomq.mqtt.session.session import Session
 from geomq.mqtt.session.wills import DueWill
 from geomq.routing.core.model import ClientId
 
+Pattern = tuple[str, str]
+"""The prefix of a filter and where it has wildcards: of all filters that share both, one event matches at most one."""
 NO_FENCES: dict[str, Fence] = {}
 
 
@@ -53,7 +56,8 @@ class Client:
     """One session and everything around it.
 
     `asks` is whether it wants the details of events; `prefixes` counts the subscriptions under each prefix,
-    `levels` those of all its filters.
+    `levels` those of all its filters. `patterns` counts the subscriptions under each arrangement of wildcards, as soon
+    as there are so many that it matters.
     """
 
     __slots__ = (
@@ -66,6 +70,7 @@ class Client:
         "levels",
         "location",
         "location_bucket",
+        "patterns",
         "prefixes",
         "publish_bucket",
         "rights",
@@ -87,6 +92,7 @@ class Client:
         self.fences: dict[str, Fence] = NO_FENCES
         self.inside: frozenset[str] = frozenset()
         self.levels = 0
+        self.patterns: dict[Pattern, int] | None = None
         self.prefixes: dict[str, int] | None = None
         self.roams: bool | None = None
         self.since_ms = 0
@@ -122,6 +128,19 @@ class Client:
             return False
         del self.prefixes[prefix]
         return True
+
+    def known_patterns(self, found: Iterable[Pattern]) -> dict[Pattern, int]:
+        """The patterns of all subscriptions, counted from now on; the first time, `found` are those there are."""
+        if self.patterns is None:
+            self.patterns = dict(Counter(found))
+        return self.patterns
+
+    def count_pattern(self, pattern: Pattern, difference: int) -> None:
+        """Count one subscription more or less whose filter has this pattern."""
+        if self.patterns is not None:
+            self.patterns[pattern] = self.patterns.get(pattern, 0) + difference
+            if not self.patterns[pattern]:
+                del self.patterns[pattern]
 
     def define_fence(self, name: str, fence: Fence | None) -> None:
         if self.fences is NO_FENCES:

@@ -24,6 +24,9 @@ from geomq.mqtt.codec.wire import (
 WILL: Final = 0
 """The place of properties inside a CONNECT's will, beside the packet types."""
 
+REPEATED_MAX: Final = 1_000
+"""So often one packet may carry a property that may be repeated, of which the user properties are one."""
+
 NAME_KEPT_MAX: Final = 64
 """Names of user properties up to this length are encoded once."""
 
@@ -192,6 +195,8 @@ def _keep(values: dict[str, Any], rule: PropertyRule, value: Any, place: int) ->
         kept = values.setdefault(rule.name, [])
         if kept and place not in rule.repeatable:
             raise ProtocolViolation(f"property {rule.name} appears twice")
+        if len(kept) >= REPEATED_MAX:
+            raise ProtocolViolation(f"more than {REPEATED_MAX} {rule.name} in one packet", ReasonCode.QUOTA_EXCEEDED)
         kept.append(value)
     elif rule.name in values:
         raise ProtocolViolation(f"property {rule.name} appears twice")

@@ -87,6 +87,18 @@ def first_level(topic_filter: str) -> str | None:
     return None if head in ("+", "#") else head
 
 
+def wildcard_pattern(topic_filter: str) -> str:
+    """Where the filter has its wildcards, as in `.+.#`; levels without any at its end are left out.
+
+    Of all filters with one pattern at most one matches a topic: the topic's levels decide what the others are. So a set
+    of filters has no more matches for a topic than it has patterns.
+    """
+    if "+" not in topic_filter and "#" not in topic_filter:
+        return ""
+    levels = topic_filter.split("/")
+    return "".join([level if level in ("+", "#") else "." for level in levels]).rstrip(".")
+
+
 class _Node(Generic[V]):
     __slots__ = ("children", "topic_filter", "value")
 
