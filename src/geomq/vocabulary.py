@@ -16,6 +16,8 @@ DETAILS_PROPERTY: Final = "geo-details"
 """On CONNECT: the client asks for details of each event; on CONNACK: those it will get."""
 WAITING_PROPERTY: Final = "geo-waiting"
 """On CONNACK: how many messages wait for the session."""
+DROPPED_PROPERTY: Final = "geo-dropped"
+"""On CONNACK: how many events for the session were dropped since its client last connected."""
 
 # Details of an event, for those who asked, and between brokers by way of a cloud.
 EVENT_PROPERTY: Final = "geo-event"

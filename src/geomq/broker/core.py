@@ -10,6 +10,7 @@ from geomq.broker.security.acl import ALL_RIGHTS, Acl, Rights
 from geomq.broker.security.passwords import Passwords
 from geomq.broker.state.client import Client, split_subscription_key
 from geomq.broker.state.counts import Counts
+from geomq.broker.state.drops import Drops
 from geomq.broker.state.fence_texts import FenceTexts
 from geomq.broker.state.links import Outgoing
 from geomq.broker.state.tracer import SinkEntry, Tracer
@@ -68,6 +69,7 @@ class Core:
         self.moved: dict[str, Client] = {}
         """Clients with kept sessions whose place is not written down yet."""
         self.counts = Counts()
+        self.drops = Drops(self.counts, now_s=loop.time)
         self.tracer: Tracer | None = None
         self.names = TopicNames()
         self.fence_texts = FenceTexts(fence_limits(config))

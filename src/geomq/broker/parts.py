@@ -33,6 +33,7 @@ from geomq.broker.peers.store import Notes, PeerStore
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.roaming.roaming import Roaming
 from geomq.broker.state.client import Client
+from geomq.broker.state.drops import Reason
 from geomq.broker.storage.committer import Committer
 from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.records import StoredState
@@ -44,6 +45,7 @@ from geomq.routing.core.model import BrokerId
 from geomq.routing.federation.editions import Kept
 from geomq.routing.node import Node
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
+from geomq.routing.wire.link import events_in
 
 
 class Parts:
@@ -174,6 +176,7 @@ class Parts:
         """Every second or so: end what has been silent or has lived for too long."""
         self.handlers.check_alive()
         self.registry.sweep()
+        self.core.drops.report()
         topics = self.retention.expire()
         if topics and self.core.node.retained.active:
             self.driver.handle(RetainedExpired(topics))
@@ -209,9 +212,13 @@ class Parts:
         assert self.roaming is not None
         self.roaming.carry_out(action)
 
-    def _lost(self, peer: BrokerId, message: Message, reason: str) -> None:
+    def _lost(self, peer: BrokerId, message: Message, reason: Reason) -> None:
+        """A message did not get to a peer; all but events are repeated when its link is up."""
+        events = events_in(message)
+        if events:
+            self.core.drops.for_peer(peer, reason, events)
         if self.core.tracer is not None:
-            self.core.tracer.lost(peer, message, reason)
+            self.core.tracer.lost(peer, message, reason.value.replace("_", " "))
 
     def _start_cloud(self, strategy: BroadcastGroups) -> CloudLink:
         notes, core = self._cloud_notes, self.core

@@ -275,6 +275,7 @@ class Broker:
 
     async def _stop_parts(self, parts: Parts) -> None:
         core = parts.core
+        core.drops.report(finally_=True)
         parts.driver.stop()
         if parts.peering is not None:
             await parts.peering.stop()

@@ -16,6 +16,7 @@ from geomq.broker.config.settings import Admin, Config, Metrics
 from geomq.broker.operations.admin import make_app
 from geomq.broker.operations.admin_server import AdminServer, load_token
 from geomq.broker.operations.admin_view import ClientView, SubscriptionView
+from geomq.broker.state.drops import Drop
 from geomq.broker.state.tracer import Ring, RingPage
 from geomq.errors import ConfigError
 from geomq.routing.core.model import BrokerId, ClientId, EventId
@@ -48,6 +49,9 @@ class FakeBroker:
 
     def counts(self) -> Mapping[str, int]:
         return {"events_received": 7, "something_new": 1}
+
+    def drops(self) -> Iterable[tuple[Drop, int]]:
+        return ()
 
     def gauges(self) -> Mapping[str, float]:
         return {"connections": 3}

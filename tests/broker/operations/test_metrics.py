@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from geomq.broker.config.settings import Config
 from geomq.broker.operations.admin_view import ClientView, SubscriptionView
 from geomq.broker.operations.metrics import make_registry, metrics_text
+from geomq.broker.state.drops import Drop, Reason
 from geomq.broker.state.tracer import RingPage
 
 
@@ -28,6 +29,9 @@ class Numbers:
 
     def counts(self) -> Mapping[str, int]:
         return {"events_received": self.events, "odd_thing": 2}
+
+    def drops(self) -> Iterable[tuple[Drop, int]]:
+        return [(Drop(Reason.QUEUE_FULL, "peer", "b"), 3)]
 
     def gauges(self) -> Mapping[str, float]:
         return {"connections": 1.5}
@@ -64,6 +68,11 @@ def test_every_scrape_reads_the_numbers_anew() -> None:
     assert values["geomq_connections"] == 1.5
     assert values["geomq_start_time_seconds"] == 5.0
     assert values["process_resident_memory_bytes"] > 0
+
+
+def test_drops_are_shown_by_reason_and_receiver() -> None:
+    text = metrics_text(make_registry(Numbers())).decode()
+    assert 'geomq_dropped_events_total{peer="b",reason="queue_full",receiver="peer"} 3.0' in text
 
 
 def test_two_brokers_in_one_process_do_not_share_metrics() -> None:

@@ -20,6 +20,7 @@ from geomq.mqtt.session.changes import (
     DeliverySent,
     Journal,
     ReceiptAdded,
+    ReceiptRemoved,
 )
 from geomq.mqtt.session.handshake import Policy, agree
 from geomq.mqtt.session.message import ApplicationMessage, Fanout
@@ -55,7 +56,7 @@ def _replayed(journal: Journal) -> tuple[list[InFlight], list[int]]:
             del deliveries[change.number]
         elif isinstance(change, ReceiptAdded):
             receipts[change.packet_id] = None
-        else:
+        elif isinstance(change, ReceiptRemoved):
             del receipts[change.packet_id]
     return [deliveries[number] for number in sorted(deliveries)], list(receipts)
 

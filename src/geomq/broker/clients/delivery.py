@@ -9,6 +9,7 @@ from collections.abc import Callable
 from geomq.broker.clients.details import told
 from geomq.broker.core import Core
 from geomq.broker.state.client import Client, split_subscription_key
+from geomq.broker.state.drops import Reason
 from geomq.broker.state.tracer import named
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.session.message import ApplicationMessage, Fanout
@@ -62,7 +63,7 @@ class Delivery:
         if message is None:
             message = message_of_event(event, now)
             if message.expired(now):
-                self._core.counts.events_dropped += 1
+                self._core.drops.late(event.id.origin)
                 return None
         if self._core.tracer is not None or (event.qos and self._core.links.active):
             message = named(message, event)
@@ -138,7 +139,8 @@ class Delivery:
             return self._kept_back(client, fanout.message, 0, "offline")
         data = b"" if connection.paused else client.session.deliver(fanout, terms)
         if not data:
-            counts.events_dropped += 1
+            reason = Reason.SLOW_READER if connection.paused else Reason.TOO_LARGE
+            self._core.drops.missed(client.session, reason)
             trouble = "slow reader" if connection.paused else "too large for the client"
             return self._kept_back(client, fanout.message, 0, trouble)
         connection.send(data)
@@ -169,13 +171,9 @@ class Delivery:
         if data:
             assert client.connection is not None
             core.outbox.hold(client.connection, data)
-            core.counts.events_delivered += 1
             return 1
         core.outbox.schedule()
-        if session.dropped > before:
-            core.counts.events_dropped += 1
-            return 0
-        return 1
+        return 0 if session.dropped > before else 1
 
 
 def _can_take(client: Client) -> bool:

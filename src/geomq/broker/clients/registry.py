@@ -22,7 +22,7 @@ from geomq.geo import Location
 from geomq.mqtt.codec.packets import Connect, Disconnect
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import NEVER_EXPIRES
-from geomq.mqtt.session.changes import Change, DeliveryAdded, DeliveryReleased, ReceiptAdded
+from geomq.mqtt.session.changes import Change, DeliveryAdded, DeliveryReleased, EventsMissed, ReceiptAdded
 from geomq.mqtt.session.handshake import Agreement, expiry_after
 from geomq.mqtt.session.outbound import Phase
 from geomq.mqtt.session.session import Session
@@ -66,7 +66,7 @@ class Registry:
             client, present = None, False
         if client is None:
             journal = core.outbox.journal if core.outbox.durable and agreement.expiry_s else None
-            session = Session(client_id, core.policy, journal)
+            session = Session(client_id, core.policy, journal, tally=core.counts, on_drop=core.drops.of_session)
             client = core.clients[client_id] = Client(session, user, core.security.rights(user, client_id))
         elif not agreement.expiry_s and client.session.durable:
             client.session.forget_journal()
@@ -158,6 +158,7 @@ class Registry:
         if client.due_will is not None:
             self._publish_will(client)
         self._subscribing.forget(client)
+        self._core.drops.ended(client.session)
         self.give_away(client)
 
     def give_away(self, client: Client) -> None:
@@ -265,12 +266,14 @@ class Registry:
 
     def _load_one(self, client_id: str, stored: StoredSession, now: float) -> Client:
         core, record = self._core, stored.record
-        session = Session(client_id, core.policy, core.outbox.journal if core.outbox.durable else None)
+        journal = core.outbox.journal if core.outbox.durable else None
+        session = Session(client_id, core.policy, journal, tally=core.counts, on_drop=core.drops.of_session)
         session.version, session.expiry_s = record.version, record.expiry_s
         session.expires_at = record.expires_at
         if record.expires_at is None and record.expiry_s != NEVER_EXPIRES:
             session.expires_at = now + record.expiry_s
         session.restore(stored.deliveries, stored.receipts)
+        session.miss(stored.missed)
         client = Client(session, record.user, core.security.rights(record.user, client_id))
         client.asks = record.asks
         core.clients[client_id] = client
@@ -326,3 +329,5 @@ def _changes_of(client_id: str, stored: StoredSession) -> Iterator[Change]:
             yield DeliveryReleased(client_id, each.number, each.packet_id)
     for packet_id in stored.receipts:
         yield ReceiptAdded(client_id, packet_id)
+    if stored.missed:
+        yield EventsMissed(client_id, stored.missed)

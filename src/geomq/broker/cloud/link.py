@@ -8,6 +8,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,7 @@ def start_cloud(
         packet_bytes_max=config.limits.packet_bytes_max + GEO_BYTES_MAX,
         clock=asyncio.get_running_loop().time,
         complain=lambda what: log.warning(what, extra={"cloud": cloud}),
+        lost=partial(core.drops.for_cloud, cloud),
         kept=None if peers is None else CloudKept(cloud, peers, core.store, notes=notes, schedule=core.outbox.schedule),
         life=starts,
     )

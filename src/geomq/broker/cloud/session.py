@@ -20,6 +20,7 @@ from geomq.broker.cloud.codec import (
     publish_of_event,
 )
 from geomq.broker.cloud.kept import UNCERTAIN, NothingKept, OpenEvents
+from geomq.broker.state.drops import Reason
 from geomq.errors import ProtocolError
 from geomq.mqtt.client.events import QUEUE_FULL, Acknowledged, Answered, Connected, Dropped, Event, Request
 from geomq.mqtt.client.session import ClientSession
@@ -58,6 +59,7 @@ class CloudSession:
         bytes_max: int,
         packet_bytes_max: int,
         complain: Callable[[str], None],
+        lost: Callable[[Reason], object] = lambda _: None,
         clock: Callable[[], float],
         kept: NothingKept | None = None,
         life: int = 0,
@@ -78,10 +80,10 @@ class CloudSession:
             identifiers=(IDS * (life % 2) + 1, IDS),
         )
         self.mqtt = ClientSession(msgspec.structs.replace(connect, clean_start=not self.kept.durable), policy)
-        self.dropped = 0
         self._clock = clock
         self._reader = reader
         self._complain = complain
+        self._lost = lost
         self._events = OpenEvents(self.kept)
         for event in self.kept.events():
             self.mqtt.publish(publish_of_event(event, reader.key), clock(), tag=self._events.add(event, noted=True))
@@ -222,13 +224,11 @@ class CloudSession:
         if event.why != QUEUE_FULL:
             self._refuse(event.request.subject, event.why)
             return
-        if not self.dropped:
-            self._complain("the queue for the cloud is full; the oldest events are dropped")
-        self.dropped += 1
+        self._lost(Reason.QUEUE_FULL)
 
     def _refuse(self, subject: str, why: str) -> None:
         """It cannot be sent at all."""
-        self.dropped += 1
+        self._lost(Reason.UNSENDABLE)
         self._complain(f"cannot send {subject!r} to the cloud: {why}")
 
     def _done(self, request: Request) -> None:

@@ -4,6 +4,7 @@ Passwords are checked in a thread; everything else is decided at once on the loo
 """
 
 import logging
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from msgspec import structs
@@ -14,14 +15,16 @@ from geomq.broker.connections.connection import Connection
 from geomq.broker.connections.ports import Authenticator, Elsewhere, Trouble
 from geomq.broker.core import Core
 from geomq.broker.security.identity import anonymous_allowed, certificate_user, client_id_refusal
+from geomq.broker.state.client import Client
 from geomq.errors import GeometryError
 from geomq.geo import Location, parse_location
 from geomq.mqtt.codec.faults import ProtocolViolation
 from geomq.mqtt.codec.packets import Auth, Connect
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5
 from geomq.mqtt.session.handshake import Agreement, agree, refusal, welcome
-from geomq.vocabulary import DETAILS_PROPERTY, LOCATION_PROPERTY, WAITING_PROPERTY
+from geomq.vocabulary import DETAILS_PROPERTY, DROPPED_PROPERTY, LOCATION_PROPERTY, WAITING_PROPERTY
 
 log = logging.getLogger("geomq.broker")
 
@@ -162,10 +165,10 @@ class Admission:
         core = self._core
         client, present, resumed = self._registry.open(connection, connect, agreement, user)
         connack = welcome(connect, agreement, core.policy, session_present=present)
-        if client.asks:
-            waiting = (WAITING_PROPERTY, str(client.session.pending))
-            granted = ((DETAILS_PROPERTY, " ".join(core.config.geo.details)), waiting)
-            connack = structs.replace(connack, properties=structs.replace(connack.properties, user_properties=granted))
+        told = list(_told(client, core.config.geo.details))
+        if told:
+            properties = structs.replace(connack.properties, user_properties=tuple(told))
+            connack = structs.replace(connack, properties=properties)
         connection.admitted(client, agreement)
         connection.send(client.session.reply(connack))
         for data in resumed:
@@ -231,6 +234,15 @@ class Admission:
             raise ProtocolViolation("re-authenticated as a different user", ReasonCode.NOT_AUTHORIZED)
         else:
             connection.send_packet(Auth(ReasonCode.SUCCESS, properties))
+
+
+def _told(client: Client, details: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """What a client of MQTT 5 is told of its session beside the terms."""
+    if client.asks:
+        yield DETAILS_PROPERTY, " ".join(details)
+        yield WAITING_PROPERTY, str(client.session.pending)
+    if client.session.version == V5 and (missed := client.session.told_missed()):
+        yield DROPPED_PROPERTY, str(missed)
 
 
 def _location(connect: Connect) -> Location | None:

@@ -14,6 +14,7 @@ from geomq.broker.fastpath.links import FastLinks, PeerTargets, peer_targets
 from geomq.broker.fastpath.packet_runs import as_old, as_v5, end_of_run
 from geomq.broker.state.client import Client
 from geomq.broker.state.client import ClientConnection as Connection
+from geomq.broker.state.drops import Reason
 from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5
 from geomq.mqtt.codec.wire import text
@@ -249,7 +250,7 @@ class FastPath:
             data = bytes(chunk)
             for connection in connections:
                 if connection.paused:
-                    counts.events_dropped += count
+                    self._missed(connection, count)
                 else:
                     connection.send(data)
                     counts.events_delivered += count
@@ -270,7 +271,7 @@ class FastPath:
         counts, reached, written = self._counts, len(connections), len(connections)
         for connection in connections:
             if connection.paused:
-                counts.events_dropped += count
+                self._missed(connection, count)
                 reached -= 1
                 written -= 1
             elif connection.out:
@@ -280,6 +281,11 @@ class FastPath:
                 connection.write(data)
         counts.events_delivered += reached * count
         counts.bytes_sent += written * len(data)
+
+    def _missed(self, connection: Connection, count: int) -> None:
+        """The client reads too slowly; events of QoS 0 do not wait for it."""
+        if connection.client is not None:
+            self._core.drops.missed(connection.client.session, Reason.SLOW_READER, count)
 
     def forget(self) -> None:
         """Who receives what may have changed."""

@@ -7,6 +7,7 @@ import msgspec
 
 from geomq.broker.config.settings import Config
 from geomq.broker.peers.membership import Membership
+from geomq.broker.state.drops import Drop
 from geomq.broker.state.tracer import RingPage
 
 
@@ -66,6 +67,10 @@ class BrokerView(Protocol):
 
     def counts(self) -> Mapping[str, int]:
         """Totals since the start; they only grow."""
+        ...
+
+    def drops(self) -> Iterable[tuple[Drop, int]]:
+        """How many events were dropped since the start, by reason and receiver."""
         ...
 
     def gauges(self) -> Mapping[str, float]:

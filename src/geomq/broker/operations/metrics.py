@@ -24,7 +24,8 @@ HELP = {
     "connections_refused": "Connections or CONNECTs refused.",
     "deliveries_denied": "Deliveries denied by access control.",
     "events_delivered": "Events delivered to subscribers.",
-    "events_dropped": "Events dropped because a queue was full.",
+    "dropped_events": "The same, by `reason`, `receiver` (`client`, kept `session`, `peer` or `cloud`) and `peer`.",
+    "events_dropped": "Deliveries given up: to clients, sessions, peers and the cloud. See `geomq_dropped_events`.",
     "events_received": "Events received from clients.",
     "events_refused": "Events refused by access control, limits or the disk.",
     "events_repeated": "Events acknowledged but dropped as duplicates: their writer had sent them before.",
@@ -65,6 +66,12 @@ class BrokerCollector(Collector):
         )
         for name, count in self._view.counts().items():
             yield CounterMetricFamily(f"geomq_{name}", help_of(name), count)
+        dropped = CounterMetricFamily(
+            "geomq_dropped_events", help_of("dropped_events"), labels=("reason", "receiver", "peer")
+        )
+        for drop, count in self._view.drops():
+            dropped.add_metric((drop.reason.value, drop.receiver, drop.peer), count)
+        yield dropped
         for name, value in self._view.gauges().items():
             yield GaugeMetricFamily(f"geomq_{name}", help_of(name), value)
 

@@ -6,6 +6,8 @@
 from geomq.broker.operations.metrics import HELP, help_of
 from geomq.broker.state.counts import Counts
 
+LABELLED = {"dropped_events": 0}
+
 HEAD = """# Metrics
 
 A broker with `[admin] enabled = true` serves Prometheus text at `/metrics`: to everybody who may use the
@@ -30,12 +32,13 @@ def metrics_page() -> str:
     """The whole page."""
     counts = Counts().as_dict()
     counters = [f"| `geomq_{name}_total` | counter | {help_of(name)} |" for name in sorted(counts)]
-    gauges = [f"| `geomq_{name}` | gauge | {help_of(name)} |" for name in sorted(HELP) if name not in counts]
+    gauges = [f"| `geomq_{name}` | gauge | {help_of(name)} |" for name in sorted(HELP) if name not in counts | LABELLED]
     fixed = [
         "| `geomq_broker_info` | info | Name and version of the broker, in the labels `name` and `version`. |",
         "| `geomq_start_time_seconds` | gauge | Start time of the broker, in seconds since 1970. |",
     ]
-    rows = "\n".join([*fixed, *gauges, *counters])
+    labelled = [f"| `geomq_{name}_total` | counter | {help_of(name)} |" for name in sorted(LABELLED)]
+    rows = "\n".join([*fixed, *gauges, *counters, *labelled])
     return f"{HEAD}\n| metric | kind | meaning |\n|---|---|---|\n{rows}\n"
 
 

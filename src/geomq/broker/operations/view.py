@@ -10,6 +10,7 @@ from geomq.broker.core import Core
 from geomq.broker.operations.admin_view import ClientView, SubscriptionView
 from geomq.broker.peers.membership import Membership
 from geomq.broker.state.client import Client
+from geomq.broker.state.drops import Drop
 from geomq.broker.state.tracer import OnDemand, RingPage
 from geomq.geo import fence_text
 from geomq.mqtt.codec.reasons import ReasonCode
@@ -48,6 +49,9 @@ class View:
 
     def counts(self) -> Mapping[str, int]:
         return self._core.counts.as_dict()
+
+    def drops(self) -> Iterator[tuple[Drop, int]]:
+        return self._core.drops.totals()
 
     def gauges(self) -> Mapping[str, float]:
         clients = self._core.clients

@@ -18,6 +18,7 @@ from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.store import OUTBOX, Notes, PeerStore
 from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrokers
 from geomq.broker.platform import SYSTEM, Platform
+from geomq.broker.state.drops import Reason
 from geomq.errors import ProtocolError
 from geomq.routing.core.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.core.messages import Message, is_promised
@@ -95,7 +96,7 @@ class Peering:
         notes: Notes | None = None,
         limits: PeerLimits = DEFAULT_LIMITS,
         dial_tls: ssl.SSLContext | None = None,
-        lost: Callable[[BrokerId, Message, str], object] = lambda _, __, ___: None,
+        lost: Callable[[BrokerId, Message, Reason], object] = lambda _, __, ___: None,
         unknown_broker_handler: UnknownBrokerHandler | None = None,
         platform: Platform = SYSTEM,
     ) -> None:
@@ -195,6 +196,8 @@ class Peering:
             channel.close("no longer a peer")
             self._down(gone)
         gone.waits, gone.promised = False, []
+        for message in gone.link.durable():
+            self._lost(gone.name, message, Reason.PEER_LEFT)
         if self._kept is not None:
             self._kept.forget_outbox(gone.name)
 
@@ -237,7 +240,7 @@ class Peering:
     def _gave_up(self, peer: _Peer, message: Message, output: LinkOutput) -> None:
         """The link had no room for the message, or for others with it."""
         for lost in output.lost:
-            self._lost(peer.name, lost, "link down" if lost is message else "link queue full")
+            self._lost(peer.name, lost, Reason.LINK_DOWN if lost is message else Reason.QUEUE_FULL)
         if output.overrun and peer.channel is not None:
             peer.channel.close("the peer reads nothing")
         if output.frames and peer.channel is not None:
@@ -354,7 +357,7 @@ class Peering:
 
     def unsent(self, peer: BrokerId, message: Message, reason: str) -> None:
         self._refusals.unsent(peer, type(unwrapped(message)[0]).__name__, reason)
-        self._lost(peer, message, "cannot be sent")
+        self._lost(peer, message, Reason.UNSENDABLE)
 
     def closed(self, channel: PeerChannel, reason: str) -> None:
         self._unproven.pop(channel, None)

@@ -21,7 +21,7 @@ from geomq.mqtt.codec.types import NEVER_EXPIRES, V5, V311, VARINT_MAX, PacketTy
 from geomq.mqtt.session.message import ApplicationMessage
 from geomq.mqtt.session.outbound import PACKET_ID_MAX, InFlight, Phase
 from geomq.mqtt.session.subscriptions import Subscription
-from geomq.routing.core.model import ClientId, EventId
+from geomq.routing.core.model import ClientId, Count, EventId
 from geomq.routing.core.wire_checks import check_properties
 
 PART_BYTES = 1 << 20
@@ -47,6 +47,7 @@ class SessionTransfer(msgspec.Struct, frozen=True, array_like=True):
     deliveries: tuple[PackedDelivery, ...]
     receipts: tuple[Annotated[int, Meta(ge=1, le=PACKET_ID_MAX)], ...]
     had: tuple[EventId, ...]
+    missed: Count = 0
 
 
 class DepartedSession(msgspec.Struct, frozen=True, array_like=True):
@@ -88,6 +89,7 @@ def pack(client: Client, subscribed: Iterable[tuple[str, Fence | None]], had: tu
         ),
         tuple(receipts),
         had,
+        session.missed,
     )
     data = _encode(transfer)
     return [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)]
@@ -110,6 +112,7 @@ def unpack(data: bytes) -> tuple[StoredSession, tuple[EventId, ...]]:
         transfer.fences,
         [_delivery(number, packed) for number, packed in enumerate(transfer.deliveries, start=1)],
         list(transfer.receipts),
+        transfer.missed,
     )
     return stored, transfer.had
 

@@ -17,6 +17,7 @@ from geomq.broker.storage.records import (
     FORMAT,
     FORMAT_KEY,
     MESSAGE,
+    MISSED,
     NOTE,
     PER_CLIENT,
     RECEIPT,
@@ -115,6 +116,8 @@ class _Reader:
             session.fences[rest.decode("utf-8", "surrogatepass")] = value.decode("utf-8", "surrogatepass")
         elif kind == RECEIPT:
             session.receipts.append(int.from_bytes(rest))
+        elif kind == MISSED:
+            session.missed = int.from_bytes(value)
 
     def session(self, client_id: str) -> StoredSession | None:
         """The session a record belongs to, or None after noting that it has lost it."""

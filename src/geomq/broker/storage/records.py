@@ -18,9 +18,9 @@ FORMAT = 1
 FORMAT_KEY = b"\x00format"
 EPOCH_KEY = b"\x00epoch"
 
-SESSION, SUBSCRIPTION, FENCE, DELIVERY, RECEIPT = b"S", b"s", b"f", b"d", b"i"
+SESSION, SUBSCRIPTION, FENCE, DELIVERY, RECEIPT, MISSED = b"S", b"s", b"f", b"d", b"i", b"x"
 MESSAGE, RETAINED, NOTE = b"m", b"r", b"n"
-PER_CLIENT = (SESSION, SUBSCRIPTION, FENCE, DELIVERY, RECEIPT)
+PER_CLIENT = (SESSION, SUBSCRIPTION, FENCE, DELIVERY, RECEIPT, MISSED)
 
 
 class SessionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,6 +81,8 @@ class StoredSession:
     fences: dict[str, str] = field(default_factory=dict)
     deliveries: list[InFlight] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
+    missed: int = 0
+    """Events dropped that the client has not been told of."""
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from geomq.broker.storage.records import (
     DELIVERY,
     FENCE,
     MESSAGE,
+    MISSED,
     NOTE,
     PER_CLIENT,
     RECEIPT,
@@ -40,6 +41,7 @@ from geomq.mqtt.session.changes import (
     DeliveryReleased,
     DeliveryRemoved,
     DeliverySent,
+    EventsMissed,
     ReceiptAdded,
 )
 from geomq.mqtt.session.message import ApplicationMessage
@@ -150,6 +152,8 @@ class Store:
                 self._remove_delivery(change.client_id, change.number)  # type: ignore[union-attr]
             elif isinstance(change, DeliverySent | DeliveryReleased):
                 self._change_delivery(change)
+            elif isinstance(change, EventsMissed):
+                self._note_missed(change)
             elif isinstance(change, ReceiptAdded):
                 self._writes.put(_receipt_key(change.client_id, change.packet_id), b"")
             else:
@@ -180,6 +184,13 @@ class Store:
         )
         records[change.number] = record
         self._writes.put(prefix + number_bytes(change.number), _encode(record))
+
+    def _note_missed(self, change: EventsMissed) -> None:
+        key = named(MISSED, change.client_id)
+        if change.total:
+            self._writes.put(key, number_bytes(change.total))
+        else:
+            self._writes.delete(key)
 
     def _remove_delivery(self, client_id: str, number: int) -> None:
         found = self._deliveries.get(client_id)

@@ -41,6 +41,12 @@ class PropertyType(Enum):
     PAIR = 7
 
 
+PAIR_BYTES: Final = 160
+"""What a user property occupies in memory beside its text."""
+PAIRS_FREE: Final = 16
+"""So many of them are counted as they are in a packet."""
+
+
 class Properties(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """All properties a packet may carry; absent ones are None or an empty tuple."""
 
@@ -77,8 +83,18 @@ class Properties(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         """Bytes that what a message carries roughly occupies."""
         size = len(self.content_type or "") + len(self.response_topic or "") + len(self.correlation_data or b"")
         for name, value in self.user_properties:
-            size += len(name) + len(value) + 160
+            size += len(name) + len(value) + PAIR_BYTES
         return size
+
+    @property
+    def wire_size(self) -> int:
+        """Bytes that what a message carries takes in a packet; of many user properties, what they occupy in memory, so
+        that a heap of empty ones does not count for nothing."""
+        size = _text_size(self.content_type) + _text_size(self.response_topic)
+        size += 0 if self.correlation_data is None else 3 + len(self.correlation_data)
+        for name, value in self.user_properties:
+            size += _text_size(name) + _text_size(value) - 1
+        return size + PAIR_BYTES * max(0, len(self.user_properties) - PAIRS_FREE)
 
     def user(self, name: str) -> str | None:
         """The first user property called `name`."""
@@ -86,6 +102,11 @@ class Properties(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
             if key == name:
                 return value
         return None
+
+
+def _text_size(text: str | None) -> int:
+    """With the number of the property and the length of the text."""
+    return 0 if text is None else 3 + (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
 
 
 NO_PROPERTIES: Final = Properties()

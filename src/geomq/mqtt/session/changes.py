@@ -58,5 +58,14 @@ class ReceiptRemoved(msgspec.Struct, frozen=True, gc=False):
     packet_id: int
 
 
-Change = DeliveryAdded | DeliverySent | DeliveryReleased | DeliveryRemoved | ReceiptAdded | ReceiptRemoved
+class EventsMissed(msgspec.Struct, frozen=True, gc=False):
+    """So many events were dropped since the client was last told; 0 once it was."""
+
+    client_id: str
+    total: int
+
+
+Change = (
+    DeliveryAdded | DeliverySent | DeliveryReleased | DeliveryRemoved | ReceiptAdded | ReceiptRemoved | EventsMissed
+)
 Journal = list[Change]

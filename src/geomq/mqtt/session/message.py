@@ -33,8 +33,15 @@ class ApplicationMessage(msgspec.Struct, frozen=True, gc=False):
         return self.expires_at is not None and now >= self.expires_at
 
     @property
+    def wire_size(self) -> int:
+        """Bytes of topic, payload and properties, as in a packet: what it counts for in a queue."""
+        topic = self.topic
+        plain = len(self.payload) + (len(topic) if topic.isascii() else len(topic.encode("utf-8", "surrogatepass")))
+        return plain if self.properties is NO_PROPERTIES else plain + self.properties.wire_size
+
+    @property
     def size(self) -> int:
-        """Bytes it roughly occupies in a queue."""
+        """Bytes it roughly occupies in memory."""
         plain = len(self.payload) + len(self.topic) + 128
         return plain if self.properties is NO_PROPERTIES else plain + self.properties.size
 
@@ -78,9 +85,9 @@ class Fanout:
 
     @property
     def size(self) -> int:
-        """That of the message, found out once for all who receive it."""
+        """What the message counts for in a queue, found out once for all who receive it."""
         if self._size is None:
-            self._size = self.message.size
+            self._size = self.message.wire_size
         return self._size
 
     def publish(

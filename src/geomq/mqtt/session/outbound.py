@@ -44,7 +44,7 @@ class InFlight:
         self.qos = qos
         self.retain = retain
         self.identifiers = identifiers
-        self.size = message.size if size is None else size
+        self.size = message.wire_size if size is None else size
         self.packet_id = 0
         self.phase = Phase.QUEUED
         self.counted = False
@@ -61,16 +61,14 @@ class Step:
 
 
 class Outbound:
-    """The sending half of a session. While `stalled`, nothing is sent although the window may be open.
-
-    `lapsed` is told of messages that expired in the queue.
-    """
+    """The sending half of a session. While `stalled`, nothing is sent although the window may be open."""
 
     __slots__ = (
         "_client_id",
         "_flight_bytes",
         "_flights",
         "_journal",
+        "_lapsed",
         "_next_id",
         "_next_number",
         "_queue",
@@ -81,7 +79,6 @@ class Outbound:
         "connected",
         "dropped",
         "expired",
-        "lapsed",
         "queue_max",
         "stalled",
     )
@@ -103,7 +100,7 @@ class Outbound:
         self.stalled = False
         self.dropped = 0
         self.expired = 0
-        self.lapsed: Callable[[InFlight], None] | None = None
+        self._lapsed: list[InFlight] = []
 
     def __len__(self) -> int:
         """Messages not yet finished, queued and in flight."""
@@ -166,7 +163,7 @@ class Outbound:
         size: int | None = None,
     ) -> InFlight | None:
         """Take a message; return its delivery if it is to be sent at once, None if queued or dropped."""
-        size = message.size if size is None else size
+        size = message.wire_size if size is None else size
         immediate = not self.stalled and not self._queue and not self._repeat and self._is_open()
         if not immediate and not self._has_room(size):
             self.dropped += 1
@@ -233,14 +230,20 @@ class Outbound:
             if delivery.message.expired(now):
                 self.expired += 1
                 self._finish(delivery)
-                if self.lapsed is not None:
-                    self.lapsed(delivery)
+                self._lapsed.append(delivery)
                 continue
             self._launch(delivery)
             if self._journal is not None:
                 self._journal.append(DeliverySent(self._client_id, delivery.number, delivery.packet_id))
             steps.append(Step(delivery, again=False))
         return steps
+
+    def take_lapsed(self) -> list[InFlight]:
+        """What expired in the queue since this was last asked."""
+        if not self._lapsed:
+            return self._lapsed
+        lapsed, self._lapsed = self._lapsed, []
+        return lapsed
 
     def _pump_repeats(self, steps: list[Step]) -> None:
         repeat = self._repeat

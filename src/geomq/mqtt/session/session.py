@@ -6,6 +6,7 @@ only once those are safe.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -26,7 +27,7 @@ from geomq.mqtt.codec.packets import (
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
-from geomq.mqtt.session.changes import Journal
+from geomq.mqtt.session.changes import EventsMissed, Journal
 from geomq.mqtt.session.handshake import Agreement, Policy
 from geomq.mqtt.session.inbound import Inbound
 from geomq.mqtt.session.message import ApplicationMessage, Fanout, message_of
@@ -39,6 +40,27 @@ _EXPLAINED = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Auth)
 Watch = Callable[[ApplicationMessage, int, str | None], None]
 """Told of a QoS 1 or 2 message and its QoS when it is first sent (None), or why it never will be."""
 
+QUEUE_FULL, EXPIRED, TOO_LARGE = "queue full", "expired", "too large for the client"
+"""Why a message of QoS 1 or 2 is never sent."""
+
+
+class Tally(Protocol):
+    """Running totals of a server, raised when a message of QoS 1 or 2 is first sent."""
+
+    events_delivered: int
+
+
+class _Uncounted:
+    events_delivered = 0
+
+
+OnDrop = Callable[["Session", str], None]
+"""Told of each message of QoS 1 or 2 that will never be sent, and why."""
+
+
+def _ignore(session: "Session", reason: str) -> None:
+    """Nobody counts what is dropped."""
+
 
 class Session:
     """Create it for a new client, `attach` it to each network connection, `detach` it when that ends."""
@@ -47,15 +69,18 @@ class Session:
         "_inbound",
         "_inbound_aliases",
         "_journal",
+        "_on_drop",
         "_outbound",
         "_outbound_aliases",
         "_policy",
         "_problem_information",
+        "_tally",
         "_watch",
         "client_id",
         "connected",
         "expires_at",
         "expiry_s",
+        "missed",
         "oversized",
         "packet_size_max",
         "stalled",
@@ -65,7 +90,15 @@ class Session:
         "window",
     )
 
-    def __init__(self, client_id: str, policy: Policy, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        policy: Policy,
+        journal: Journal | None = None,
+        *,
+        tally: Tally | None = None,
+        on_drop: OnDrop = _ignore,
+    ) -> None:
         self.client_id = client_id
         self.version = V5
         self.connected = False
@@ -77,6 +110,10 @@ class Session:
         self.window = policy.in_flight_max
         self.packet_size_max = PACKET_SIZE_MAX
         self.oversized = 0
+        self.missed = 0
+        """Events dropped since the client was last told."""
+        self._tally: Tally = tally or _Uncounted()
+        self._on_drop = on_drop
         self._policy = policy
         self._journal = journal
         self._problem_information = True
@@ -209,9 +246,29 @@ class Session:
         delivery = outbound.push(fanout.message, qos, retain=retain, identifiers=identifiers, size=fanout.size)
         if delivery is not None:
             return self._publish_wire(delivery, fanout, again=False)
-        if self._watch is not None and outbound.dropped > dropped:
-            self._watch(fanout.message, qos, "queue full")
+        if outbound.dropped > dropped:
+            self._gave_up(QUEUE_FULL, fanout.message, qos)
         return b""
+
+    def _gave_up(self, reason: str, message: ApplicationMessage, qos: int) -> None:
+        """The message will never be sent."""
+        self.miss(1, promised=True)
+        self._on_drop(self, reason)
+        if self._watch is not None:
+            self._watch(message, qos, reason)
+
+    def miss(self, count: int, *, promised: bool = False) -> None:
+        """So many events were dropped; that some were promised is remembered as long as the session is."""
+        self.missed += count
+        if promised and self._journal is not None:
+            self._journal.append(EventsMissed(self.client_id, self.missed))
+
+    def told_missed(self) -> int:
+        """How many events were dropped since this was last asked."""
+        missed, self.missed = self.missed, 0
+        if missed and self._journal is not None:
+            self._journal.append(EventsMissed(self.client_id, 0))
+        return missed
 
     def _qos0(self, fanout: Fanout, retain: bool, identifiers: tuple[int, ...]) -> bytes:
         if identifiers or self._outbound_aliases is not None:
@@ -280,12 +337,6 @@ class Session:
     def watch(self, watch: Watch | None) -> None:
         """Tell what becomes of QoS 1 and 2 messages."""
         self._watch = watch
-        if self._outbound is not None:
-            self._outbound.lapsed = None if watch is None else self._lapsed
-
-    def _lapsed(self, delivery: InFlight) -> None:
-        if self._watch is not None:
-            self._watch(delivery.message, delivery.qos, "expired")
 
     # Persistence.
 
@@ -335,14 +386,14 @@ class Session:
         if self.connected:
             outbound.connect(self.window)
             outbound.stalled = self.stalled
-        if self._watch is not None:
-            outbound.lapsed = self._lapsed
         return outbound
 
     def _pumped(self, now: float) -> list[bytes]:
         out: list[bytes] = []
         while self._outbound is not None and self._outbound.waiting:
             steps = self._outbound.pump(now)
+            for lapsed in self._outbound.take_lapsed():
+                self._gave_up(EXPIRED, lapsed.message, lapsed.qos)
             wires = [self._step_wire(step, now) for step in steps]
             out += filter(None, wires)
             if all(wires):
@@ -365,11 +416,12 @@ class Session:
         if len(data) > self.packet_size_max:
             assert self._outbound is not None
             self._outbound.abandon(delivery)
-            if self._watch is not None:
-                self._watch(delivery.message, delivery.qos, "too large for the client")
+            self._gave_up(TOO_LARGE, delivery.message, delivery.qos)
             return b""
-        if self._watch is not None and not again:
-            self._watch(delivery.message, delivery.qos, None)
+        if not again:
+            self._tally.events_delivered += 1
+            if self._watch is not None:
+                self._watch(delivery.message, delivery.qos, None)
         return data
 
     def _special(

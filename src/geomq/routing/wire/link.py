@@ -84,6 +84,14 @@ def _size(message: Message) -> int:
     return len(event.payload) if isinstance(event, Event) else 0
 
 
+def events_in(message: Message) -> int:
+    """How many events the message carries."""
+    inner, _ = unwrapped(message)
+    if isinstance(inner, EventBatch):
+        return sum([entry.events for entry in inner.entries])
+    return int(inner.kind in ("event", "delivery"))
+
+
 class LinkOutput(NamedTuple):
     """What to put on the wire, what to hand to the node, whether the peer has just come up, what is given up (and
     the numbers of what had one), and whether so much waits that the wire is to be cut."""
@@ -177,8 +185,9 @@ class Link:
         if self.state != "up" and not is_promised(message):
             return LinkOutput([], [], lost=(message,))
         if len(self._outbox) >= self._backlog_max and self.state == "up":
-            self._cut_short()
-            return self.take(message)._replace(overrun=True)
+            given_up = self._cut_short()
+            output = self.take(message)
+            return output._replace(overrun=True, lost=(*given_up, *output.lost))
         if not _is_event(message):
             room = self._backlog_max if message.durable else self._outbox_max
             if self.state != "up" and len(self._outbox) >= room:
@@ -208,11 +217,15 @@ class Link:
     def _is_full(self) -> bool:
         return len(self._events) >= self._outbox_max or self._bytes >= self._outbox_bytes_max
 
-    def _cut_short(self) -> None:
-        """Keep what is promised; the strategy repeats the rest when the link is up again."""
+    def _cut_short(self) -> tuple[Message, ...]:
+        """Keep what is promised, return what is lost; the strategy repeats the rest when the link is up again."""
+        outbox, first = self._outbox, self._first
+        waiting = [outbox[number - first] for number in self._events]
+        lost = tuple([each for each in waiting if not is_promised(each) and each is not NOTHING])
         self._outbox = deque(each if is_promised(each) else NOTHING for each in self._outbox)
         self._bytes = sum(_size(self._outbox[number - self._first]) for number in self._events)
         self.disconnected()
+        return lost
 
     def receive(self, frame: Frame, *, now: float) -> LinkOutput:
         """Take a frame off the wire. A frame that makes no sense here is ignored."""
