@@ -10,7 +10,7 @@ from tests.broker.federated import configs, federation, until
 
 from geomq.broker.peers.channel import Credentials
 from geomq.broker.peers.federating import credentials_of
-from geomq.broker.peers.peering import PeerAddress
+from geomq.broker.peers.peer_settings import PeerAddress
 from geomq.broker.peers.seeking import Seeker
 from geomq.routing.federation.description import BrokerEntry, decode_description
 

@@ -11,7 +11,8 @@ from tests.broker.federated import until
 from tests.routing.worlds import federation_of
 
 from geomq.broker.peers.channel import Credentials
-from geomq.broker.peers.peering import PeerAddress, Peering, PeerLimits
+from geomq.broker.peers.peer_settings import PeerAddress, PeerLimits
+from geomq.broker.peers.peering import Peering
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.store import PeerStore
 from geomq.broker.state.counts import Counts

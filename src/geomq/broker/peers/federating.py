@@ -9,7 +9,7 @@ from pathlib import Path
 
 from geomq.broker.config.settings import Config
 from geomq.broker.peers.channel import Credentials
-from geomq.broker.peers.peering import PeerAddress
+from geomq.broker.peers.peer_settings import PeerAddress
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.errors import ConfigError, GeometryError
 from geomq.geo import parse_location

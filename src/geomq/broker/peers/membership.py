@@ -15,7 +15,8 @@ from geomq.broker.core import Core
 from geomq.broker.driver import Driver
 from geomq.broker.peers.changes import EditionView, FederationChanges
 from geomq.broker.peers.federating import address_of, credentials_of, description_of, entry_of, peers_of, tls_of
-from geomq.broker.peers.peering import PeerAddress, Peering
+from geomq.broker.peers.peer_settings import PeerAddress
+from geomq.broker.peers.peering import Peering
 from geomq.broker.peers.seeking import Seeker
 from geomq.broker.peers.store import PeerStore
 from geomq.broker.state.links import Cloud, CloudAndPeers

@@ -11,9 +11,9 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple
 
 from geomq.broker.peers.channel import Credentials, PeerChannel
+from geomq.broker.peers.peer_settings import DEFAULT_LIMITS, PeerAddress, PeerLimits
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.store import OUTBOX, Notes, PeerStore
 from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrokers
@@ -43,19 +43,6 @@ UNPROVEN_MAX = 256
 
 
 _NUMBER = attrgetter("number")
-
-
-class PeerAddress(NamedTuple):
-    host: str
-    port: int
-
-
-class PeerLimits(NamedTuple):
-    frame_bytes_max: int = 1 << 24
-    outbox_max: int = 100_000
-
-
-DEFAULT_LIMITS = PeerLimits()
 
 
 class _Peer:

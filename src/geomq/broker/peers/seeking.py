@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from geomq.broker.peers.channel import Credentials, PeerChannel
-from geomq.broker.peers.peering import PeerAddress
+from geomq.broker.peers.peer_settings import PeerAddress
 from geomq.broker.platform import SYSTEM
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId

@@ -9,7 +9,8 @@ from enum import Enum
 from typing import Literal, NamedTuple
 
 from geomq.broker.state.counts import Counts
-from geomq.mqtt.session.session import EXPIRED, QUEUE_FULL, TOO_LARGE, Session
+from geomq.mqtt.session.outcomes import EXPIRED, QUEUE_FULL, TOO_LARGE
+from geomq.mqtt.session.session import Session
 
 log = logging.getLogger("geomq.broker")
 

@@ -117,7 +117,7 @@ class _Reader:
         elif kind == RECEIPT:
             session.receipts.append(int.from_bytes(rest))
         elif kind == MISSED:
-            session.missed = int.from_bytes(value)
+            self.sessions[client_id].missed = int.from_bytes(value)
 
     def session(self, client_id: str) -> StoredSession | None:
         """The session a record belongs to, or None after noting that it has lost it."""

@@ -6,7 +6,6 @@ only once those are safe.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
@@ -32,33 +31,18 @@ from geomq.mqtt.session.handshake import Agreement, Policy
 from geomq.mqtt.session.inbound import Inbound
 from geomq.mqtt.session.message import ApplicationMessage, Fanout, message_of
 from geomq.mqtt.session.outbound import InFlight, Outbound, Phase, Step
+from geomq.mqtt.session.outcomes import EXPIRED, QUEUE_FULL, TOO_LARGE, Tally, Uncounted, Watch
 from geomq.mqtt.session.subscriptions import Subscription, Terms
 
 _EXPLAINED = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Auth)
 """Packets whose explanations a client can ask to be spared."""
-
-Watch = Callable[[ApplicationMessage, int, str | None], None]
-"""Told of a QoS 1 or 2 message and its QoS when it is first sent (None), or why it never will be."""
-
-QUEUE_FULL, EXPIRED, TOO_LARGE = "queue full", "expired", "too large for the client"
-"""Why a message of QoS 1 or 2 is never sent."""
-
-
-class Tally(Protocol):
-    """Running totals of a server, raised when a message of QoS 1 or 2 is first sent."""
-
-    events_delivered: int
-
-
-class _Uncounted:
-    events_delivered = 0
 
 
 OnDrop = Callable[["Session", str], None]
 """Told of each message of QoS 1 or 2 that will never be sent, and why."""
 
 
-def _ignore(session: "Session", reason: str) -> None:
+def ignore_drop(session: "Session", reason: str) -> None:
     """Nobody counts what is dropped."""
 
 
@@ -97,7 +81,7 @@ class Session:
         journal: Journal | None = None,
         *,
         tally: Tally | None = None,
-        on_drop: OnDrop = _ignore,
+        on_drop: OnDrop = ignore_drop,
     ) -> None:
         self.client_id = client_id
         self.version = V5
@@ -112,7 +96,7 @@ class Session:
         self.oversized = 0
         self.missed = 0
         """Events dropped since the client was last told."""
-        self._tally: Tally = tally or _Uncounted()
+        self._tally: Tally = tally or Uncounted()
         self._on_drop = on_drop
         self._policy = policy
         self._journal = journal

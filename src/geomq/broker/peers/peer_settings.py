@@ -1,0 +1,16 @@
+"""Where a broker finds its peers, and how much may wait for one."""
+
+from typing import NamedTuple
+
+
+class PeerAddress(NamedTuple):
+    host: str
+    port: int
+
+
+class PeerLimits(NamedTuple):
+    frame_bytes_max: int = 1 << 24
+    outbox_max: int = 100_000
+
+
+DEFAULT_LIMITS = PeerLimits()
