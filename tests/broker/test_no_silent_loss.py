@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tests.broker.probes import Probe, drop_all
 
-from geomq.broker.config.settings import Broker as BrokerSection
-from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.config.settings import BrokerSettings, Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.server import Broker
 from geomq.broker.state.drops import Drop, Reason
 from geomq.mqtt.codec.packets import Connack, Connect, Puback, Publish, SubscribeRequest
@@ -25,7 +24,7 @@ KEEPS = Properties(session_expiry_interval=NEVER_EXPIRES)
 @asynccontextmanager
 async def running(folder: Path, limits: Limits) -> AsyncIterator[Broker]:
     config = Config(
-        broker=BrokerSection(data_dir=str(folder)),
+        broker=BrokerSettings(data_dir=str(folder)),
         listeners=(Listener(host="127.0.0.1", port=0),),
         persistence=Persistence(free_bytes_min=0),
         metrics=Metrics(sys_interval_s=0),

@@ -75,6 +75,7 @@ class _Reader:
         self.sessions: dict[str, StoredSession] = {}
         self.orphans: dict[str, None] = {}
         self.deliveries: dict[str, dict[int, DeliveryRecord]] = {}
+        self.missed: dict[str, int] = {}
         self.retained: dict[str, RetainedEntry] = {}
         self.notes: dict[str, dict[bytes, bytes]] = {}
 
@@ -117,7 +118,7 @@ class _Reader:
         elif kind == RECEIPT:
             session.receipts.append(int.from_bytes(rest))
         elif kind == MISSED:
-            self.sessions[client_id].missed = int.from_bytes(value)
+            self.missed[client_id] = int.from_bytes(value)
 
     def session(self, client_id: str) -> StoredSession | None:
         """The session a record belongs to, or None after noting that it has lost it."""
@@ -131,6 +132,8 @@ class _Reader:
         self.epoch += 1
         writes.put(EPOCH_KEY, number_bytes(self.epoch))
         loaded = Loaded(StoredState(self.epoch, self.sessions, notes=self.notes), deliveries=self.deliveries)
+        for client_id, missed in self.missed.items():
+            self.sessions[client_id].missed = missed
         for client_id, records in self.deliveries.items():
             self.sessions[client_id].deliveries = [self.delivery(number, record) for number, record in records.items()]
         for topic, retained in self.retained.items():
