@@ -59,6 +59,8 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/mqtt/client/receipts.py": "mqtt/client/test_session_model.py",
     "geomq/mqtt/client/subscriptions.py": "mqtt/client/test_session.py",
     "geomq/mqtt/codec/decode_connect.py": "mqtt/codec/test_codec.py",
+    "geomq/mqtt/session/outcomes.py": "broker/state/test_drops.py",
+    "geomq/broker/peers/peer_settings.py": "broker/peers/test_peering.py",
     "geomq/mqtt/session/inbound.py": "mqtt/session/test_session_model.py",
     "geomq/pipeline/generate.py": "pipeline/test_spark_evaluate.py",
     "geomq/pipeline/progress.py": "pipeline/test_spark_evaluate.py",

@@ -240,7 +240,7 @@ from geomq.broker.storage.committer import LOOK_EVERY_S, Committer
 from geomq.broker.storage.store import open_store
 from geomq.broker.storage.records import SessionRecord
 from geomq.mqtt.session.changes import DeliveryAdded, DeliveryRemoved
-from geomq.mqtt.session.message import Message
+from geomq.mqtt.session.message import ApplicationMessage
 
 async def main():
     store = open_store(sys.argv[1])
@@ -251,7 +251,7 @@ async def main():
     while True:
         for _ in range(16):
             number += 1
-            store.record([DeliveryAdded("c", number, Message("t", b"%d" % number, 1), 1, False, (), 0)])
+            store.record([DeliveryAdded("c", number, ApplicationMessage("t", b"%d" % number, 1), 1, False, (), 0)])
             if number % 3 == 0:
                 store.record([DeliveryRemoved("c", number - 2)])
             line = f"{number}\\n".encode()
