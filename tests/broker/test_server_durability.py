@@ -206,11 +206,11 @@ SERVER = textwrap.dedent(
     """
     import sys
     from geomq.broker.config.recording import Log
-    from geomq.broker.config.settings import Broker, Config, Limits, Listener, Metrics, Persistence
+    from geomq.broker.config.settings import BrokerSettings, Config, Limits, Listener, Metrics, Persistence
     from geomq.broker.server import run
     folder, port = sys.argv[1], int(sys.argv[2])
     sys.exit(run(Config(
-        broker=Broker(data_dir=folder),
+        broker=BrokerSettings(data_dir=folder),
         listeners=(Listener(host="127.0.0.1", port=port),),
         persistence=Persistence(free_bytes_min=0),
         metrics=Metrics(sys_interval_s=0),
