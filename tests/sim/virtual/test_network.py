@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.sim.virtual.stage import FRAMED, HOST, Program, connected, frame, play, until, virtual
 
+from geomq.sim.virtual.loop import VirtualLoop
 from geomq.sim.virtual.network import FAIR, Weather
 
 
@@ -13,7 +14,7 @@ def test_while_a_path_is_cut_bytes_wait_and_then_arrive_in_order() -> None:
 
     async def story() -> None:
         client, server = await connected(loop)
-        path = client.transport.path
+        path = loop.network.path("c", "b")
         path.cut()
         client.transport.write(b"one")
         client.transport.write(b"two")
@@ -32,7 +33,7 @@ def test_a_path_may_be_cut_in_one_direction() -> None:
 
     async def story() -> None:
         client, server = await connected(loop)
-        client.transport.path.cut("c")
+        loop.network.path("c", "b").cut("c")
         client.transport.write(b"lost in the post")
         server.transport.write(b"still there")
         await asyncio.sleep(5.0)
@@ -61,7 +62,7 @@ def test_a_broken_connection_ends_at_both_ends() -> None:
 
     async def story() -> None:
         client, server = await connected(loop)
-        loop.network.reset_all(client.transport.path)
+        loop.network.reset_all(loop.network.path("c", "b"))
         await asyncio.sleep(1.0)
         assert (client.notes, server.notes) == (["reset"], ["reset"])
         assert not loop.network.live
@@ -71,8 +72,9 @@ def test_a_broken_connection_ends_at_both_ends() -> None:
 
 async def _send_frames(weather: Weather, count: int) -> tuple[Program, list[bytes]]:
     loop = asyncio.get_running_loop()
-    client, server = await connected(loop, port=FRAMED)  # type: ignore[arg-type]
-    path = client.transport.path
+    assert isinstance(loop, VirtualLoop)
+    client, server = await connected(loop, port=FRAMED)
+    path = loop.network.path("c", "b")
     path.weather = weather
     for number in range(count):
         client.transport.write(frame(b"%03d" % number))

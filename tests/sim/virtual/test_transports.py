@@ -14,7 +14,7 @@ def test_bytes_arrive_in_order_however_they_are_cut() -> None:
 
     async def story() -> tuple[bytes, int]:
         client, server = await connected(loop)
-        client.transport.path.weather = Weather((0.001, 0.5), split=0.5)
+        loop.network.path("c", "b").weather = Weather((0.001, 0.5), split=0.5)
         for number in range(500):
             client.transport.write(b"%d," % number)
         await until(lambda: len(server.got) == len(sent))

@@ -10,13 +10,10 @@ import random
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from geomq.sim.virtual.processes import PROCESS, Process
 from geomq.sim.virtual.transports import Address, Transport
-
-if TYPE_CHECKING:
-    from geomq.sim.virtual.loop import VirtualLoop
 
 CONNECT_S_MAX = 20.0
 GREETING_FRAMES = 2
@@ -50,7 +47,7 @@ class Path:
         self.weather = FAIR
         self.cut_from: frozenset[str] = frozenset()
         """The hosts whose bytes do not pass."""
-        self.held: list[tuple[Transport, bytes | None]] = []
+        self._held: list[tuple[Transport, bytes | None]] = []
         self._rng = rng
         self._frames: dict[Transport, _Frames] = {}
 
@@ -79,8 +76,15 @@ class Path:
     def watch_frames(self, transport: Transport) -> None:
         self._frames[transport] = _Frames(self._rng)
 
-    def forget(self, transport: Transport) -> None:
-        self._frames.pop(transport, None)
+    def forget(self, ended: Transport) -> None:
+        self._frames.pop(ended, None)
+        self.network.live.pop(ended, None)
+
+    def hold(self, sender: Transport, data: bytes | None) -> None:
+        self._held.append((sender, data))
+
+    def drop_held(self, sender: Transport) -> None:
+        self._held = [(each, data) for each, data in self._held if each is not sender]
 
     def is_cut(self, sender: Transport) -> bool:
         return bool(self.cut_from) and sender.host in self.cut_from
@@ -95,7 +99,7 @@ class Path:
 
     def heal(self) -> None:
         self.cut_from = frozenset()
-        held, self.held = self.held, []
+        held, self._held = self._held, []
         for transport, data in held:
             transport.carry(data)
 
@@ -181,7 +185,7 @@ class Network:
     """All hosts; `names` says which host has which address, `framed` on which ports brokers speak in frames."""
 
     def __init__(self, seed: int, names: dict[str, str], framed: frozenset[int]) -> None:
-        self.loop: VirtualLoop
+        self.loop: asyncio.AbstractEventLoop
         self.names = names
         self.listening: dict[tuple[str, int], _Listening] = {}
         self.live: dict[Transport, None] = {}
@@ -218,10 +222,10 @@ class Network:
         here = source or (process.name if process is not None else "nobody")
         there = self.names[host]
         path = self.path(here, there)
-        deadline = self.loop.now + CONNECT_S_MAX
+        deadline = self.loop.time() + CONNECT_S_MAX
         await asyncio.sleep(2 * path.delay_s())
         while path.cut_from or not self.is_up(there):
-            if self.loop.now > deadline:
+            if self.loop.time() > deadline:
                 raise TimeoutError(f"no answer from {there}")
             await asyncio.sleep(self._rng.uniform(0.05, 0.5))
         found = self.listening.get((host, port))
@@ -240,10 +244,6 @@ class Network:
         self.loop.call_soon(_accept, far, found.make, context=far.context)
         near.begin(protocol)
         return near, protocol
-
-    def forget(self, transport: Transport) -> None:
-        self.live.pop(transport, None)
-        transport.path.forget(transport)
 
     def reset(self, transport: Transport) -> None:
         """Break a connection at both ends."""

@@ -9,13 +9,9 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from contextvars import Context
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from geomq.sim.virtual.processes import PROCESS, Crashed, Process
-
-if TYPE_CHECKING:
-    from geomq.sim.virtual.loop import Callback, VirtualLoop
-    from geomq.sim.virtual.network import Path
 
 SYSTEM_BYTES: Final = 1 << 16
 """What the buffers of both systems take before the writer has to keep bytes itself."""
@@ -39,13 +35,34 @@ class Address:
         """Nothing to set."""
 
 
+class Path(Protocol):
+    """What lies between the two ends of a connection."""
+
+    def delay_s(self) -> float: ...
+    def pieces(self, sender: "Transport", data: bytes) -> list[bytes]:
+        """How bytes arrive that were written together."""
+
+    def part_of(self, data: bytes) -> bytes:
+        """What still arrives of bytes under way when their connection breaks."""
+
+    def is_cut(self, sender: "Transport") -> bool: ...
+    def hold(self, sender: "Transport", data: bytes | None) -> None:
+        """Keep what cannot pass now."""
+
+    def drop_held(self, sender: "Transport") -> None: ...
+    def answers_for(self, gone: "Transport") -> bool:
+        """Whether the host of an end that vanished is there again, and says that it knows no such connection."""
+
+    def forget(self, ended: "Transport") -> None: ...
+
+
 class Transport(asyncio.Transport):
     """Made in pairs by the network; `context` is that of the process this end belongs to."""
 
     def __init__(
         self,
-        loop: "VirtualLoop",
-        path: "Path",
+        loop: asyncio.AbstractEventLoop,
+        path: Path,
         context: Context,
         here: tuple[str, int],
         there: tuple[str, int],
@@ -64,7 +81,7 @@ class Transport(asyncio.Transport):
         self._reading = True
         self._closing = False
         self._inbox: deque[bytes] = deque()
-        self._flight: deque[tuple[bytes | None, Callback]] = deque()
+        self._flight: deque[tuple[bytes | None, asyncio.TimerHandle]] = deque()
         self._ready_at = 0.0
         self._unread = 0
         self._high, self._low = HIGH_BYTES, HIGH_BYTES // 4
@@ -143,9 +160,9 @@ class Transport(asyncio.Transport):
             if self.path.answers_for(self.other):
                 self._loop.call_later(self.path.delay_s(), self._lose, ConnectionResetError(), context=self.context)
         elif self.path.is_cut(self):
-            self.path.held.append((self, data))
+            self.path.hold(self, data)
         else:
-            self._ready_at = max(self._ready_at + 1e-9, self._loop.now + self.path.delay_s())
+            self._ready_at = max(self._ready_at + 1e-9, self._loop.time() + self.path.delay_s())
             handle = self._loop.call_at(self._ready_at, self._arrive, context=self.other.context)
             self._flight.append((data, handle))
 
@@ -160,7 +177,7 @@ class Transport(asyncio.Transport):
             handle.cancel()
             parts.append(data or b"")
         self._flight.clear()
-        self.path.held = [(each, data) for each, data in self.path.held if each is not self]
+        self.path.drop_held(self)
         arriving = self.path.part_of(b"".join(parts))
         if arriving:
             self.carry(arriving)
@@ -220,7 +237,7 @@ class Transport(asyncio.Transport):
         protocol, self.protocol = self.protocol, None
         self._closing = True
         if protocol is not None:
-            self.path.network.forget(self)
+            self.path.forget(self)
             protocol.connection_lost(error)
 
     # The death of the process.
@@ -231,12 +248,12 @@ class Transport(asyncio.Transport):
             return
         self.protocol = None
         self._closing = True
-        self.path.network.forget(self)
+        self.path.forget(self)
         if silently:
             self.vanished = True
             for _, handle in self._flight:
                 handle.cancel()
             self._flight.clear()
-            self.path.held = [(each, data) for each, data in self.path.held if each is not self]
+            self.path.drop_held(self)
         else:
             self.break_off()
