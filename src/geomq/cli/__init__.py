@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sub": ("geomq.cli.sub:sub", "Subscribe and print the events received."),
     "dashboard": ("geomq.cli.dashboard:dashboard", "Show a running federation or a recording on a map."),
     "passwd": ("geomq.cli.passwd:passwd", "Add, change or remove a user of a password file."),
+    "store": ("geomq.cli.store:store", "Check the store of a stopped broker, or repair it."),
     "import-mosquitto": ("geomq.cli.import_mosquitto:import_mosquitto", "Convert a mosquitto.conf to a geomq.toml."),
     "simulate": ("geomq.cli.simulate:simulate", "Run strategies in the deterministic simulator."),
     "why": ("geomq.cli.why:why", "Explain from traces why an event did or did not reach a client."),

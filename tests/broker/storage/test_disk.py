@@ -64,8 +64,10 @@ def test_a_path_that_cannot_be_a_store_is_refused_in_one_line(tmp_path: Path) ->
 
 def test_words_of_rocksdb_become_one_line() -> None:
     assert isinstance(store_error("p", "write", Exception("IO error: No space left on device: x")), StoreFull)
+    assert str(store_error("p", "write", Exception("Busy:\n  bad"))) == "store p: cannot write it: Busy: bad"
     assert str(store_error("p", "write", Exception("Corruption:\n  bad"))) == (
-        "store p: cannot write it: Corruption: bad"
+        "store p is damaged: cannot write it: Corruption: bad; see what is lost with `geomq store check p`, save the"
+        " rest with `geomq store repair p`"
     )
 
 

@@ -1,7 +1,8 @@
 """RocksDB underneath the store: one folder, atomic batches, a write-ahead log that can be synced from a thread.
 
 Writing takes microseconds and happens in the caller; only `sync` waits for the disk, and it lets go of the
-interpreter lock while it does. Whatever RocksDB says becomes a StoreError.
+interpreter lock while it does. Whatever RocksDB says becomes a StoreError. A folder that has lost what was synced is
+refused before anything in it is changed.
 """
 
 import contextlib
@@ -10,13 +11,16 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from rocksdict import Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import AccessType, Rdict, WriteBatch, WriteOptions
 
-from geomq.broker.storage.errors import StoreError, store_error
+from geomq.broker.storage.errors import StoreError, damaged, store_error
+from geomq.broker.storage.folder import FolderLock, check_folder
+from geomq.broker.storage.rocks_options import rocks_options
+from geomq.broker.storage.synced import Synced, read_synced
 from geomq.broker.storage.writes import Writes
 
-BUFFER_BYTES = 16 * 1_048_576
-BUFFERS_MAX = 6
+MARK = b"\0mark"
+"""The key under which every batch carries its number."""
 
 
 class RocksDisk:
@@ -30,20 +34,23 @@ class RocksDisk:
         self._broken = False
         try:
             os.makedirs(path, mode=0o700, exist_ok=True)
+            self._in_use = FolderLock(path)
         except OSError as error:
             raise store_error(path, "make", error) from None
-        self._db = self._open()
+        try:
+            self._written = check_synced(path)
+            self._db = self._open()
+            self._synced = Synced(path, self._written)
+        except OSError as error:
+            self._in_use.close()
+            raise store_error(path, "open", error) from None
+        except StoreError:
+            self._in_use.close()
+            raise
 
     def _open(self) -> Any:
-        options = Options(raw_mode=True)
-        options.create_if_missing(True)
-        options.set_write_buffer_size(BUFFER_BYTES)
-        options.set_max_write_buffer_number(BUFFERS_MAX)
-        options.set_keep_log_file_num(2)
-        options.set_max_log_file_size(1_048_576)
-        options.set_max_open_files(256)
         try:
-            return Rdict(self.path, options)
+            return Rdict(self.path, rocks_options())
         except Exception as error:
             raise store_error(self.path, "open", error) from None
 
@@ -53,7 +60,9 @@ class RocksDisk:
         try:
             cursor.seek_to_first()
             while cursor.valid():
-                yield cursor.key(), cursor.value()
+                key = cursor.key()
+                if key != MARK:
+                    yield key, cursor.value()
                 cursor.next()
             cursor.status()
         except Exception as error:
@@ -62,6 +71,7 @@ class RocksDisk:
     def write(self, writes: Writes) -> None:
         batch = WriteBatch(raw_mode=True)
         writes.replay(batch.put, batch.delete, batch.delete_range)
+        batch.put(MARK, (self._written + 1).to_bytes(8))
         if self._broken:
             self._reopen()
         try:
@@ -69,16 +79,19 @@ class RocksDisk:
         except Exception as error:
             self._broken = True
             raise store_error(self.path, "write", error) from None
+        self._written += 1
 
     def sync(self) -> None:
         if not self._sync:
             return
         with self._lock:
+            written = self._written
             try:
                 self._db.flush_wal(True)
             except Exception as error:
                 # After a failed sync nobody knows what reached the disk, so not even a full one may be retried.
                 raise StoreError(str(store_error(self.path, "sync", error))) from None
+            self._synced.note(written)
 
     def _reopen(self) -> None:
         """After a failed write RocksDB refuses all others until it is opened anew."""
@@ -99,3 +112,38 @@ class RocksDisk:
     def close(self) -> None:
         with self._lock:
             self._db.close()
+            self._synced.close()
+            self._in_use.close()
+
+
+def check_synced(path: str) -> int:
+    """The number of the last batch in the folder; StoreError if more had been synced. Changes nothing.
+
+    Opening a database for writing makes what its logs seem to hold final, so it is opened for reading first.
+    """
+    check_folder(path)
+    try:
+        synced = read_synced(path)
+    except ValueError as error:
+        raise damaged(path, str(error)) from None
+    if not os.path.exists(os.path.join(path, "CURRENT")):
+        return 0
+    found = _last_batch(path)
+    if synced is None and found:
+        raise damaged(path, "the file SYNCED is missing")
+    if synced is not None and found < synced:
+        raise damaged(path, f"the last {synced - found} of {synced} synced batches are missing")
+    return found
+
+
+def _last_batch(path: str) -> int:
+    try:
+        db = Rdict(path, rocks_options(), access_type=AccessType.read_only(False))
+    except Exception as error:
+        raise store_error(path, "open", error) from None
+    try:
+        return int.from_bytes(db.get(MARK) or b"")
+    except Exception as error:
+        raise store_error(path, "read", error) from None
+    finally:
+        db.close()

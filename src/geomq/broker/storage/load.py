@@ -4,8 +4,9 @@ Every batch was written whole, so whatever is here fits together; a record that 
 is reported, not skipped.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -43,6 +44,15 @@ _subscription = msgspec.msgpack.Decoder(SubscriptionRecord).decode
 _delivery = msgspec.msgpack.Decoder(DeliveryRecord).decode
 _message = msgspec.msgpack.Decoder(ApplicationMessage).decode
 _retained = msgspec.msgpack.Decoder(RetainedEntry).decode
+
+READERS: dict[bytes, Callable[[bytes], Any]] = {
+    SESSION: _session,
+    SUBSCRIPTION: _subscription,
+    DELIVERY: _delivery,
+    MESSAGE: _message,
+    RETAINED: _retained,
+}
+"""What decodes the values of each kind; the other kinds have values without a form."""
 
 
 @dataclass(slots=True)
