@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 
 from bench.acked import durable, qos1
+from bench.attacks import attacks
 from bench.brokers import versions
 from bench.geo import geo
 from bench.linked import link
@@ -32,6 +33,7 @@ SECTIONS: dict[str, Section] = {
     "stalled": stalled,
     "link": link,
     "trace": trace,
+    "attacks": attacks,
 }
 
 

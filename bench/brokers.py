@@ -5,6 +5,7 @@ Each listens on 127.0.0.1 on a free port, on the core it is told, with its files
 """
 
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -41,6 +43,7 @@ port = {port}
 [auth]
 anonymous = "loopback"
 acl_file = "{folder}/acl"
+{auth}
 [limits]
 connections_per_address_max = 0
 pending_per_address_max = 0
@@ -50,7 +53,7 @@ enabled = true
 sync = true
 [admin]
 enabled = true
-port = 0
+port = {admin_port}
 [metrics]
 public = true
 sys_interval_s = 10
@@ -91,12 +94,18 @@ class Broker(ABC):
 
     name = ""
 
-    def __init__(self, core: int | None) -> None:
+    def __init__(self, core: int | None, *, files: int | None = None) -> None:
         self._core = core
+        self._files = files
         (self.port,) = free_ports(1)
         self.folder = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
         self._process: subprocess.Popen[bytes] | None = None
         self.start_s = 0.0
+
+    @property
+    def exited(self) -> int | None:
+        """Its exit code, if it ended by itself."""
+        return None if self._process is None else self._process.poll()
 
     @property
     def pid(self) -> int:
@@ -109,7 +118,6 @@ class Broker(ABC):
 
     def __enter__(self) -> Self:
         command = self.command()
-        core = self._core
         with open(self.folder / "log", "wb") as log:
             begin = time.perf_counter()
             self._process = subprocess.Popen(
@@ -117,7 +125,7 @@ class Broker(ABC):
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                preexec_fn=None if core is None else lambda: pin(0, core),
+                preexec_fn=partial(_confine, self._core, self._files),
             )
             self._await_listening(begin)
         return self
@@ -162,15 +170,21 @@ class GeoMQ(Broker):
 
     name = "geomq"
 
-    def __init__(self, core: int | None, more: str = "", *, limits: str = "") -> None:
-        super().__init__(core)
+    def __init__(
+        self, core: int | None, more: str = "", *, limits: str = "", auth: str = "", files: int | None = None
+    ) -> None:
+        super().__init__(core, files=files)
         self._more = more
         self._limits = limits
+        self._auth = auth
+        self.admin_port = 0
 
     def command(self) -> list[str]:
         (self.folder / "acl").write_text(_ACL)
         settings = f'broker.data_dir = "{self.folder}/data"\n{self._more}\n'
-        settings += _GEOMQ.format(folder=self.folder, port=self.port, limits=self._limits)
+        settings += _GEOMQ.format(
+            folder=self.folder, port=self.port, admin_port=self.admin_port, limits=self._limits, auth=self._auth
+        )
         (self.folder / "geomq.toml").write_text(settings)
         return [geomq_command(), "broker", "-c", str(self.folder / "geomq.toml")]
 
@@ -230,6 +244,14 @@ class Relay(Broker):
         if done.returncode:
             raise BenchError("the bare relay does not compile")
         return [str(program), str(self.port), *(() if self._beyond is None else (str(self._beyond),))]
+
+
+def _confine(core: int | None, files: int | None) -> None:
+    """Keep this process on a core, with so many open files at most."""
+    if core is not None:
+        pin(0, core)
+    if files is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
 
 def geomq_command() -> str:

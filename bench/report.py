@@ -22,6 +22,7 @@ TITLES = {
     "link": "Events that cross the link between two brokers",
     "trace": "A broker that writes its trace",
     "start": "Start and end",
+    "attacks": "What another client notices of attacks",
 }
 
 

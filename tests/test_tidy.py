@@ -37,6 +37,8 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/broker/clients/following.py": "broker/test_server_geo.py",
     "geomq/broker/peers/changes.py": "broker/peers/test_membership.py",
     "geomq/broker/connections/admission.py": "broker/test_server_security.py",
+    "geomq/broker/connections/acknowledgements.py": "mqtt/session/test_session_model.py",
+    "geomq/broker/connections/order.py": "broker/connections/test_connection.py",
     "geomq/broker/connections/ports.py": "broker/test_server_connections.py",
     "geomq/broker/clients/publishing.py": "broker/test_server_protocol.py",
     "geomq/broker/clients/registry.py": "broker/test_server_durability.py",

@@ -183,7 +183,7 @@ class BrokerMachine(RuleBasedStateMachine):
             node=node,
             store=MemoryStore(),
             security=Security(None, None),
-            platform=Platform(wall_s=self.loop.time),
+            platform=Platform(wall_s=self.loop.time, turn_ns=lambda: 0),
         )
         self.core = self.parts.core
         self.handlers = self.parts.handlers

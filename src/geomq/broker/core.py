@@ -14,6 +14,7 @@ from geomq.broker.state.drops import Drops
 from geomq.broker.state.fence_texts import FenceTexts
 from geomq.broker.state.links import Outgoing
 from geomq.broker.state.tracer import SinkEntry, Tracer
+from geomq.broker.state.turns import Turns
 from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.store import Store
 from geomq.geo import FenceLimits
@@ -60,6 +61,7 @@ class Core:
         self.loop = loop
         self.platform = platform
         self.wall_s = platform.wall_s
+        self.turns = Turns(loop, platform.turn_ns)
         self.node = node
         self.store = store
         self.outbox = outbox

@@ -10,6 +10,7 @@ from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.admission import Admission
 from geomq.broker.connections.connection import Connection
+from geomq.broker.connections.ports import Steps
 from geomq.broker.core import Core
 from geomq.broker.fastpath.publishing import FastPath
 from geomq.broker.fastpath.qos1 import FastQos1
@@ -103,11 +104,10 @@ class PacketHandlers:
             learner = self._qos1 if packet.qos else self._fast
             learner.learn(packet.topic, self._delivery.last)
 
-    def subscribe(self, client: Client, packet: Subscribe) -> None:
-        self._subscribing.subscribe(client, packet)
-
-    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
-        self._subscribing.unsubscribe(client, packet)
+    def subscriptions(self, client: Client, packet: Subscribe | Unsubscribe) -> Steps:
+        if isinstance(packet, Subscribe):
+            return self._subscribing.subscribe(client, packet)
+        return self._subscribing.unsubscribe(client, packet)
 
     def gone(self, client: Client, farewell: Disconnect | None) -> None:
         self._registry.leave(client, farewell)

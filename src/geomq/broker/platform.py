@@ -31,6 +31,8 @@ class Platform:
     """Unix time, which may jump."""
     perf_ns: Callable[[], int] = time.perf_counter_ns
     """For durations within this process."""
+    turn_ns: Callable[[], int] = time.perf_counter_ns
+    """For how long somebody has kept the loop, which passes while the broker computes."""
     random_bytes: Callable[[int], bytes] = secrets.token_bytes
     """Nobody can guess them: nonces, tokens, ids."""
     uniform: Callable[[float, float], float] = random.uniform

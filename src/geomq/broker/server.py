@@ -158,7 +158,7 @@ class Broker:
             parts.load(state)
             await parts.start()
             for listener in config.listeners:
-                await self._listeners.open(listener, parts.handlers.make_connection)
+                await self._listeners.open(listener, parts.handlers.make_connection, parts.core.turns)
             if parts.roaming is not None:
                 parts.roaming.announce(config.broker.client_address or client_address(self.addresses))
             await self._start_admin()

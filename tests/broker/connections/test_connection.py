@@ -1,5 +1,6 @@
 """Whatever bytes a client sends, the broker answers or closes; it never fails inside."""
 
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from geomq.broker.core import Security
 from geomq.broker.packet_handlers import PacketHandlers
 from geomq.broker.parts import Parts
 from geomq.broker.platform import Platform
+from geomq.broker.state.turns import TURN_NS
 from geomq.broker.storage.memory import MemoryStore
 from geomq.mqtt.codec.decoder import Decoder, Side
 from geomq.mqtt.codec.encode import encode
@@ -92,7 +94,8 @@ class PretendedTransport:
         return ("127.0.0.1", 1) if name == "peername" else default
 
 
-def _handlers() -> tuple[PacketHandlers, Any]:
+def _handlers(step_ns: int = 0) -> tuple[PacketHandlers, Any]:
+    """Those of a broker for which each step of a connection takes so long."""
     loop: Any = PretendedLoop()
     me = BrokerId("b")
     node = Node(me=me, federation=Federation.alone(me), strategy="single", rng=None)  # type: ignore[arg-type]
@@ -103,7 +106,7 @@ def _handlers() -> tuple[PacketHandlers, Any]:
         node=node,
         store=MemoryStore(),
         security=Security(None, None),
-        platform=Platform(wall_s=loop.time),
+        platform=Platform(wall_s=loop.time, turn_ns=itertools.count(0, step_ns or 1).__next__),
     )
     return parts.handlers, loop
 
@@ -202,3 +205,70 @@ def test_acknowledgements_in_a_row_are_packets_like_others(wire: bytes, closed: 
     assert connection.closed == closed
     assert transport.written.endswith(b"\xd0\0") != closed
     assert connection._counts.packets_received == before + len(wire) // 4 + (not closed)
+
+
+@given(st.sampled_from([V311, V5]), st.lists(packets, min_size=2, max_size=30), st.integers(1, 5), st.integers(0, 99))
+@settings(max_examples=150)
+def test_packets_are_answered_alike_however_few_share_a_turn(
+    version: int, said: list[Packet], steps: int, cut: int
+) -> None:
+    more = Properties(session_expiry_interval=10) if version == V5 else Properties()
+    wire = encode(Connect("c", version, False, 10, Will("a", b"w", 1), properties=more), version)
+    wire += b"".join(encode(packet, version) for packet in said if version == V5 or not isinstance(packet, Auth))
+    answers = []
+    for step_ns in (0, TURN_NS // steps + 1):
+        handlers, loop = _handlers(step_ns)
+        connection, transport = handlers.make_connection(Listener(host="127.0.0.1")), PretendedTransport()
+        connection.connection_made(transport)
+        for piece in (wire[:cut], wire[cut:]):
+            if piece and not connection.closed:
+                connection.data_received(piece)
+        loop.run()
+        connection.connection_lost(None)
+        loop.run()
+        found = list(Decoder(Side.CLIENT, version=connection.version).feed(bytes(transport.written)))
+        answers.append(
+            {kind: [each for each in found if type(each) is kind] for kind in {type(each) for each in found}}
+        )
+    assert answers[0] == answers[1]
+
+
+def test_a_connection_takes_few_steps_a_turn_when_steps_are_slow() -> None:
+    handlers, loop = _handlers(TURN_NS)
+    connection, transport = handlers.make_connection(Listener(host="127.0.0.1")), PretendedTransport()
+    connection.connection_made(transport)
+    connection.data_received(encode(Connect("c", V5), V5) + encode(Pingreq(), V5) * 9)
+    turns = 0
+    while loop.ready and turns < 100:
+        ready, loop.ready = loop.ready, []
+        for callback, args in ready:
+            callback(*args)
+        turns += 1
+    assert transport.written.endswith(b"\xd0\0" * 9)
+    assert turns == 4, "ten packets, of which the first step of each turn sets its clock going"
+
+
+def test_who_had_to_wait_for_a_turn_waits_as_long_as_others_do_and_who_did_not_is_served_at_once() -> None:
+    handlers, loop = _handlers(TURN_NS)
+    connections, transports = [], []
+    for number in range(2):
+        connection, transport = handlers.make_connection(Listener(host="127.0.0.1")), PretendedTransport()
+        connection.connection_made(transport)
+        connection.data_received(encode(Connect(f"c{number}", V5), V5))
+        connections.append(connection)
+        transports.append(transport)
+    loop.run()
+    greedy, modest = connections
+    greedy.data_received(encode(Pingreq(), V5) * 3)
+    loop.run()
+    handlers._core.turns.wait(lambda: None)
+    before = [len(transport.written) for transport in transports]
+    for connection in connections:
+        connection.data_received(encode(Pingreq(), V5))
+    assert greedy._rest
+    assert not modest._rest
+    assert len(handlers._core.turns) == 2
+    loop.run()
+    assert [len(transport.written) - length for transport, length in zip(transports, before, strict=True)] == [2, 2]
+    greedy.data_received(encode(Pingreq(), V5))
+    assert not greedy._rest, "nobody waits any more"

@@ -15,6 +15,7 @@ from geomq.broker.connections.connection import Connection
 from geomq.broker.core import Security
 from geomq.broker.fastpath.publishing import PROMPT_MAX
 from geomq.broker.parts import Parts
+from geomq.broker.platform import Platform
 from geomq.broker.security.acl import Acl
 from geomq.broker.storage.memory import MemoryStore
 from geomq.mqtt.codec.decoder import Decoder, Side
@@ -118,6 +119,7 @@ class Stage:
             node=Node(me=me, federation=Federation.alone(me, None), strategy="single", rng=random.Random(1)),
             store=MemoryStore(),
             security=Security(None, acl),
+            platform=Platform(turn_ns=lambda: 0),
         )
         self.core = self.parts.core
         self.handlers = self.parts.handlers

@@ -1,5 +1,7 @@
 """SUBSCRIBE and UNSUBSCRIBE: options, fences, limits, and the retained events that follow."""
 
+from collections.abc import Iterator
+
 from geomq.broker.clients.fenced import FencedFilters
 from geomq.broker.clients.geotopics import Reading, read_filter
 from geomq.broker.clients.retention import Retention
@@ -36,7 +38,8 @@ class Subscribing:
         self._retention = retention
         self._fenced = fenced
 
-    def subscribe(self, client: Client, packet: Subscribe) -> None:
+    def subscribe(self, client: Client, packet: Subscribe) -> Iterator[None]:
+        """Place all that is asked for and answer; whoever drives it gives others their turn whenever it yields."""
         text = packet.properties.user(FENCE_PROPERTY)
         reasons: list[ReasonCode] = []
         complaint: str | None = None
@@ -51,11 +54,16 @@ class Subscribing:
             reasons.append(ReasonCode(subscription.qos))
             if subscription.wants_retained(existed=existed) and not reading.private:
                 due.append((subscription, reading, fence))
+            if self._core.turns.over():
+                self._core.topology_changed()
+                yield
         properties = NO_PROPERTIES if complaint is None else Properties(reason_string=complaint)
         self._core.topology_changed()
         self._answer(client, Suback(packet.packet_id, tuple(reasons), properties))
         for subscription, reading, fence in due:
             self._retention.give(client, subscription, reading, fence)
+            if self._core.turns.over():
+                yield
 
     def _place(
         self, client: Client, request: SubscribeRequest, packet: Subscribe, text: str | None
@@ -125,26 +133,32 @@ class Subscribing:
             self._core.counts.geo_errors += 1
             raise _Refused(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
 
-    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+    def unsubscribe(self, client: Client, packet: Unsubscribe) -> Iterator[None]:
+        """Drop all that is named and answer; driven as `subscribe` is."""
         reasons: list[ReasonCode] = []
         for topic_filter in packet.topic_filters:
-            if client.session.subscriptions.pop(topic_filter, None) is None:
-                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
-                continue
-            reasons.append(ReasonCode.SUCCESS)
-            client.levels -= _levels(topic_filter)
-            reading = read_filter(topic_filter)
-            client.count_pattern(_pattern(reading), -1)
-            if not reading.private:
-                key = client.subscription_key(reading.prefix)
-                self._fenced.note(key, reading.plain, fenced=False)
-                self._handle(ClientUnsubscribed(key, reading.plain, reading.group))
-                if client.remove_subscription(reading.prefix):
-                    self._handle(ClientMoved(key, None))
-            if client.session.durable:
-                self._core.store.delete_subscription(client.id, topic_filter)
+            reasons.append(self._drop(client, topic_filter))
+            if self._core.turns.over():
+                self._core.topology_changed()
+                yield
         self._core.topology_changed()
         self._answer(client, Unsuback(packet.packet_id, tuple(reasons)))
+
+    def _drop(self, client: Client, topic_filter: str) -> ReasonCode:
+        if client.session.subscriptions.pop(topic_filter, None) is None:
+            return ReasonCode.NO_SUBSCRIPTION_EXISTED
+        client.levels -= _levels(topic_filter)
+        reading = read_filter(topic_filter)
+        client.count_pattern(_pattern(reading), -1)
+        if not reading.private:
+            key = client.subscription_key(reading.prefix)
+            self._fenced.note(key, reading.plain, fenced=False)
+            self._handle(ClientUnsubscribed(key, reading.plain, reading.group))
+            if client.remove_subscription(reading.prefix):
+                self._handle(ClientMoved(key, None))
+        if client.session.durable:
+            self._core.store.delete_subscription(client.id, topic_filter)
+        return ReasonCode.SUCCESS
 
     def lose(self, client: Client) -> None:
         """The session is over, or another broker's: where its fences are makes no difference here any more."""

@@ -6,11 +6,12 @@ The connection knows MQTT's rules about packet order and keep-alive; what packet
 
 import logging
 from collections.abc import Callable
-from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from geomq.broker.config.settings import Listener
-from geomq.broker.connections.ports import Exchange, Handlers, Transport
+from geomq.broker.connections.acknowledgements import acknowledge
+from geomq.broker.connections.order import State, check_order
+from geomq.broker.connections.ports import Exchange, Handlers, Steps, Transport
 from geomq.broker.core import Core
 from geomq.broker.state.client import Client
 from geomq.mqtt.codec.decode import BODIES, decode_publish, pubacks_at
@@ -24,10 +25,6 @@ from geomq.mqtt.codec.packets import (
     Connect,
     Disconnect,
     Packet,
-    Puback,
-    Pubcomp,
-    Pubrec,
-    Pubrel,
     Subscribe,
     Unsubscribe,
 )
@@ -39,23 +36,11 @@ from geomq.mqtt.session.handshake import Agreement, expiry_after
 log = logging.getLogger("geomq.broker")
 
 _P = PacketType
-_FROM_CLIENTS = frozenset(
-    {_P.CONNECT, _P.PUBACK, _P.PUBREC, _P.PUBREL, _P.PUBCOMP, _P.SUBSCRIBE, _P.UNSUBSCRIBE}
-    | {_P.PINGREQ, _P.DISCONNECT, _P.AUTH}
-)
-_TOGETHER = frozenset({0x32, 0x40})
-_PINGRESP = b"\xd0\x00"
-FAREWELL_S = 10.0  # For a client to read the rest after its connection has ended, which no longer counts as one.
-
-
-class State(Enum):
-    OPENING = 1
-    CHECKING = 2
-    OPEN = 3
-    CLOSED = 4
-
-
+_TOGETHER = frozenset({0x30, 0x32, 0x40})
 _OPEN = State.OPEN
+_PINGRESP = b"\xd0\x00"
+LARGE_BYTES = 4_096  # While others wait for a turn, what brings more than this waits behind them.
+FAREWELL_S = 10.0  # For a client to read the rest after its connection has ended, which no longer counts as one.
 
 
 class Connection:
@@ -64,11 +49,13 @@ class Connection:
     __slots__ = (
         "_core",
         "_counts",
+        "_greedy",
         "_handlers",
         "_publish_fast",
         "_reassembly",
         "_rest",
         "_state",
+        "_steps",
         "_stopped",
         "_transport",
         "address",
@@ -97,7 +84,8 @@ class Connection:
         self.out: list[bytes] = []
         self._reassembly: Reassembly | None = None
         self._rest: bytes = b""
-        self._stopped = False
+        self._steps: Steps | None = None
+        self._greedy = self._stopped = False
         self.size_max = core.config.limits.pre_auth_bytes_max
         self._transport: Transport | None = None
         self.write: Callable[[bytes | memoryview], object] = _nowhere
@@ -124,11 +112,8 @@ class Connection:
 
     def certificate(self) -> dict[str, Any] | None:
         """The client's verified certificate, if it showed one."""
-        if self._transport is None:
-            return None
-        ssl_object = self._transport.get_extra_info("ssl_object")
-        certificate: dict[str, Any] | None = ssl_object.getpeercert() if ssl_object is not None else None
-        return certificate
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return None if tls is None else cast(dict[str, Any] | None, tls.getpeercert())
 
     # What the transport calls.
 
@@ -178,15 +163,27 @@ class Connection:
         if self._stopped:
             self._rest += data
             return
-        taken = self._publish_fast(self, data, 0) if data[0] == 0x30 and self._state is _OPEN else 0
+        if len(data) > LARGE_BYTES or self._greedy:
+            self._greedy = len(self._core.turns) > 0
+            if self._greedy:
+                self._rest = data
+                self._wait_for_turn()
+                return
+        taken, tried = 0, -1
+        if data[0] == 0x30 and self._state is _OPEN:
+            taken = tried = self._publish_fast(self, data, 0)
         if taken < len(data):
-            self._parse(data, taken)
+            self._core.turns.begin()
+            self._parse(data, taken, tried)
 
-    def _parse(self, data: bytes, pos: int) -> None:
+    def _parse(self, data: bytes, pos: int, tried: int = -1) -> None:
         outbox = self._core.outbox
         outbox.arriving = True
         try:
-            self._take_packets(data, pos)
+            if self._steps is not None and not self._finish(self._steps):
+                self._rest = data
+            else:
+                self._take_packets(data, pos, tried)
         except MqttError as error:
             self._counts.protocol_errors += 1
             log.info("client %s at %s: %s", self.client.id if self.client else "?", self.address, error)
@@ -198,19 +195,26 @@ class Connection:
             outbox.schedule()
         outbox.arrived()
 
-    def _take_packets(self, data: bytes, pos: int) -> None:
-        end = len(data)
-        counts = self._counts
-        while pos < end and self._state is not State.CLOSED:
+    def _take_packets(self, data: bytes, pos: int, tried: int) -> None:
+        """Take what is there from `pos` on, as long as it is this connection's turn; the plain events at `tried`, if
+        any, have to take the normal path."""
+        start, end = pos, len(data)
+        counts, turns = self._counts, self._core.turns
+        while pos < end and not self._stopped and self._state is not State.CLOSED:
+            if pos > start and turns.over():
+                self._wait_for_turn()
+                break
             first = data[pos]
-            if first in _TOGETHER and self._state is _OPEN:
-                stop = self._take_pubacks(data, pos) if first == 0x40 else self._handlers.publish_qos1(self, data, pos)
+            if first in _TOGETHER and self._state is _OPEN and pos != tried:
+                stop = self._take_together(first, data, pos)
+                tried = stop if first == 0x30 else -1
                 if stop > pos:
-                    pos = self._publish_fast(self, data, stop) if data[stop : stop + 1] == b"0" else stop
+                    pos = stop
                     continue
             if first & 0xF0 != 0x30:
                 check_first_byte(first)
-                self._check_order(first >> 4)
+                connecting, authenticating = self.pending_connect is not None, self.exchange is not None
+                check_order(first >> 4, self._state, connecting=connecting, authenticating=authenticating)
             elif self._state is not _OPEN:
                 raise ProtocolViolation("PUBLISH before the client is admitted")
             if pos + 1 < end and (length := data[pos + 1]) < 0x80:
@@ -224,20 +228,25 @@ class Connection:
             if stop > end:
                 self._reassembly = Reassembly(data[pos:], stop - pos)
                 return
+            is_publish = first & 0xF0 == 0x30
+            if is_publish and not self._may_publish():
+                break
             counts.packets_received += 1
-            if first & 0xF0 == 0x30:
-                if not self._may_publish():
-                    self._rest = data[pos:]
-                    return
+            if is_publish:
                 self._publish(data, first & 15, body, stop)
             else:
                 self._control(first, data, body, stop)
             pos = stop
-            if self._stopped:
-                self._rest = data[pos:]
-                return
-            if pos < end and data[pos] == 0x30 and self._state is _OPEN:
-                pos = self._publish_fast(self, data, pos)
+        if self._stopped and self._state is not State.CLOSED:
+            self._rest = data[pos:]
+
+    def _take_together(self, first: int, data: bytes, pos: int) -> int:
+        """Take the packets that begin here and need not be looked at one by one; the position after them."""
+        if first == 0x30:
+            return self._publish_fast(self, data, pos)
+        if first == 0x32:
+            return self._handlers.publish_qos1(self, data, pos)
+        return self._take_pubacks(data, pos)
 
     def _take_pubacks(self, data: bytes, pos: int) -> int:
         """Take the plain PUBACKs that stand here together; the position after them."""
@@ -247,15 +256,6 @@ class Connection:
         for out in self.client.session.on_pubacks(packet_ids, self._core.wall_s()):
             self._core.outbox.hold(self, out)
         return pos + 4 * len(packet_ids)
-
-    def _check_order(self, packet_type: int) -> None:
-        if packet_type not in _FROM_CLIENTS:
-            raise ProtocolViolation(f"{PacketType(packet_type).name} is not allowed from a client")
-        if packet_type == _P.CONNECT:
-            if self._state is not State.OPENING or self.pending_connect is not None:
-                raise ProtocolViolation("a second CONNECT on one connection")
-        elif self._state is not State.OPEN and not (packet_type == _P.AUTH and self.exchange is not None):
-            raise ProtocolViolation("the first packet is not CONNECT")
 
     def _may_publish(self) -> bool:
         """Whether the client's rate allows one more; if not, it is not read until it does."""
@@ -310,30 +310,34 @@ class Connection:
         self._handlers.connect(self, packet)
 
     def _dispatch(self, client: Client, packet: Packet) -> None:
-        session, outbox, now = client.session, self._core.outbox, self._core.wall_s()
-        match packet:
-            case Puback():
-                out = session.on_puback(packet, now)
-            case Pubrec():
-                out = session.on_pubrec(packet, now)
-            case Pubcomp():
-                out = session.on_pubcomp(packet, now)
-            case Pubrel():
-                out = [session.on_pubrel(packet)]
-            case Subscribe():
-                self._handlers.subscribe(client, packet)
-                return
-            case Unsubscribe():
-                self._handlers.unsubscribe(client, packet)
-                return
-            case Disconnect():
-                expiry_after(packet, session.expiry_s, self._core.policy)
-                self._shut(packet)
-                return
-            case _:
-                raise ProtocolViolation(f"{packet.type.name} is not allowed from a client")
-        for data in out:
-            outbox.hold(self, data)
+        session, outbox = client.session, self._core.outbox
+        answers = acknowledge(session, packet, self._core.wall_s())
+        if answers is not None:
+            for data in answers:
+                outbox.hold(self, data)
+        elif isinstance(packet, Subscribe | Unsubscribe):
+            self._finish(self._handlers.subscriptions(client, packet))
+        elif isinstance(packet, Disconnect):
+            expiry_after(packet, session.expiry_s, self._core.policy)
+            self._shut(packet)
+        else:
+            raise ProtocolViolation(f"{packet.type.name} is not allowed from a client")
+
+    def _finish(self, steps: Steps) -> bool:
+        """Go on with a packet that may take more than one turn; whether it is dealt with."""
+        for _ in steps:
+            self._steps = steps
+            self._wait_for_turn()
+            return False
+        self._steps = None
+        return True
+
+    def _wait_for_turn(self) -> None:
+        """Others are served before this connection goes on, and it takes in no more meanwhile. What comes next waits,
+        too, as long as anybody does."""
+        self._greedy = True
+        self.stop_reading()
+        self._core.turns.wait(self.go_on)
 
     # What the broker calls.
 
@@ -362,7 +366,7 @@ class Connection:
             return
         self._stopped = False
         rest, self._rest = self._rest, b""
-        if rest:
+        if rest or self._steps is not None:
             self._parse(rest, 0)
         if self._transport is not None and not self._stopped and not self.paused and not self.closed:
             self._transport.resume_reading()
@@ -419,7 +423,7 @@ class Connection:
         self.write_out()
         transport, self._transport = self._transport, None
         self.write = _nowhere
-        self._rest, self._reassembly, self.last_route = b"", None, None
+        self._rest, self._reassembly, self.last_route, self._steps = b"", None, None, None
         if transport is None:
             return
         if self.paused:

@@ -9,6 +9,7 @@ from geomq.broker.config.free_address import cannot_listen, first_line
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.connection import Connection
 from geomq.broker.connections.websocket import WebSocketConnection
+from geomq.broker.state.turns import Turns
 from geomq.errors import ConfigError
 
 BACKLOG = 4_096
@@ -36,9 +37,9 @@ def tls_context(listener: Listener) -> ssl.SSLContext:
     return context
 
 
-def _protocol_maker(listener: Listener, make: ConnectionMaker) -> Callable[[], asyncio.Protocol]:
+def _protocol_maker(listener: Listener, make: ConnectionMaker, turns: Turns) -> Callable[[], asyncio.Protocol]:
     if listener.websocket:
-        return lambda: WebSocketConnection(make(listener), listener)  # type: ignore[return-value]
+        return lambda: WebSocketConnection(make(listener), listener, turns)  # type: ignore[return-value]
     return lambda: make(listener)  # type: ignore[return-value]  # it has all of a protocol's methods
 
 
@@ -57,13 +58,13 @@ class Listeners:
         self._servers: list[asyncio.Server] = []
         self.addresses: list[tuple[str, str, int]] = []
 
-    async def open(self, listener: Listener, make: ConnectionMaker) -> None:
+    async def open(self, listener: Listener, make: ConnectionMaker, turns: Turns) -> None:
         """Bind a listener; ConfigError if the address cannot be had."""
         context = tls_context(listener) if listener.tls else None
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                _protocol_maker(listener, make),
+                _protocol_maker(listener, make, turns),
                 listener.bind_host,
                 listener.bind_port,
                 ssl=context,

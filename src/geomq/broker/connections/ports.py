@@ -1,6 +1,6 @@
 """What a connection needs of others: something to write to, and those who know what packets mean."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from geomq.broker.state.client import Client, ClientConnection
@@ -10,6 +10,10 @@ from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.session.handshake import Agreement
 
 ConnectionT_contra = TypeVar("ConnectionT_contra", contravariant=True)
+
+
+Steps = Iterator[None]
+"""What is left of a packet; it comes back whenever others should have their turn first."""
 
 
 class Transport(Protocol):
@@ -45,9 +49,7 @@ class Handlers(Protocol[ConnectionT_contra]):
 
     def publish_qos1(self, connection: ConnectionT_contra, data: bytes, pos: int) -> int: ...
 
-    def subscribe(self, client: Client, packet: Subscribe) -> None: ...
-
-    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None: ...
+    def subscriptions(self, client: Client, packet: Subscribe | Unsubscribe) -> Steps: ...
 
     def gone(self, client: Client, farewell: Disconnect | None) -> None: ...
 

@@ -11,8 +11,13 @@ from urllib.parse import urlsplit
 
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.connection import Connection
+from geomq.broker.state.turns import Turns
 
 HEAD_MAX: Final = 8_192
+SLICE_BYTES: Final = 16_384
+"""So much of what came is unmasked and handed on at once."""
+SLICES: Final = 4
+"""So often in one turn."""
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
 _PROTOCOLS: Final = ("mqtt", "mqttv3.1")
@@ -178,14 +183,29 @@ def frame(opcode: int, payload: bytes | memoryview) -> bytes:
 class WebSocketConnection:
     """A protocol towards the socket and a transport towards the MQTT connection."""
 
-    __slots__ = ("_connection", "_frames", "_head", "_listener", "_transport")
+    __slots__ = (
+        "_connection",
+        "_farewell",
+        "_frames",
+        "_head",
+        "_listener",
+        "_paused",
+        "_rest",
+        "_transport",
+        "_turns",
+        "_waiting",
+    )
 
-    def __init__(self, connection: Connection, listener: Listener) -> None:
+    def __init__(self, connection: Connection, listener: Listener, turns: Turns) -> None:
         self._connection = connection
         self._listener = listener
+        self._turns = turns
         self._head: bytes | None = b""
         self._frames = FrameReader()
         self._transport: Any = None
+        self._rest = b""
+        self._farewell: bytes | None = None
+        self._paused = self._waiting = False
 
     # Towards the socket.
 
@@ -208,23 +228,68 @@ class WebSocketConnection:
     def data_received(self, data: bytes) -> None:
         if self._head is not None:
             self._read_head(data)
-            return
+        elif self._is_behind:
+            self._rest += data
+        else:
+            self._take(data)
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether something that came is not dealt with; the socket is not read then."""
+        return bool(self._rest) or self._farewell is not None
+
+    def _take(self, data: bytes) -> None:
+        """Take a turn's worth of what came, as long as the connection takes it."""
+        end = min(len(data), SLICE_BYTES * SLICES)
+        pos = 0
+        while pos < end and not self._paused and self._farewell is None and not self._connection.closed:
+            self._take_slice(data[pos : pos + SLICE_BYTES])
+            pos += SLICE_BYTES
+        if self._connection.closed:
+            self._rest = b""
+        elif self._farewell is not None and not self._paused:
+            self._transport.write(self._farewell)
+            self._connection.connection_lost(None)
+        else:
+            self._rest = data[pos:]
+            if self._is_behind:
+                self._transport.pause_reading()
+                self._wait()
+            elif not self._paused:
+                self._transport.resume_reading()
+
+    def _take_slice(self, data: bytes) -> None:
+        """What a few frames hold together is handed on at once, however small they are."""
         try:
             found = self._frames.feed(data)
         except BadFrame as error:
             self._end(error.args[0])
             return
+        payloads, pongs = [], []
         for opcode, payload in found:
-            if self._connection.closed:
-                return
             if opcode == _BINARY:
-                self._connection.data_received(payload)
+                payloads.append(payload)
             elif opcode == _PING:
-                self._transport.write(frame(_PONG, payload))
+                pongs.append(frame(_PONG, payload))
             elif opcode == _CLOSE:
-                self._transport.write(frame(_CLOSE, payload[:2]))
-                self._connection.connection_lost(None)
-                return
+                self._farewell = frame(_CLOSE, payload[:2])
+                break
+        if pongs:
+            self._transport.write(b"".join(pongs))
+        if payloads:
+            self._connection.data_received(b"".join(payloads))
+
+    def _wait(self) -> None:
+        """Go on when others had their turn, unless the connection takes nothing anyway."""
+        if not self._waiting and not self._paused:
+            self._waiting = True
+            self._turns.wait(self._go_on)
+
+    def _go_on(self) -> None:
+        self._waiting = False
+        if not self._paused and self._is_behind:
+            rest, self._rest = self._rest, b""
+            self._take(rest)
 
     def _read_head(self, data: bytes) -> None:
         head, end, rest = ((self._head or b"") + data).partition(b"\r\n\r\n")
@@ -242,7 +307,7 @@ class WebSocketConnection:
         self._head = None
         self._transport.write(answer)
         if rest:
-            self.data_received(rest)
+            self._take(rest)
 
     def _reject(self, status: str, text: str) -> None:
         body = f"{text}\n".encode()
@@ -271,10 +336,15 @@ class WebSocketConnection:
         self._transport.abort()
 
     def pause_reading(self) -> None:
+        self._paused = True
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        self._transport.resume_reading()
+        self._paused = False
+        if self._is_behind:
+            self._wait()
+        else:
+            self._transport.resume_reading()
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         self._transport.set_write_buffer_limits(high, low)

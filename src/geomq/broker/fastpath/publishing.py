@@ -24,6 +24,8 @@ ROUTES_MAX = 65_536
 WEIGHT_MAX = 1 << 26
 """Bytes that the names of receivers take, in all routes together."""
 CLIENT_BYTES = 64
+STEPS = range(1_024)
+"""So many events, or runs of equal ones, are sent at most before it may be the turn of another connection."""
 PROMPT_MAX = 32
 """How many arrivals at most are written at once before a whole tick is looked at again."""
 
@@ -100,9 +102,9 @@ class FastPath:
         self._arrivals = self._credit = self._streak = self._taken = 0
 
     def publish(self, connection: Connection, data: bytes, pos: int) -> int:
-        """Send QoS 0 PUBLISH packets on their way as long as their topics have routes.
+        """Send QoS 0 PUBLISH packets on their way as long as their topics have routes, up to a number of them.
 
-        Returns the position after them; the rest takes the normal path.
+        Returns the position after them; the next one takes the normal path.
         """
         if self._core.links.active and self._core.node.turns != self._turns:
             self.check_plans()
@@ -146,7 +148,9 @@ class FastPath:
         if client is None or client.publish_bucket is not None or client.rights.fenced:
             return pos
         all_allowed, may_write = client.rights.all_allowed, client.rights.may_write
-        while end - pos > 4 and data[pos] == 0x30:
+        for _ in STEPS:
+            if end - pos <= 4 or data[pos] != 0x30:
+                break
             body, length = pos + 2, data[pos + 1]
             if length > 127:
                 if not 0 < data[body] < 128:

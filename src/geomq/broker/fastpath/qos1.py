@@ -18,6 +18,8 @@ from geomq.routing.core.model import Match
 
 Receivers = tuple[tuple[Client, int], ...]
 """Clients and the QoS of their subscriptions."""
+STEPS = range(64)
+"""So many events are sent at most before it may be the turn of another connection."""
 RECEIVERS_MAX = 1_000_000
 """Receivers that are remembered for all topics; topics with the same receivers share theirs."""
 
@@ -36,7 +38,8 @@ class FastQos1:
         self._count = self._generation = 0
 
     def publish(self, connection: Connection, data: bytes, pos: int) -> int:
-        """Send plain PUBLISH packets of QoS 1 on their way, and answer them, as long as it is known who gets them.
+        """Send plain PUBLISH packets of QoS 1 on their way, and answer them, as long as it is known who gets them, up
+        to a number of them.
 
         Returns the position after them; the rest takes the normal path.
         """
@@ -54,7 +57,9 @@ class FastQos1:
         self._fast.drain()
         version, may_write, send, hold = connection.version, client.rights.may_write, self._delivery.send, outbox.hold
         new, end, count = version == V5, len(data), 0
-        while end - pos > 6 and data[pos] == 0x32:
+        for _ in STEPS:
+            if end - pos <= 6 or data[pos] != 0x32:
+                break
             body, length = pos + 2, data[pos + 1]
             if length > 127:
                 if not 0 < data[body] < 128:

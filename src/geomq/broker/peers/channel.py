@@ -11,8 +11,9 @@ import hmac
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -20,6 +21,7 @@ import msgspec
 from geomq.broker.config.settings import is_loopback
 from geomq.broker.peers.frames import FrameBuffer
 from geomq.broker.platform import SYSTEM, Platform
+from geomq.broker.state.turns import Turns
 from geomq.errors import ProtocolError
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, Edition
@@ -94,11 +96,18 @@ class ChannelOwner(Protocol):
 
 
 class PeerChannel(asyncio.BufferedProtocol):
-    """Speaks to one peer until the connection ends."""
+    """Speaks to one peer until the connection ends. One with `turns` lets others have theirs between its frames."""
 
     def __init__(
-        self, credentials: Credentials, listener: ChannelOwner, *, expected: str | None, frame_bytes_max: int
+        self,
+        credentials: Credentials,
+        listener: ChannelOwner,
+        *,
+        expected: str | None,
+        frame_bytes_max: int,
+        turns: Turns | None = None,
     ) -> None:
+        self._turns = turns
         self.peer: str | None = None
         self._credentials = credentials
         self._listener = listener
@@ -129,11 +138,27 @@ class PeerChannel(asyncio.BufferedProtocol):
         return self._incoming.space()
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._turns is not None:
+            self._turns.begin()
+        self._hear_frames(self._incoming.cut(nbytes))
+
+    def _hear_frames(self, frames: Iterator[memoryview]) -> bool:
+        """Take the frames that are there as long as it is this peer's turn; whether nothing is left."""
         try:
-            for frame in self._incoming.cut(nbytes):
+            for frame in frames:
                 self._hear(frame)
+                if self._turns is not None and self._turns.over() and not self._transport.is_closing():
+                    # A short frame is where the next read would go.
+                    self._transport.pause_reading()
+                    self._turns.wait(partial(self._go_on, frames))
+                    return False
         except ProtocolError as error:
             self.close(str(error))
+        return True
+
+    def _go_on(self, frames: Iterator[memoryview]) -> None:
+        if not self._transport.is_closing() and self._hear_frames(frames) and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()

@@ -19,6 +19,7 @@ from geomq.broker.peers.store import OUTBOX, Notes, PeerStore
 from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrokers
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.state.drops import Reason
+from geomq.broker.state.turns import Turns
 from geomq.errors import ProtocolError
 from geomq.routing.core.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.core.messages import Message, is_promised
@@ -123,6 +124,7 @@ class Peering:
     async def start(self, host: str | None, port: int | None, tls: ssl.SSLContext | None = None) -> None:
         """Listen for peers (if there is a port) and dial those that are ours to dial."""
         self._loop = asyncio.get_running_loop()
+        self._turns = Turns(self._loop, self._platform.turn_ns)  # their own: peers never wait behind clients
         if port is not None:
             self._server = await self._loop.create_server(lambda: self._channel(None), host, port, ssl=tls)
         for peer in self._peers.values():
@@ -263,7 +265,13 @@ class Peering:
             self._watch(peer)
 
     def _channel(self, expected: str | None) -> PeerChannel:
-        return PeerChannel(self._credentials, self, expected=expected, frame_bytes_max=self._limits.frame_bytes_max)
+        return PeerChannel(
+            self._credentials,
+            self,
+            expected=expected,
+            frame_bytes_max=self._limits.frame_bytes_max,
+            turns=self._turns,
+        )
 
     def made(self, channel: PeerChannel) -> None:
         """Somebody is there and has yet to say who."""

@@ -5,7 +5,7 @@ returns a packet or raises MalformedPacket or ProtocolViolation. Framing, packet
 belong to others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from geomq.errors import TopicError
@@ -33,6 +33,10 @@ from geomq.mqtt.codec.reasons import ALLOWED, FROM_CONNACK_V311, ReasonCode
 from geomq.mqtt.codec.topics import TopicNames, check_filter, check_topic, split_shared
 from geomq.mqtt.codec.types import V5, PacketType
 from geomq.mqtt.codec.wire import read_text, read_u16, text_from, truncated
+
+PUBACKS_AT_ONCE: Final = 256
+FILTERS_MAX: Final = 10_000
+"""So many filters may stand in one packet."""
 
 BodyDecoder = Callable[[bytes, int, int, int, int], Packet]
 
@@ -71,8 +75,9 @@ def decode_publish(buf: bytes, flags: int, pos: int, end: int, version: int, nam
 
 
 def pubacks_at(buf: bytes, pos: int) -> list[int]:
-    """The identifiers of the PUBACKs without a reason that follow each other from here on, four bytes each."""
-    found, last = [], len(buf) - 4
+    """The identifiers of the PUBACKs without a reason that follow each other from here on, four bytes each; so many at
+    most as are dealt with at a time."""
+    found, last = [], min(len(buf), pos + 4 * PUBACKS_AT_ONCE) - 4
     while pos <= last and buf[pos] == 0x40 and buf[pos + 1] == 2:
         packet_id = buf[pos + 2] << 8 | buf[pos + 3]
         if not packet_id:
@@ -167,12 +172,19 @@ def _subscribe(buf: bytes, _flags: int, pos: int, end: int, version: int) -> Sub
         raise ProtocolViolation("SUBSCRIBE without a topic filter")
     requests: list[SubscribeRequest] = []
     while pos < end:
+        _check_count(requests)
         topic_filter, pos = _topic_filter(buf, pos, end)
         if pos >= end:
             raise truncated()
         requests.append(_request(topic_filter, buf[pos], version))
         pos += 1
     return Subscribe(packet_id, tuple(requests), properties)
+
+
+def _check_count(filters: Sequence[object]) -> None:
+    """Before one more is read."""
+    if len(filters) >= FILTERS_MAX:
+        raise ProtocolViolation(f"more than {FILTERS_MAX} filters in one packet", ReasonCode.QUOTA_EXCEEDED)
 
 
 def _request(topic_filter: str, options: int, version: int) -> SubscribeRequest:
@@ -218,6 +230,7 @@ def _unsubscribe(buf: bytes, _flags: int, pos: int, end: int, version: int) -> U
         raise ProtocolViolation("UNSUBSCRIBE without a topic filter")
     filters: list[str] = []
     while pos < end:
+        _check_count(filters)
         topic_filter, pos = _topic_filter(buf, pos, end)
         filters.append(topic_filter)
     return Unsubscribe(packet_id, tuple(filters), properties)

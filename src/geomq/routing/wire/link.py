@@ -31,8 +31,9 @@ BACKLOG_MAX = 5_000_000
 """A peer that lets this many messages wait while its link is up is left, and told everything anew when it is back."""
 
 
-RUN_BYTES_MAX = 1 << 18
-"""When a frame of several messages is full, by their payloads and so much for each:"""
+RUN_BYTES_MAX = 1 << 15
+"""When a frame of several messages is full, so that nothing waits for long behind it: by their payloads and so much for
+each:"""
 MESSAGE_BYTES = 64
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from geomq.broker.config.settings import Config, Listener
 from geomq.broker.platform import Platform
 from geomq.broker.server import Broker
+from geomq.broker.state.turns import TURN_NS
 from geomq.broker.storage.memory import MemoryStore
 from geomq.broker.storage.store import Store
 from geomq.errors import GeomqError
@@ -19,6 +20,8 @@ from geomq.sim.virtual.processes import Process
 UNIX_S = 1_700_000_000.0
 """What a clock that is right shows when virtual time begins."""
 SYNC_S = (0.0005, 0.005)
+STEPS_NS = (0, TURN_NS // 4, TURN_NS, 4 * TURN_NS)
+"""How long one step of a connection may take on a machine."""
 
 
 class Worker(Executor):
@@ -51,6 +54,9 @@ class Machine:
         self._loop = loop
         self._rng = random.Random(f"{self.name} {seed}")
         self.disk = VirtualDisk(self._rng)
+        self._turns_rng = random.Random(f"turns {self.name} {seed}")
+        self._step_ns = self._turns_rng.choice(STEPS_NS)
+        self._computed_ns = 0
         self._note = note
         self._silently = False
 
@@ -75,11 +81,18 @@ class Machine:
         return Platform(
             wall_s=self.wall_s,
             perf_ns=lambda: int(loop.now * 1e9),
+            turn_ns=self._turn_ns,
             random_bytes=rng.randbytes,
             uniform=rng.uniform,
             start_worker=lambda _name: Worker(loop, rng, self.disk),
             check_free=_check_free,
         )
+
+    def _turn_ns(self) -> int:
+        """Virtual time stands still while a broker computes, so this passes by being looked at: after each step of a
+        connection, and by how much is of the seed's choosing. On a slow machine hardly any packet shares its turn."""
+        self._computed_ns += int(self._turns_rng.random() * self._step_ns)
+        return self._computed_ns
 
     def wall_s(self) -> float:
         return UNIX_S + self._loop.now + self.wall_offset_s

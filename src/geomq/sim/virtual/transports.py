@@ -213,12 +213,15 @@ class Transport(asyncio.Transport):
             protocol.data_received(data)  # type: ignore[union-attr]
             return
         view = memoryview(data)
-        while view and self.protocol is not None:
+        while view and self.protocol is not None and self._reading:
             room = memoryview(protocol.get_buffer(len(view)))
             count = min(len(room), len(view))
             room[:count] = view[:count]
-            protocol.buffer_updated(count)
             view = view[count:]
+            protocol.buffer_updated(count)
+        if view and self.protocol is not None:
+            self._inbox.appendleft(bytes(view))
+            self.other.was_read(-len(view))
 
     def was_read(self, count: int) -> None:
         """The other side took in what was written here."""
