@@ -39,7 +39,7 @@ format: $(VENV)/.dev ## Put the code into its one format
 	$(BIN)/ruff check --fix src tests bench
 	$(BIN)/ruff format src tests bench
 
-soak: $(VENV)/.dev ## Long runs: faults simulated (SEEDS=1000), whole brokers too, and in real processes, hopping clients, fuzzing, fifty kills
+soak: $(VENV)/.dev ## Long runs: faults simulated (SEEDS=1000), whole brokers too, and in real processes, hopping clients, fuzzing, 200 kills under load
 	$(BIN)/python -m geomq.sim.soak --whole --seeds $(SEEDS)
 	$(BIN)/python -m geomq.sim.soak --planted
 	$(BIN)/python -m geomq.sim.soak --seeds $(SEEDS)
@@ -47,7 +47,7 @@ soak: $(VENV)/.dev ## Long runs: faults simulated (SEEDS=1000), whole brokers to
 	$(BIN)/python -m geomq.testbed.soak --hop --runs 10 --seconds 60
 	$(BIN)/python -m pip install --quiet --group fuzz
 	$(BIN)/python -m tests.fuzz -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048
-	GEOMQ_TEST_KILLS=50 $(BIN)/python -m pytest --timeout 1800 tests/broker/test_server_durability.py
+	$(BIN)/python -m geomq.testbed.kills
 
 bench: $(VENV)/.dev ## Measure against other brokers
 	$(BIN)/python -m bench

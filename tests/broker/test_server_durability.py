@@ -1,7 +1,6 @@
 """What a broker promised survives its restart, and its sudden death."""
 
 import asyncio
-import os
 import signal
 import sys
 import textwrap
@@ -314,7 +313,7 @@ class Receiver:
                 probe.send(Pubcomp(packet.packet_id))
 
 
-KILLS = int(os.environ.get("GEOMQ_TEST_KILLS", "3"))
+KILLS = 3
 
 
 @pytest.mark.parametrize("qos", [1, 2])

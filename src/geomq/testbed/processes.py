@@ -161,16 +161,18 @@ class BrokerProcess(ChildProcess):
 
 
 class MosquittoProcess(ChildProcess):
-    """Mosquitto with open doors, no disk and room for much."""
+    """Mosquitto with open doors and room for much; with persistence as its documentation suggests, or without."""
 
-    def __init__(self, name: str, folder: Path, port: int | None = None) -> None:
+    def __init__(self, name: str, folder: Path, port: int | None = None, *, durable: bool = False) -> None:
         super().__init__(name, folder, free_ports(1)[0] if port is None else port)
+        self._persistence = f"true\npersistence_location {folder}/" if durable else "false"
 
     def command(self) -> list[str]:
         path = self.folder / f"{self.name}.conf"
         path.write_text(
-            f"listener {self.port} {HOST}\nallow_anonymous true\npersistence false\nlog_dest stderr\nlog_type error\n"
-            "log_type warning\nsys_interval 0\nmax_queued_messages 0\nset_tcp_nodelay true\n"
+            f"listener {self.port} {HOST}\nallow_anonymous true\npersistence {self._persistence}\n"
+            "log_dest stderr\nlog_type error\nlog_type warning\n"
+            "sys_interval 0\nmax_queued_messages 0\nset_tcp_nodelay true\n"
         )
         executable = mosquitto_path()
         if executable is None:
