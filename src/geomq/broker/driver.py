@@ -25,7 +25,7 @@ from geomq.routing.core.actions import (
 )
 from geomq.routing.core.events import PeerSaid, RetainedStored, RoutingEvent
 from geomq.routing.core.messages import Message
-from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, Match
+from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId, Match
 from geomq.routing.core.plan import EventBatch
 from geomq.routing.federation.edition_messages import wrapped
 from geomq.routing.federation.editions import KeepEditions
@@ -66,7 +66,7 @@ class Kept(Protocol):
 
     def note_received(self, peer: BrokerId, message: Message, edition: Edition | None) -> None: ...
 
-    def note_delivered(self, actions: list[Action]) -> None: ...
+    def note_delivered(self, event: EventId, matches: tuple[Match, ...]) -> None: ...
 
 
 class Driver:
@@ -88,6 +88,7 @@ class Driver:
         before_sending: Callable[[], None],
     ) -> None:
         self._core = core
+        self._time_s = core.loop.time
         self._node = core.node
         self._links = core.links
         self._deliverer = deliverer
@@ -112,7 +113,7 @@ class Driver:
         if said is not None and isinstance(said.message, EventBatch):
             self._arrivals.arrive(said, said.message, self.handle)
             return 0
-        actions = self._node.handle(event, now=self._core.now_ms())
+        actions = self._node.handle(event, now=self._time_s() * 1000.0)
         if said is not None and self._kept is not None:
             self._kept.note_received(said.peer, said.message, said.edition)
         delivered = self._carry_out(event, actions, message)
@@ -122,7 +123,7 @@ class Driver:
     def _due(self) -> None:
         """The node's deadline has come."""
         self._timer = self._deadline = None
-        self._carry_out(None, self._node.on_deadline(now=self._core.now_ms()), None)
+        self._carry_out(None, self._node.on_deadline(now=self._time_s() * 1000.0), None)
         self._watch()
 
     # What is to be done.
@@ -131,18 +132,19 @@ class Driver:
         """Trace, keep and do what followed from an event, or from a deadline."""
         if self._core.tracer is not None:
             self._core.tracer.handled(event, actions)
-        if self._kept is not None and self._links.active:
-            self._kept.note_delivered(actions)
         delivered = 0
         for action in actions:
             if isinstance(action, DeliverToClients):
+                if self._kept is not None and action.event.qos and self._links.active:
+                    self._kept.note_delivered(action.event.id, action.matches)
                 delivered += self._deliverer.deliver(action.event, action.matches, message)
             elif isinstance(action, DeliverToOne):
                 delivered += self._deliverer.deliver_to_one(action.event, action.topic_filter, action.members, message)
             elif isinstance(action, SendToPeer):
                 if self._links.active:
                     self._before_sending()
-                    self._links.send(action.peer, wrapped(action.message, action.edition))
+                    message_out = action.message if action.edition is None else wrapped(action.message, action.edition)
+                    self._links.send(action.peer, message_out)
             elif isinstance(action, KeepEditions):
                 self._keep_editions(action.kept)
             elif isinstance(action, KeepNote | ForgetNote):

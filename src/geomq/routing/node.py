@@ -143,7 +143,7 @@ class Node:
         """Take in what happened; return what is to be done."""
         self.turns += 1
         self._handlers[type(event)](event, now)
-        if not isinstance(event, ClientPublished):
+        if len(self.routings.live) > 1 and not isinstance(event, ClientPublished):
             self.editions.advance(now)
         return self._take_actions()
 
@@ -196,13 +196,13 @@ class Node:
 
     def next_deadline(self) -> float | None:
         parts = (self.routings, self.session_moves, self.session_searches, self.retained, self.editions)
-        return min((at for part in parts if (at := part.next_deadline()) is not None), default=None)
+        return min([at for part in parts if (at := part.deadline) is not None], default=None)
 
     def on_deadline(self, *, now: float) -> list[Action]:
         self.turns += 1
         self.routings.on_deadline(now)
         for part in (self.session_moves, self.session_searches, self.retained):
-            wanted = part.next_deadline()
+            wanted = part.deadline
             if wanted is not None and wanted <= now:
                 part.on_deadline(now=now)
         self.editions.advance(now)

@@ -27,7 +27,8 @@ def test_a_format_from_the_future_is_refused_before_anything_is_written() -> Non
     writes = Writes()
     with pytest.raises(StoreError, match="newer GeoMQ"):
         read_state([(EPOCH_KEY, bytes(8)), (FORMAT_KEY, b"9")], writes)
-    assert not writes
+    assert not writes.keys
+    assert not writes.sealed
 
 
 @pytest.mark.parametrize("key", [b"", b"zzz", b"d\x00", named(b"S", "c"), b"m" + bytes(8)])

@@ -114,7 +114,7 @@ def test_everything_is_sent_in_slices_and_begun_anew_when_it_is_asked_for_again(
         broker.sets(f"t{number}")
     assert broker.hears(RetainedWanted()) == [], "others get their turn first"
     sent: list[list[str]] = []
-    while (deadline := broker.node.retained.next_deadline()) is not None:
+    while (deadline := broker.node.retained.deadline) is not None:
         assert deadline <= broker.now
         if len(sent) == 1:
             broker.hears(RetainedWanted())
@@ -128,7 +128,7 @@ def test_what_a_peer_asked_for_ends_with_its_link() -> None:
     broker.hears(RetainedWanted())
     broker.feed(PeerDown(B2))
     assert broker.wake() == []
-    assert broker.node.retained.next_deadline() is None
+    assert broker.node.retained.deadline is None
 
 
 def test_topics_of_which_nothing_is_retained_make_room_the_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def test_every_peer_is_asked_and_who_has_no_session_lets_the_client_in_when_all_
     assert broker.hears(NoSession(R, wanted[B2].token + 1)) == [], "an answer to another question"
     assert none(broker, wanted, B2) == []
     assert none(broker, wanted, B3) == [LetClientIn(R, 1, 500)]
-    assert broker.node.session_searches.next_deadline() is None
+    assert broker.node.session_searches.deadline is None
 
 
 def test_a_client_comes_in_with_its_session_as_soon_as_that_is_here() -> None:
@@ -160,7 +160,7 @@ def test_who_does_not_answer_in_time_keeps_a_client_out_or_is_not_waited_for(
     broker = Alone()
     broker.hears(NoSession(R, asked(broker.comes(refuses=refuses))[B2].token))
     assert broker.later(WAIT_MS - 1) == []
-    assert broker.node.session_searches.next_deadline() == WAIT_MS
+    assert broker.node.session_searches.deadline == WAIT_MS
     assert broker.later(1) == [then or LetClientIn(R, 1, 500)]
 
 

@@ -261,8 +261,7 @@ class Peering:
         frames = frames or runs(pumped)
         if frames and peer.channel is not None:
             self._emit(peer, peer.channel, frames, durable=durable)
-        if peer.timer is None:
-            self._watch(peer)
+        self._watch(peer)
 
     def _channel(self, expected: str | None) -> PeerChannel:
         return PeerChannel(
@@ -427,8 +426,10 @@ class Peering:
 
     def _watch(self, peer: _Peer) -> None:
         """Call the link when it asked to be called; a deadline that moved later is looked at when it comes."""
+        if peer.timer is not None or self._closing:
+            return
         deadline = peer.link.next_deadline()
-        if deadline is not None and peer.timer is None and not self._closing:
+        if deadline is not None:
             peer.timer = self._loop.call_at(deadline / 1000.0, self._due, peer)
 
     def _due(self, peer: _Peer) -> None:

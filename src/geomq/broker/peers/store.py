@@ -15,7 +15,6 @@ import msgspec
 from geomq.broker.storage.committer import Committer
 from geomq.broker.storage.store import Store
 from geomq.errors import ProtocolError
-from geomq.routing.core.actions import Action, DeliverToClients
 from geomq.routing.core.events import PeerSaid
 from geomq.routing.core.keeping import PlacedMessages, Write
 from geomq.routing.core.keeps import Once
@@ -152,13 +151,11 @@ class PeerStore:
 
     # Events that own clients had.
 
-    def note_delivered(self, actions: list[Action]) -> None:
+    def note_delivered(self, event: EventId, matches: tuple[Match, ...]) -> None:
         """Remember who got which event that a peer spoke of, be it an own one that a rendezvous elsewhere matched."""
-        for action in actions:
-            if isinstance(action, DeliverToClients) and action.event.qos:
-                if not self._delivered:
-                    self._committer.wrote()
-                self._delivered.append((action.event.id, [match.client for match in action.matches]))
+        if not self._delivered:
+            self._committer.wrote()
+        self._delivered.append((event, [match.client for match in matches]))
 
     def _write_delivered(self) -> None:
         """One note for all events of a tick; the oldest notes go."""

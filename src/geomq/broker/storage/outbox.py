@@ -131,8 +131,12 @@ class Outbox:
             self.journal.clear()
 
     def _release(self, held: Held) -> None:
-        for connection, data in held:
-            connection.send(data)
+        before, self._scheduled = self._scheduled, True  # written here, so that the tick's end need not do it
+        try:
+            for connection, data in held:
+                connection.send(data)
+        finally:
+            self._scheduled = before
         self._write()
 
     def _write(self) -> None:

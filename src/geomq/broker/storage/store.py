@@ -124,8 +124,8 @@ class Store:
     def delete_session(self, client_id: str) -> None:
         """Forget the session with its subscriptions, fences, messages and receipts."""
         _, records = self._deliveries.pop(client_id, (b"", {}))
-        for kind in PER_CLIENT:
-            self._writes.delete_prefix(named(kind, client_id))
+        for prefix in [named(kind, client_id) for kind in PER_CLIENT]:
+            self._writes.delete_prefix(prefix)
         for record in records.values():
             self._release(record.message)
 
@@ -257,7 +257,7 @@ class Store:
     @property
     def dirty(self) -> bool:
         """Whether `write` has something to do."""
-        return bool(self._writes)
+        return bool(self._writes.keys or self._writes.sealed)
 
     def keep_free(self, free_bytes_min: int) -> None:
         """Leave so much room on the disk from now on."""
@@ -269,7 +269,7 @@ class Store:
 
     def write(self) -> None:
         """Hand over all collected writes in one atomic batch; on failure they stay collected."""
-        if not self._writes:
+        if not self.dirty:
             return
         try:
             self._disk.write(self._writes)

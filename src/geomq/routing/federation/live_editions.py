@@ -84,7 +84,8 @@ class LiveEditions:
         """Own changes, to be made again should a change made elsewhere at the same time overtake them."""
         self._used: dict[Edition, None] = {routings.newest: None}
         """The routings that own clients' events may have gone by."""
-        self._retire_at: float | None = None
+        self.deadline: float | None = None
+        """When the old routing is dropped."""
         self.peers = self._all_peers()
 
     def report(self, problem: str) -> None:
@@ -135,9 +136,6 @@ class LiveEditions:
         """What a change would make of the description; ConfigError if it cannot be."""
         after = changed(self.description, change, by=self._me)
         return after, check_description(after, own_strategy=self._own_strategy)
-
-    def next_deadline(self) -> float | None:
-        return self._retire_at
 
     # Links.
 
@@ -229,7 +227,7 @@ class LiveEditions:
     def _adopt(self, description: Description, source: BrokerId | None, now: float) -> None:
         """Follow a description from now on, and let everybody know."""
         key = routing_key(description, self._me)
-        self._retire_at = None
+        self.deadline = None
         if key in self.descriptions:
             self._routings.replace_federation(key, federation_of(description), now)
             if key != self._routings.newest:  # a routing begun since then lost to this description
@@ -343,9 +341,9 @@ class LiveEditions:
                 self._used[routings.newest] = None
             self._act(KeepEditions(self.kept))
             self._announce_phase()
-        if self.phase == Phase.DRAINED and self._retire_at is None and self._all_reached(Phase.DRAINED):
-            self._retire_at = now + PAUSE_MS
-        if self._retire_at is not None and now >= self._retire_at:
+        if self.phase == Phase.DRAINED and self.deadline is None and self._all_reached(Phase.DRAINED):
+            self.deadline = now + PAUSE_MS
+        if self.deadline is not None and now >= self.deadline:
             self._retire(now)
 
     def _all_reached(self, phase: int) -> bool:
@@ -364,7 +362,7 @@ class LiveEditions:
 
     def _retire(self, now: float) -> None:
         """Nobody needs the older routings any more."""
-        self._retire_at = None
+        self.deadline = None
         newest = self._routings.newest
         for key in [key for key in self.descriptions if key != newest]:
             self._end(key)

@@ -188,7 +188,8 @@ class Routings:
                 tagged.append(SendToPeer(action.peer, action.message, key))
         return tagged
 
-    def next_deadline(self) -> float | None:
+    @property
+    def deadline(self) -> float | None:
         deadlines = [strategy.next_deadline() for strategy in self.strategies]
         return min((each for each in deadlines if each is not None), default=None)
 

@@ -66,7 +66,8 @@ class RetainedSync:
         """Of these, those to be forgotten when there is no room for others, the longest ago last."""
         self._answers: dict[BrokerId, Iterator[str] | None] = {}
         """What is left to be sent to peers that asked for everything; None before the first slice."""
-        self._due: float | None = None
+        self.deadline: float | None = None
+        """When `on_deadline` is to be called."""
 
     def load(self, notes: Mapping[bytes, bytes], topics: Iterable[str]) -> None:
         """Begin with the versions that were kept and the topics of which something is retained."""
@@ -168,7 +169,7 @@ class RetainedSync:
                     self._act(SendToPeer(peer, RetainedWanted()))
             case RetainedWanted():
                 self._answers[peer] = None
-                self._due = now
+                self.deadline = now
             case PutRetained(event=event, user=user, published=published):
                 before = self._versions.get(event.topic)
                 if not is_own(event.topic) and (before is None or Version(event.id.sequence, event.id.origin) > before):
@@ -178,9 +179,6 @@ class RetainedSync:
         return True
 
     # The clock.
-
-    def next_deadline(self) -> float | None:
-        return self._due
 
     def on_deadline(self, *, now: float) -> None:
         """Send a slice to each peer that asked for everything; one that asked once more begins anew."""
@@ -195,7 +193,7 @@ class RetainedSync:
                 del self._answers[peer]
             else:
                 self._answers[peer] = topics
-        self._due = now if self._answers else None
+        self.deadline = now if self._answers else None
 
 
 def _key(topic: str) -> bytes:

@@ -75,7 +75,8 @@ class SessionMoves:
         self._down: dict[BrokerId, None] = {peer: None for peer in federation.ids if peer != me}
         self._whole_since = 0.0
         """Since when every link is up."""
-        self._wake_at: float | None = None
+        self.deadline: float | None = None
+        """When `on_deadline` is to be called."""
 
     def __len__(self) -> int:
         return len(self._departed) + len(self._arrived)
@@ -265,10 +266,7 @@ class SessionMoves:
     # The clock.
 
     def _wake(self, at: float) -> None:
-        self._wake_at = at if self._wake_at is None else min(at, self._wake_at)
-
-    def next_deadline(self) -> float | None:
-        return self._wake_at
+        self.deadline = at if self.deadline is None else min(at, self.deadline)
 
     def on_deadline(self, *, now: float) -> None:
         asked: dict[BrokerId, list[ClientId]] = {}
@@ -283,11 +281,11 @@ class SessionMoves:
         if whole:
             for client in [c for c, arrival in self._arrived.items() if now - arrival.since >= FORGET_MS]:
                 self._forget_arrival(client)
-        self._wake_at = now + SETTLE_MS if len(self) else None
+        self.deadline = now + SETTLE_MS if len(self) else None
 
     def inherit(self, before: Self) -> None:
         """Take over what a broker keeps on disk."""
-        self._departed, self._arrived, self._wake_at = before._departed, before._arrived, before._wake_at
+        self._departed, self._arrived, self.deadline = before._departed, before._arrived, before.deadline
 
 
 def is_client(key: ClientId) -> bool:

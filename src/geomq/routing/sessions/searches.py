@@ -406,7 +406,8 @@ class SessionSearches:
 
     # The clock.
 
-    def next_deadline(self) -> float | None:
+    @property
+    def deadline(self) -> float | None:
         deadlines = self._deadlines
         while deadlines and not self._is_pending(deadlines[0][2]):
             heappop(deadlines)

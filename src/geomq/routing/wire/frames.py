@@ -187,9 +187,9 @@ def unsendable(message: Message) -> str | None:
 
 
 def _to_wire(sent: Message) -> Any:
-    message, edition = unwrapped(sent)
+    message = sent.message if isinstance(sent, OfEdition) else sent
     wire = _FORMS[type(message)].to_wire(message)
-    return wire if edition is None else WireOfEdition(edition, wire)
+    return WireOfEdition(sent.edition, wire) if isinstance(sent, OfEdition) else wire
 
 
 def _from_wire(wire: Any) -> Message:

@@ -20,7 +20,7 @@ import msgspec
 from geomq.routing.core.messages import Message, is_promised
 from geomq.routing.core.model import Event
 from geomq.routing.core.plan import NOTHING, EventBatch
-from geomq.routing.federation.edition_messages import unwrapped
+from geomq.routing.federation.edition_messages import OfEdition
 
 WINDOW = 256
 """How many unacknowledged messages may be on the wire at once, unless the driver says otherwise."""
@@ -72,13 +72,17 @@ class Ack(Frame, frozen=True):
     next_number: int
 
 
+def _inner(message: Message) -> Message:
+    return message.message if isinstance(message, OfEdition) else message
+
+
 def _is_event(message: Message) -> bool:
-    return unwrapped(message)[0].kind in ("event", "delivery")
+    return _inner(message).kind in ("event", "delivery")
 
 
 def _size(message: Message) -> int:
     """The bytes of the payloads of events."""
-    inner, _ = unwrapped(message)
+    inner = _inner(message)
     if isinstance(inner, EventBatch):
         return sum(map(len, inner.packets))
     event = getattr(inner, "event", None)
@@ -87,7 +91,7 @@ def _size(message: Message) -> int:
 
 def events_in(message: Message) -> int:
     """How many events the message carries."""
-    inner, _ = unwrapped(message)
+    inner = _inner(message)
     if isinstance(inner, EventBatch):
         return sum([entry.events for entry in inner.entries])
     return int(inner.kind in ("event", "delivery"))
@@ -134,7 +138,7 @@ class Link:
         self._events = deque(number for number, message in enumerate(self._outbox) if _is_event(message))
         """The numbers of the events and deliveries in the outbox."""
         self._bytes = sum(_size(self._outbox[number]) for number in self._events)
-        self._first = 0
+        self.acknowledged = 0
         """The number of the first message of the outbox."""
         self._next = 0
         """The number of the next message to go on the wire."""
@@ -162,19 +166,14 @@ class Link:
         return [message for message in self._outbox if is_promised(message)]
 
     @property
-    def acknowledged(self) -> int:
-        """Every message with a smaller number has been taken in by the peer, or was dropped."""
-        return self._first
-
-    @property
     def is_clear(self) -> bool:
         """Whether the peer is there, and everything it was sent is on the wire."""
-        return self.state == "up" and self._next == self._first + len(self._outbox)
+        return self.state == "up" and self._next == self.acknowledged + len(self._outbox)
 
     @property
     def latest(self) -> int:
         """The number of the message sent last."""
-        return self._first + len(self._outbox) - 1
+        return self.acknowledged + len(self._outbox) - 1
 
     def send(self, message: Message, *, now: float) -> LinkOutput:
         """Take a message for the peer; what goes on the wire at once comes back."""
@@ -199,7 +198,7 @@ class Link:
         while self._events and self._is_full():
             numbers.append(self._events[0])
             lost += self._drop_oldest()
-        self._events.append(self._first + len(self._outbox))
+        self._events.append(self.acknowledged + len(self._outbox))
         self._outbox.append(message)
         self._bytes += _size(message)
         if not numbers:
@@ -220,11 +219,11 @@ class Link:
 
     def _cut_short(self) -> tuple[Message, ...]:
         """Keep what is promised, return what is lost; the strategy repeats the rest when the link is up again."""
-        outbox, first = self._outbox, self._first
+        outbox, first = self._outbox, self.acknowledged
         waiting = [outbox[number - first] for number in self._events]
         lost = tuple([each for each in waiting if not is_promised(each) and each is not NOTHING])
         self._outbox = deque(each if is_promised(each) else NOTHING for each in self._outbox)
-        self._bytes = sum(_size(self._outbox[number - self._first]) for number in self._events)
+        self._bytes = sum(_size(self._outbox[number - self.acknowledged]) for number in self._events)
         self.disconnected()
         return lost
 
@@ -255,7 +254,7 @@ class Link:
         if self.state == "greeting":
             return self.connected(now=now)
         self._retry_at = now + self._retry_ms if self._outbox else None
-        self._next = self._first
+        self._next = self.acknowledged
         return LinkOutput([self._hello(reply=True), *self._pump()], [])
 
     def _greeted(self, hello: Hello, now: float) -> LinkOutput:
@@ -273,16 +272,16 @@ class Link:
         self._retry_at = now + self._retry_ms if self._outbox else None
         frames: list[Frame] = [] if hello.reply else [self._hello(reply=True)]
         if came_up:
-            self._next = self._first
+            self._next = self.acknowledged
         return LinkOutput([*frames, *self._pump()], [], came_up)
 
     def _give_up_sent(self) -> None:
         """Not to send again what nobody waits for: events of QoS 0 that have been on the wire."""
         for number in self._events:
-            message = self._outbox[number - self._first]
+            message = self._outbox[number - self.acknowledged]
             if number < self._sent and not is_promised(message):
                 self._bytes -= _size(message)
-                self._outbox[number - self._first] = NOTHING
+                self._outbox[number - self.acknowledged] = NOTHING
 
     def _heard(self, epoch: int, number: int, messages: tuple[Message, ...]) -> LinkOutput:
         """Take in what was not heard yet of messages that follow each other, unless some before them are missing."""
@@ -294,20 +293,20 @@ class Link:
         return LinkOutput([Ack(epoch, self._heard_next)], new)
 
     def _acknowledged(self, next_number: int, now: float) -> None:
-        if next_number > self._first + len(self._outbox):
+        if next_number > self.acknowledged + len(self._outbox):
             return  # it cannot have heard what was not sent
-        while self._first < next_number:
+        while self.acknowledged < next_number:
             self._forget_first()
             self._retry_at = now + self._retry_ms
         if not self._outbox and self.state == "up":
             self._retry_at = None
 
     def _hello(self, *, reply: bool) -> Hello:
-        return Hello(self.epoch, self._first, self._heard_epoch, self._heard_next, reply)
+        return Hello(self.epoch, self.acknowledged, self._heard_epoch, self._heard_next, reply)
 
     def _drop_oldest(self) -> list[Message]:
         """Give up the oldest event; if others stand before it, something else takes its number."""
-        place = self._events.popleft() - self._first
+        place = self._events.popleft() - self.acknowledged
         lost, self._outbox[place] = self._outbox[place], NOTHING
         self._bytes -= _size(lost)
         while self._outbox and self._is_idle(self._outbox[0]):
@@ -326,15 +325,15 @@ class Link:
 
     def _forget_first(self) -> None:
         first = self._outbox.popleft()
-        if self._events and self._events[0] == self._first:
+        if self._events and self._events[0] == self.acknowledged:
             self._events.popleft()
             self._bytes -= _size(first)
-        self._first += 1
-        self._next = max(self._next, self._first)
+        self.acknowledged += 1
+        self._next = max(self._next, self.acknowledged)
 
     def _pump(self) -> list[Data]:
         """What the window lets go on the wire now."""
-        first, outbox = self._first, self._outbox
+        first, outbox = self.acknowledged, self._outbox
         start, end = self._next - first, min(self._window, len(outbox))
         if end <= start:
             return []
@@ -365,7 +364,7 @@ def runs(frames: Sequence[Data]) -> Sequence[Data | Run]:
             found += _run(run)
             run, size = [], 0
         of_events = is_event
-        if is_event and isinstance(unwrapped(data.message)[0], EventBatch):
+        if is_event and isinstance(_inner(data.message), EventBatch):
             found += (*_run(run), data)
             run, size = [], 0
         else:
