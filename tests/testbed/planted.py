@@ -23,8 +23,8 @@ def acknowledge_before_writing() -> None:
         self.schedule()
 
     def wrote(self: Committer) -> None:
-        if not self._scheduled:
-            self._scheduled = True
+        if not self.scheduled:
+            self.scheduled = True
             asyncio.get_running_loop().call_later(1.0, self._end_tick)
 
     Outbox.hold = hold  # type: ignore[method-assign]

@@ -114,7 +114,7 @@ class Driver:
             self._arrivals.arrive(said, said.message, self.handle)
             return 0
         actions = self._node.handle(event, now=self._time_s() * 1000.0)
-        if said is not None and self._kept is not None:
+        if said is not None and said.message.keeps and self._kept is not None:
             self._kept.note_received(said.peer, said.message, said.edition)
         delivered = self._carry_out(event, actions, message)
         self._watch_soon()

@@ -46,6 +46,7 @@ class Committer:
     def __init__(self) -> None:
         self.waiting: list[Callable[[], object]] = []
         self.collectors: list[Callable[[], object]] = []
+        self.scheduled = False
 
     def when_safe(self, callback: Callable[[], object]) -> None:
         self.waiting.append(callback)

@@ -60,6 +60,8 @@ class _Peer:
         """Whether the link took something in this tick that is not pumped yet, and whether it has to be safe first."""
         self.promised: list[Data] = []
         """What of it is to be kept on disk."""
+        self.erased = 0
+        """The first number of its link that may still be on disk."""
         self.held = 0
         self.heard_s = 0.0
         self.latency_ms: float | None = None
@@ -379,8 +381,9 @@ class Peering:
         for message in output.messages:
             self._take(peer, *unwrapped(message))
             durable = durable or (self._kept is not None and is_promised(message))
-        if self._kept is not None:
-            self._kept.acknowledged(peer.name, peer.link.acknowledged)
+        if self._kept is not None and peer.link.acknowledged != peer.erased:
+            peer.erased = peer.link.acknowledged
+            self._kept.acknowledged(peer.name, peer.erased)
         if output.frames and peer.channel is not None:
             frames = output.frames
             data = [frame for frame in frames if isinstance(frame, Data)]

@@ -206,8 +206,6 @@ class PeerStore:
 
     def note_received(self, peer: BrokerId, message: Message, edition: Edition | None = None) -> None:
         """Write what a message of a peer declares to be kept."""
-        if not message.keeps:
-            return
         for rule in message.keeps:
             if isinstance(rule, Once) and (values := rule.values(message)) is not None:
                 self._note_dealt_with(message, values)

@@ -44,7 +44,8 @@ class Committer:
         self._waiting: list[Callback] = []
         self._written: list[Callback] = []
         self._futures: set[asyncio.Future[None]] = set()
-        self._scheduled = False
+        self.scheduled = False
+        """Whether what the store collected goes out at the end of this tick."""
         self._unsynced = False
         self._syncing = False
         self._low = False
@@ -62,8 +63,8 @@ class Committer:
 
     def wrote(self) -> None:
         """The store collected something; it goes out at the end of this tick, and nobody waits for it."""
-        if not self._scheduled and self._retry is None:
-            self._scheduled = True
+        if not self.scheduled and self._retry is None:
+            self.scheduled = True
             self._loop.call_soon(self._end_tick)
 
     def when_safe(self, callback: Callback) -> None:
@@ -90,7 +91,7 @@ class Committer:
             for collect in self.collectors:
                 collect()
         finally:
-            self._scheduled = False
+            self.scheduled = False
         if self._store.dirty:
             try:
                 self._store.write()

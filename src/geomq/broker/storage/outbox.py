@@ -118,7 +118,7 @@ class Outbox:
         self._before_write()
         self._scheduled = False
         self._collect()
-        if self._committer is not None and self._store.dirty:
+        if self._committer is not None and not self._committer.scheduled and self._store.dirty:
             self._committer.wrote()
         self._write()
 

@@ -190,8 +190,7 @@ class Routings:
 
     @property
     def deadline(self) -> float | None:
-        deadlines = [strategy.next_deadline() for strategy in self.strategies]
-        return min((each for each in deadlines if each is not None), default=None)
+        return min([at for each in self.strategies if (at := each.next_deadline()) is not None], default=None)
 
     def on_deadline(self, now: float) -> None:
         for strategy in self.strategies:
