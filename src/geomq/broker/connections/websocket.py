@@ -1,7 +1,8 @@
 """MQTT over WebSocket (RFC 6455): the upgrade request, frames in, frames out.
 
 Payloads are fed to an ordinary connection as a byte stream, as MQTT wants it. Memory is bounded by the request head and
-the control frames; data frames are passed on piece by piece, whatever length they claim.
+the control frames; data frames are passed on piece by piece, whatever length they claim. docs/decisions/012 says why
+the frames are not those of the `websockets` library, whose masking this uses.
 """
 
 import base64
@@ -12,6 +13,11 @@ from urllib.parse import urlsplit
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.connection import Connection
 from geomq.broker.state.turns import Turns
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # not compiled for this machine
+    from websockets.utils import apply_mask
 
 HEAD_MAX: Final = 8_192
 SLICE_BYTES: Final = 16_384
@@ -122,7 +128,7 @@ class FrameReader:
             pos += len(piece)
             self._left -= len(piece)
             if piece or self._opcode >= _CLOSE:
-                found.append((self._opcode, _unmask(piece, self._mask)))
+                found.append((self._opcode, apply_mask(piece, self._mask)))
             turn = len(piece) % 4
             self._mask = self._mask[turn:] + self._mask[:turn]
             if not self._left:
@@ -160,12 +166,6 @@ class FrameReader:
             raise BadFrame(1002)
         self._fragmented = not final
         self._opcode = _BINARY
-
-
-def _unmask(payload: bytes, mask: bytes) -> bytes:
-    length = len(payload)
-    key = (mask * (length // 4 + 1))[:length]
-    return (int.from_bytes(payload, "big") ^ int.from_bytes(key, "big")).to_bytes(length, "big")
 
 
 def frame(opcode: int, payload: bytes | memoryview) -> bytes:

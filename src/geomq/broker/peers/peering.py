@@ -429,10 +429,7 @@ class Peering:
 
     def _watch(self, peer: _Peer) -> None:
         """Call the link when it asked to be called; a deadline that moved later is looked at when it comes."""
-        if peer.timer is not None or self._closing:
-            return
-        deadline = peer.link.next_deadline()
-        if deadline is not None:
+        if peer.timer is None and not self._closing and (deadline := peer.link.next_deadline()) is not None:
             peer.timer = self._loop.call_at(deadline / 1000.0, self._due, peer)
 
     def _due(self, peer: _Peer) -> None:
