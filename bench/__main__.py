@@ -1,15 +1,17 @@
 """`python -m bench`: measure GeoMQ beside Mosquitto and amqtt and hold the figures against the targets."""
 
+import os
 import resource
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 from rich.console import Console
 
 from bench.acked import durable, qos1
 from bench.attacks import attacks
-from bench.brokers import versions
+from bench.brokers import ROOT, versions
 from bench.geo import geo
 from bench.linked import link
 from bench.loads import ping_pong, qos0
@@ -42,12 +44,19 @@ SECTIONS: dict[str, Section] = {
 @click.option("--quick", is_flag=True, help="Short measurements: about three minutes.")
 @click.option("--json", "json_wanted", is_flag=True, help="JSON instead of tables.")
 @click.option("--brokers", default=",".join(KINDS), show_default=True, help="Which brokers to measure.")
-def main(only: str | None, quick: bool, json_wanted: bool, brokers: str) -> None:
+@click.option(
+    "--tree",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=ROOT,
+    help="Measure the GeoMQ of another work tree; see bench.before.",
+)
+def main(only: str | None, quick: bool, json_wanted: bool, brokers: str, tree: Path) -> None:
     """Measure GeoMQ, with all features on, beside Mosquitto and amqtt.
 
     The figures are medians of several repeats; CPU is that of the broker's process. The exit code tells whether
     everything could be measured, not how it went.
     """
+    os.environ["PYTHONPATH"] = str(tree.resolve() / "src")
     console = Console(file=sys.stderr if json_wanted else None)
     found = versions()
     wanted = [name for name in KINDS if name in brokers.split(",")]
