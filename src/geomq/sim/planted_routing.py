@@ -19,8 +19,8 @@ IN_ROUTING: tuple[Fault, ...] = (
     Fault(
         "a link forgets one message more than was acknowledged",
         _LINK,
-        "while self._first < next_number:",
-        "while self._outbox and self._first <= next_number:",
+        "while self.acknowledged < next_number:",
+        "while self._outbox and self.acknowledged <= next_number:",
         seed=18,
     ),
     Fault(
