@@ -88,7 +88,7 @@ EXAMPLES: dict[int, Message] = {
     46: sessions.SessionWanted(CAR, 5, "ann", True, True, 1_700_000_000_000),
     47: sessions.NoSession(CAR, 5, True),
     48: sessions.HandOver(CAR, 5, 1, 2, b"\x00\x01"),
-    49: sessions.DeliverMoved(EVENT, MATCHES, 2),
+    49: sessions.DeliverMoved(EVENT, MATCHES, (2**62, 7), 2, True),
     50: sessions.AskSettled((CAR, BUS)),
     51: sessions.Settled((CAR, BUS)),
     52: edition_messages.OfferDescription(Edition(3, "paris")),
@@ -97,5 +97,8 @@ EXAMPLES: dict[int, Message] = {
     55: edition_messages.EditionReached(Edition(3, "paris"), 2, "no cloud", True),
     57: sessions.SessionFollows(CAR, 5, BER),
     58: sessions.AskAgain(CAR, 5, PAR),
+    59: sessions.SentAll(CAR, 5),
+    60: sessions.AskReached(5),
+    61: sessions.Reached(5),
     56: plan.EventBatch(9, 1_700_000_000_000, (BATCHED,), (b"0\x03\x00\x01a",)),
 }

@@ -23,7 +23,7 @@ from geomq.routing.core.actions import (
     SessionAction,
     StoreRetained,
 )
-from geomq.routing.core.events import PeerSaid, RetainedStored, RoutingEvent
+from geomq.routing.core.events import PeerSaid, RetainedStored, RoutingEvent, SessionPacked
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId, Match
 from geomq.routing.core.plan import EventBatch
@@ -67,6 +67,8 @@ class Kept(Protocol):
     def note_received(self, peer: BrokerId, message: Message, edition: Edition | None) -> None: ...
 
     def note_delivered(self, event: EventId, matches: tuple[Match, ...]) -> None: ...
+
+    def note_not_had(self, event: EventId, clients: tuple[ClientId, ...]) -> None: ...
 
 
 class Driver:
@@ -172,6 +174,13 @@ class Driver:
         else:
             self._core.store.delete_note(action.kind, action.key)
         self._core.outbox.schedule()
+
+    def give_session(self, packed: SessionPacked) -> None:
+        """A session is on its way to a peer, with events that its client never had."""
+        self.handle(packed)
+        if self._kept is not None:
+            for event in packed.not_had:
+                self._kept.note_not_had(event, packed.keys)
 
     def tell_peer(self, peer: BrokerId, message: Message) -> None:
         """Send what the node left to be filled in."""

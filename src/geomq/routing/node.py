@@ -97,7 +97,9 @@ class Node:
         self._sequence = 0
         self._own = OwnTopics(me, act)
         self.shared = SharedGroups(me, act, start.federation)
-        self.session_moves = SessionMoves(me, start.federation, clients=self.clients, routings=self.routings, act=act)
+        self.session_moves = SessionMoves(
+            me, start.federation, epoch=epoch, clients=self.clients, routings=self.routings, act=act
+        )
         self.session_searches = SessionSearches(me, self.session_moves, act, lambda: self.strategy.federation.ids)
         self.editions = LiveEditions(
             me, start.description, self.routings, act=act, peers_changed=self._peers_changed, own_strategy=own_strategy
@@ -145,7 +147,7 @@ class Node:
         self._handlers[type(event)](event, now)
         if len(self.routings.live) > 1 and not isinstance(event, ClientPublished):
             self.editions.advance(now)
-        return self._take_actions()
+        return self._take_actions(now)
 
     # Plain events need not be handled one by one: see `plan`.
 
@@ -206,16 +208,20 @@ class Node:
             if wanted is not None and wanted <= now:
                 part.on_deadline(now=now)
         self.editions.advance(now)
-        return self._take_actions()
+        return self._take_actions(now)
 
-    def _take_actions(self) -> list[Action]:
+    def _take_actions(self, now: float) -> list[Action]:
         actions = self.routings.take_actions()
         if self.routings.hears_outsiders:
             actions = self._decided(actions)
         if self._said:
             actions += self._said
             self._said.clear()
-        return self.session_moves.sort_out(actions)
+        actions = self.session_moves.sort_out(actions, now=now)
+        if self._said:
+            actions += self._said
+            self._said.clear()
+        return actions
 
     def _decided(self, actions: list[Action]) -> list[Action]:
         """Let share groups decide on events from outside that were matched for them."""
@@ -289,6 +295,8 @@ class Node:
         if is_own(happened.topic_filter):
             self._own.subscribed(happened.client, happened.topic_filter, happened.fence, state.location)
             return
+        if state.subscriptions.get(happened.topic_filter, happened) != happened.fence:
+            self.session_moves.subscribed(happened.client, happened.topic_filter)
         state.subscriptions[happened.topic_filter] = happened.fence
         self.retained.subscribed(happened.client, happened.topic_filter, now)
         for strategy in self.routings.strategies:
@@ -362,7 +370,7 @@ class Node:
             self.routings.said(happened, now)
         elif self.editions.said(peer, message, now):
             pass
-        elif self.session_searches.said(peer, message):
+        elif self.session_searches.said(peer, message, now):
             pass  # also of a broker that is about to leave
         elif not self.routings.knows(peer):
             self.routings.said(happened, now)

@@ -11,6 +11,8 @@ _EDITIONS = "geomq.routing.federation.live_editions"
 _ROUTINGS = "geomq.routing.federation.routings"
 _RETAINED = "geomq.routing.retained.sync"
 _MOVES = "geomq.routing.sessions.moves"
+_TRAILS = "geomq.routing.sessions.trails"
+_SEARCHES = "geomq.routing.sessions.searches"
 _TRANSFER = "geomq.broker.roaming.session_transfer"
 _DRIVER = "geomq.broker.driver"
 
@@ -187,14 +189,38 @@ IN_ROUTING: tuple[Fault, ...] = (
     Fault(
         "a new home does not know what its client had",
         _MOVES,
-        "self._arrived[client] = _Arrival(dict.fromkeys(had), now)",
-        "self._arrived[client] = _Arrival({}, now)",
+        "known = {} if before is None else before.had",
+        "known, had = {}, ()",
     ),
     Fault(
         "events do not follow a client that left",
         _MOVES,
-        "yield SendToPeer(broker, DeliverMoved(event, tuple(theirs), hops + 1))",
+        "yield SendToPeer(to, DeliverMoved(event, found, tokens, hops))",
         "pass",
+    ),
+    Fault(
+        "a new home does not wait for what a former one still sends",
+        _TRAILS,
+        "return self.visit.is_open and not self.visit.is_over",
+        "return False",
+    ),
+    Fault(
+        "what was held for a client is forgotten when it leaves",
+        _MOVES,
+        "if not stay.visit.exit:",
+        "if True:",
+    ),
+    Fault(
+        "a new home says that it is known everywhere before its peers have heard of it",
+        _MOVES,
+        "if arrival is not None and (now - arrival.since < SETTLE_MS or not self._is_reached(arrival.round)):",
+        "if False:",
+    ),
+    Fault(
+        "a session that comes after its client has gone on with another stays behind",
+        _SEARCHES,
+        "if home is not None and client not in self._pending and self._sessions.find(client) is None:",
+        "if False:",
     ),
     Fault(
         "what is in flight moves under new packet ids",

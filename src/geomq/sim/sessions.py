@@ -151,4 +151,4 @@ class SessionDisks:
             events.append(ClientMoved(client, kept.location))
             wishes = kept.subscriptions.items()
             events += [ClientSubscribed(client, topic_filter, fence) for topic_filter, fence in wishes]
-        return [*events, SessionTaken(client, kept.had)]
+        return [*events, SessionTaken(client)]

@@ -102,7 +102,7 @@ async def test_a_client_gets_nothing_from_a_late_session_that_it_has_no_right_to
         columbus, frankfurt = brokers["columbus"], brokers["frankfurt"]
         asked: list[SessionWanted] = []
 
-        def keep_waiting(peer: BrokerId, message: Message) -> bool:
+        def keep_waiting(peer: BrokerId, message: Message, now: float) -> bool:
             if isinstance(message, SessionWanted):
                 asked.append(message)
             return True

@@ -337,7 +337,7 @@ def deaf(broker: Broker) -> Callable[[], None]:
     """A broker that hears of no wanted session until the returned function is called."""
     searches = broker.core.node.session_searches
     said = searches.said
-    searches.said = lambda peer, message: isinstance(message, SessionWanted) or said(peer, message)  # type: ignore[method-assign]
+    searches.said = lambda peer, message, now: isinstance(message, SessionWanted) or said(peer, message, now)  # type: ignore[method-assign]
 
     def again() -> None:
         searches.said = said  # type: ignore[method-assign]

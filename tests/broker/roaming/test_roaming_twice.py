@@ -38,12 +38,12 @@ def _slow(broker: Broker, delay_s: float) -> None:
         late.add(id(message))
         driver.handle(PeerSaid(peer, message))
 
-    def later(peer: BrokerId, message: Message) -> bool:
+    def later(peer: BrokerId, message: Message, now: float) -> bool:
         if not isinstance(message, SESSION_MESSAGES):
             return False
         if id(message) in late:
             late.discard(id(message))
-            return said(peer, message)
+            return said(peer, message, now)
         loop.call_later(delay_s, again, peer, message)
         return True
 

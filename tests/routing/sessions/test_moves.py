@@ -131,9 +131,9 @@ def test_an_event_the_client_had_at_its_former_home_is_not_given_again() -> None
     stage = departed()
     stage.feed("b2", ClientArrived(R, (event(1).id,)))
     stage.do("b2", subscribed("r", "t"))
-    assert heard(stage, "b2", DeliverMoved(event(1), (MATCH,), 1)) == [DropEvent(event(1).id, "duplicate")]
-    assert heard(stage, "b2", DeliverMoved(event(2), (MATCH,), 1)) == [DeliverToClients(event(2), (MATCH,))]
-    assert heard(stage, "b2", DeliverMoved(event(2), (MATCH,), 1)) == [DropEvent(event(2).id, "duplicate")]
+    assert heard(stage, "b2", DeliverMoved(event(1), (MATCH,), (0,), 1)) == [DropEvent(event(1).id, "duplicate")]
+    assert heard(stage, "b2", DeliverMoved(event(2), (MATCH,), (0,), 1)) == [DeliverToClients(event(2), (MATCH,))]
+    assert heard(stage, "b2", DeliverMoved(event(2), (MATCH,), (0,), 1)) == [DropEvent(event(2).id, "duplicate")]
 
 
 def test_all_subscriptions_of_a_client_that_arrived_count() -> None:
@@ -142,8 +142,8 @@ def test_all_subscriptions_of_a_client_that_arrived_count() -> None:
     for topic_filter in ("t", "#"):
         stage.do("b2", subscribed("r", topic_filter))
     both = (MATCH, Match(R, "#"))
-    assert heard(stage, "b2", DeliverMoved(event(), both, 1)) == [DeliverToClients(event(), both)]
-    assert heard(stage, "b2", DeliverMoved(event(), both, 1)) == [DropEvent(event().id, "duplicate")]
+    assert heard(stage, "b2", DeliverMoved(event(), both, (0, 0), 1)) == [DeliverToClients(event(), both)]
+    assert heard(stage, "b2", DeliverMoved(event(), both, (0, 0), 1)) == [DropEvent(event().id, "duplicate")]
 
 
 def test_an_event_for_where_the_client_was_is_not_given_to_it_where_it_is() -> None:
@@ -153,7 +153,7 @@ def test_an_event_for_where_the_client_was_is_not_given_to_it_where_it_is() -> N
     stage.do("b2", subscribed("r", "t"))
     for lat, lon, expected in ((5, 5, DropEvent), (5, 15, DeliverToClients)):
         fenced = replace(event(lon), fence=Circle(Location(lat, lon), 10_000))
-        assert [type(action) for action in heard(stage, "b2", DeliverMoved(fenced, (MATCH,), 1))] == [expected]
+        assert [type(action) for action in heard(stage, "b2", DeliverMoved(fenced, (MATCH,), (0,), 1))] == [expected]
 
 
 def test_what_came_by_itself_is_not_given_again_by_a_former_home_that_goes_on_helping() -> None:
@@ -165,7 +165,7 @@ def test_what_came_by_itself_is_not_given_again_by_a_former_home_that_goes_on_he
     assert not stage.node("b2").session_moves
     came = stage.node("b2").handle(PeerSaid(B3, ForwardEvent(event())), now=stage.simulation.now_ms)
     assert came == [DeliverToClients(event(), (MATCH,))]
-    assert heard(stage, "b2", DeliverMoved(event(), (MATCH,), 1)) == [DropEvent(event().id, "duplicate")]
+    assert heard(stage, "b2", DeliverMoved(event(), (MATCH,), (0,), 1)) == [DropEvent(event().id, "duplicate")]
 
 
 def test_an_event_for_a_client_that_moved_on_follows_it() -> None:
@@ -173,15 +173,17 @@ def test_an_event_for_a_client_that_moved_on_follows_it() -> None:
     stage.feed("b2", ClientArrived(R))
     stage.do("b2", subscribed("r", "t"))
     stage.feed("b2", ClientDeparted(R, B3))
-    (sent,) = heard(stage, "b2", DeliverMoved(event(), (MATCH,), 1))
-    assert sent == SendToPeer(B3, DeliverMoved(event(), (MATCH,), 2))
-    (dropped,) = heard(stage, "b2", DeliverMoved(event(), (MATCH,), HOPS_MAX))
+    (sent,) = heard(stage, "b2", DeliverMoved(event(), (MATCH,), (0,), 1))
+    assert sent == SendToPeer(B3, DeliverMoved(event(), (MATCH,), (0,), 2))
+    (dropped,) = heard(stage, "b2", DeliverMoved(event(), (MATCH,), (0,), HOPS_MAX))
     assert dropped == DropEvent(event().id, "hop limit")
 
 
 def test_an_event_for_a_subscription_that_ended_meanwhile_is_dropped() -> None:
     stage = departed()
-    assert heard(stage, "b2", DeliverMoved(event(), (MATCH,), 1)) == [DropEvent(event().id, "no longer subscribed")]
+    assert heard(stage, "b2", DeliverMoved(event(), (MATCH,), (0,), 1)) == [
+        DropEvent(event().id, "no longer subscribed")
+    ]
 
 
 def test_the_former_home_forgets_the_client_once_every_broker_has_heard_of_the_new_one() -> None:

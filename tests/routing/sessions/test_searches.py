@@ -148,7 +148,7 @@ def test_a_client_comes_in_with_its_session_as_soon_as_that_is_here() -> None:
     assert broker.hears(HandOver(R, token, 0, 2, b"half ")) != []
     taken = broker.hears(HandOver(R, token, 1, 2, b"and half"))
     assert TakeSession(R, b"half and half") in taken
-    let_in = broker.feed(SessionTaken(R, ()))
+    let_in = broker.feed(SessionTaken(R))
     assert let_in[-1] == LetClientIn(R, 1, 500)
     assert broker.hears(NoSession(R, token), B3) == [], "it has not waited for this"
 
@@ -277,6 +277,7 @@ def test_a_session_is_given_in_parts_and_its_client_known_to_have_left() -> None
     assert given == [
         SendToPeer(B2, HandOver(R, 77, 0, 2, b"1")),
         SendToPeer(B2, HandOver(R, 77, 1, 2, b"2")),
+        KeepNote("trail", b"r", b"\x91\x96\x00\xa0\xc2M\xa2b2\xc2"),
         KeepNote("departed", b"r", b"what remains"),
     ]
     assert broker.node.session_moves.new_home(R) is not None
@@ -313,7 +314,7 @@ def test_a_client_at_two_brokers_at_once_is_given_to_the_one_it_came_to_later() 
     assert broker.hears(wants(501)) == [TurnClientAway(R, 1, "connects again")]
     assert broker.hears(HandOver(R, token, 0, 1, b"x"), B3)[-1] == TakeSession(R, b"x")
     broker.sessions[R] = OwnSession("ann", 500)
-    assert broker.feed(SessionTaken(R, ()))[-1] == GiveSession(R, B2, 77), "what was found is the other's"
+    assert broker.feed(SessionTaken(R))[-1] == GiveSession(R, B2, 77), "what was found is the other's"
 
 
 def test_a_client_that_comes_back_from_the_other_broker_is_sought_there() -> None:
@@ -374,7 +375,7 @@ def test_nothing_is_wanted_of_a_broker_that_left_the_federation() -> None:
 def test_what_a_client_had_before_is_on_disk_until_it_leaves_again() -> None:
     broker = Alone()
     broker.node.session_moves.arrived(R, (), now=0)
-    assert broker.feed(SessionTaken(R, ()))[0] == KeepNote("had", b"r", b"\x90")
+    assert broker.feed(SessionTaken(R))[0] == KeepNote("had", b"r", b"\x90")
     assert ForgetNote("had", b"r") in broker.feed(SessionPacked(R, B2, 77, (b"1",), (R,), b"left"))
 
 

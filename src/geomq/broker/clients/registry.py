@@ -76,6 +76,7 @@ class Registry:
         self.give_rights(client)
         client.due_will = None
         client.since_ms = int(core.wall_s() * 1000)
+        client.told_new = not present
         client.roams = roams(connect)
         client.asks = bool(core.config.geo.details) and connect.properties.user(DETAILS_PROPERTY) is not None
         client.connection = connection
@@ -246,23 +247,39 @@ class Registry:
         """Take in what the store remembered; clients that were connected then have lost their connection."""
         now = self._core.wall_s()
         for client_id, stored in sessions.items():
-            self._load_one(client_id, stored, now)
+            client, record = self._load_one(client_id, stored, now), stored.record
+            if client.session.expires_at != record.expires_at or (client.due_will and record.will_due_at is None):
+                self._remember(client)  # or the next restart would count its time from the beginning
 
     def take_in(self, client_id: str, stored: StoredSession) -> None:
         """A session comes from another broker: it lives here from now on, in memory and on disk."""
         core = self._core
         client = self._load_one(client_id, stored, core.wall_s())
-        client.since_ms = int(core.wall_s() * 1000)
-        place = client.location
-        client.inside = frozenset(name for name, fence in client.fences.items() if place and fence.contains(place))
+        self._find_inside(client)
         if client.session.durable:
-            for name, text in stored.fences.items():
-                core.store.put_fence(client_id, name, text)
-            for subscribed in stored.subscriptions.values():
-                core.store.put_subscription(client_id, subscribed)
+            self._store_wishes(client, stored)
             core.outbox.journal += _changes_of(client_id, stored)
         self._remember(client)
         core.topology_changed()
+
+    def complete(self, client: Client, stored: StoredSession) -> None:
+        """A session began empty, and its client may believe that it goes on: it gets what the former one wanted."""
+        self._take_wishes(client, stored)
+        self._find_inside(client)
+        if client.session.durable:
+            self._store_wishes(client, stored)
+            self._remember(client)
+        self._core.topology_changed()
+
+    def _find_inside(self, client: Client) -> None:
+        place = client.location
+        client.inside = frozenset(name for name, fence in client.fences.items() if place and fence.contains(place))
+
+    def _store_wishes(self, client: Client, stored: StoredSession) -> None:
+        for name, text in stored.fences.items():
+            self._core.store.put_fence(client.id, name, text)
+        for subscribed in stored.subscriptions.values():
+            self._core.store.put_subscription(client.id, subscribed)
 
     def _load_one(self, client_id: str, stored: StoredSession, now: float) -> Client:
         core, record = self._core, stored.record
@@ -280,22 +297,7 @@ class Registry:
         if core.tracer is not None:
             core.tracer.watch(client)
             core.tracer.disconnected(client)
-        if record.location is not None:
-            client.location = Location(*record.location)
-            self._handle(ClientMoved(client.id, client.location))
-        for name, text in stored.fences.items():
-            try:
-                client.define_fence(name, core.fence_texts.written(text))
-            except GeomqError as error:
-                log.warning("a stored fence of %s is no longer valid: %s", client_id, error)
-        for subscribed in stored.subscriptions.values():
-            try:
-                fence = None if subscribed.fence is None else core.fence_texts.written(subscribed.fence)
-                reading = read_filter(subscribed.subscription.topic_filter)
-            except GeomqError as error:
-                log.warning("a stored subscription of %s is no longer valid: %s", client_id, error)
-                continue
-            self._subscribing.take(client, subscribed.subscription, reading, fence)
+        self._take_wishes(client, stored)
         if record.will is not None:
             due_at = record.will_due_at
             if due_at is None:
@@ -304,6 +306,26 @@ class Registry:
         self._tell_ready(client, False)
         self._expect(client)
         return client
+
+    def _take_wishes(self, client: Client, stored: StoredSession) -> None:
+        """Where the client is, its fences and its subscriptions, as they were stored."""
+        place = stored.record.location
+        if place is not None and client.location is None:
+            client.location = Location(*place)
+            self._handle(ClientMoved(client.id, client.location))
+        for name, text in stored.fences.items():
+            try:
+                client.define_fence(name, self._core.fence_texts.written(text))
+            except GeomqError as error:
+                log.warning("a stored fence of %s is no longer valid: %s", client.id, error)
+        for subscribed in stored.subscriptions.values():
+            try:
+                fence = None if subscribed.fence is None else self._core.fence_texts.written(subscribed.fence)
+                reading = read_filter(subscribed.subscription.topic_filter)
+            except GeomqError as error:
+                log.warning("a stored subscription of %s is no longer valid: %s", client.id, error)
+                continue
+            self._subscribing.take(client, subscribed.subscription, reading, fence)
 
 
 def _moments(client: Client) -> list[float]:

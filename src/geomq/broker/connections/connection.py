@@ -47,6 +47,7 @@ class Connection:
     """The protocol side of a transport; also driven by the WebSocket layer."""
 
     __slots__ = (
+        "_admitted_at",
         "_core",
         "_counts",
         "_greedy",
@@ -96,7 +97,7 @@ class Connection:
         self.address = ""
         self.version = V311
         self.keep_alive_s = 0
-        self.opened_at = self.last_read = core.loop.time()
+        self.opened_at = self.last_read = self._admitted_at = core.loop.time()
         self.paused = False
         self.heard = False
         self.last_route: Any = None
@@ -345,8 +346,15 @@ class Connection:
         """The client may come in under these terms."""
         self.client = client
         self._state = State.OPEN
+        self.heard, self.last_read = False, self._core.loop.time()
+        self._admitted_at = self.last_read
         self.size_max = self._core.policy.packet_size_max
         self.keep_alive_s = agreement.keep_alive_s
+
+    @property
+    def answered(self) -> bool:
+        """Whether anything came from the client since it was let in, so that it knows how."""
+        return self.heard or self.last_read > self._admitted_at
 
     def listen_for_auth(self) -> None:
         """Read on although the client is not let in yet."""

@@ -36,6 +36,8 @@ KEY_BYTES, KEY_MAX = 8, 1 << 63
 FEDERATION = "federation"
 _DEALT_WITH = msgspec.msgpack.Decoder(tuple[int | str, msgspec.Raw])
 _KEPT = msgspec.msgpack.Decoder(Kept)
+NOT_HAD = "\0"
+"""Before a client that did not get an event after all; no client's id begins so."""
 Delivered = list[tuple[EventId, list[ClientId]]]
 _DELIVERED = msgspec.msgpack.Decoder(Delivered)
 
@@ -157,6 +159,12 @@ class PeerStore:
             self._committer.wrote()
         self._delivered.append((event, [match.client for match in matches]))
 
+    def note_not_had(self, event: EventId, clients: tuple[ClientId, ...]) -> None:
+        """Remember that these did not get an event that they were noted for."""
+        if not self._delivered:
+            self._committer.wrote()
+        self._delivered.append((event, [ClientId(NOT_HAD + client) for client in clients]))
+
     def _write_delivered(self) -> None:
         """One note for all events of a tick; the oldest notes go."""
         if not self._delivered:
@@ -254,6 +262,9 @@ class PeerStore:
                 continue
             self._count_seen(key, delivered)
             for event_id, clients in delivered:
+                for client in [client for client in clients if client.startswith(NOT_HAD)]:
+                    node.strategy.seen.forget(event_id, ClientId(client.removeprefix(NOT_HAD)))
+                    clients.remove(client)
                 node.strategy.seen.unseen(event_id, tuple([Match(client, "") for client in clients]))
         for key in notes.get(DEALT_WITH, {}):
             self._restore_dealt_with(node, key)

@@ -234,8 +234,14 @@ class Roaming:
         client.due_will = None
         self._registry.give_away(client)
         record, keys = departed_session(client, subscribed, action.to), tuple(client.subscription_keys())
-        packed = SessionPacked(client.id, action.to, action.token, tuple(parts), keys, record)
-        self._driver.handle(packed)
+        not_had = tuple(
+            EventId(BrokerId(each.message.event_id[0]), *each.message.event_id[1:])
+            for each in client.session.unfinished()[0]
+            if each.phase is not Phase.RELEASED and each.message.event_id is not None
+        )
+        self._driver.give_session(
+            SessionPacked(client.id, action.to, action.token, tuple(parts), keys, record, not_had)
+        )
         core.counts.sessions_given += 1
 
     def _fence_of(self, client: Client, whole: str) -> Fence | None:
@@ -262,7 +268,7 @@ class Roaming:
             self._withhold(known, stored)
             self._merge(known, stored)
         core.counts.sessions_taken += 1
-        self._driver.handle(SessionTaken(client_id, had))
+        self._driver.handle(SessionTaken(client_id))
 
     def _withhold(self, client: Client, stored: StoredSession) -> None:
         """Leave out what the client has no right to read."""
@@ -273,9 +279,13 @@ class Roaming:
     def _merge(self, client: Client, stored: StoredSession) -> None:
         """The client did not wait for its session and has a new one: it gets what it has not had.
 
-        What was sent but not answered it may have had: that is sent as once more.
+        What was sent but not answered it may have had: that is sent as once more. It may never have heard that a new
+        session began, and then wants what it wanted before.
         """
         core = self._core
+        knows = client.told_new and client.connection is not None and client.connection.answered
+        if not client.session.subscriptions and not knows:
+            self._registry.complete(client, stored)
         for each in stored.deliveries:
             if each.phase is not Phase.RELEASED:
                 for data in client.session.requeue(each, core.wall_s()):

@@ -43,6 +43,9 @@ class ClientConnection(Protocol):
     @property
     def closed(self) -> bool: ...
 
+    @property
+    def answered(self) -> bool: ...
+
     def send(self, data: bytes) -> None: ...
 
     def write_part(self, data: bytes | memoryview) -> None: ...
@@ -57,7 +60,7 @@ class Client:
 
     `asks` is whether it wants the details of events; `prefixes` counts the subscriptions under each prefix,
     `levels` those of all its filters. `patterns` counts the subscriptions under each arrangement of wildcards, as soon
-    as there are so many that it matters.
+    as there are so many that it matters. `told_new` says that it was told at its last CONNACK that it had no session.
     """
 
     __slots__ = (
@@ -77,6 +80,7 @@ class Client:
         "roams",
         "session",
         "since_ms",
+        "told_new",
         "user",
     )
 
@@ -96,6 +100,7 @@ class Client:
         self.prefixes: dict[str, int] | None = None
         self.roams: bool | None = None
         self.since_ms = 0
+        self.told_new = False
         self.publish_bucket: TokenBucket | None = None
         self.location_bucket: TokenBucket | None = None
 

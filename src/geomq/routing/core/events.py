@@ -128,6 +128,7 @@ class SessionPacked(RoutingEvent, frozen=True):
     """What `GiveSession` asked for: the session, which is no longer here; without parts there is none to be given.
 
     `keys` are the ids under which routing knows the client, `record` is what the driver needs of it after a restart.
+    `not_had` are events that go with the session because the client has not acknowledged them.
     """
 
     client: ClientId
@@ -136,13 +137,13 @@ class SessionPacked(RoutingEvent, frozen=True):
     parts: tuple[bytes, ...] = ()
     keys: tuple[ClientId, ...] = ()
     record: bytes = b""
+    not_had: tuple[EventId, ...] = ()
 
 
 class SessionTaken(RoutingEvent, frozen=True):
-    """What `TakeSession` brought lives here now; its client had these events at its former home."""
+    """What `TakeSession` brought lives here now."""
 
     client: ClientId
-    had: tuple[EventId, ...]
 
 
 class AddressAnnounced(RoutingEvent, frozen=True):

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from geomq.routing.core.messages import Message, MessageKind, Messages
-from geomq.routing.core.model import BrokerId, ClientId, Event, Match
+from geomq.routing.core.model import BrokerId, ClientId, Event, Match, Number
 
 
 class ClientAddress(Message, frozen=True):
@@ -50,13 +50,16 @@ class HandOver(Message, frozen=True):
 
 
 class DeliverMoved(Message, frozen=True):
-    """An event that matched at the broker these clients left."""
+    """An event that matched at the broker these clients left. `tokens` are, for each match, its session's; `inside`
+    says that the clients were still there then, so that where they are now does not matter."""
 
     wire_id: ClassVar[int] = 49
     kind: ClassVar[MessageKind] = "delivery"
     event: Event
     matches: tuple[Match, ...]
+    tokens: tuple[Number, ...]
     hops: int
+    inside: bool = False
 
 
 class AskSettled(Message, frozen=True):
@@ -71,6 +74,29 @@ class Settled(Message, frozen=True):
 
     wire_id: ClassVar[int] = 51
     clients: tuple[ClientId, ...]
+
+
+class AskReached(Message, frozen=True):
+    """The receiver answers as soon as it has dealt with all that the sender sent before."""
+
+    wire_id: ClassVar[int] = 60
+    number: Number
+
+
+class Reached(Message, frozen=True):
+    """All that the receiver sent before it asked with this number was dealt with."""
+
+    wire_id: ClassVar[int] = 61
+    number: Number
+
+
+class SentAll(Message, frozen=True):
+    """The sender will send nothing more after the client's session that it gave away with this token."""
+
+    wire_id: ClassVar[int] = 59
+    durable: ClassVar[bool] = True
+    client: ClientId
+    token: int
 
 
 class SessionFollows(Message, frozen=True):
@@ -99,6 +125,9 @@ MESSAGES: Messages = (
     DeliverMoved,
     AskSettled,
     Settled,
+    AskReached,
+    Reached,
+    SentAll,
     SessionFollows,
     AskAgain,
 )

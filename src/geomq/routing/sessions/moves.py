@@ -3,7 +3,7 @@
 What a session holds is the driver's affair; this file owns what happens to events meanwhile. The broker a client left
 keeps its subscriptions and sends on what they match, until the new home says that all brokers have heard of the
 subscriptions there. The new home knows which events the client has had and gives it each of the others once, by
-whichever way they come.
+whichever way they come, and in the order they were published in (`trails`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +26,9 @@ from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.core.strategy import ClientState
 from geomq.routing.core.topology import Federation
 from geomq.routing.federation.routings import Routings
-from geomq.routing.sessions.messages import AskSettled, DeliverMoved, Settled
+from geomq.routing.sessions.hand_overs import Notes
+from geomq.routing.sessions.messages import AskReached, AskSettled, DeliverMoved, Reached, SentAll, Settled
+from geomq.routing.sessions.trails import Stay, Trails, key_of, owner_of
 from geomq.routing.sharing.groups import HOPS_MAX, ServeShared
 
 SETTLE_MS = 5_000.0
@@ -35,6 +37,7 @@ FORGET_MS = 4 * SETTLE_MS
 """How long a new home remembers what a client has had, once every link is up: longer than its former home asks."""
 HAD_MAX = 4_096
 """Events remembered of a client that moved here."""
+ROUND_BITS = 20
 ASKED_MAX = 1_000
 """Clients asked about in one message."""
 DEPARTED, HAD = "departed", "had"
@@ -49,6 +52,8 @@ class _Departure(msgspec.Struct):
 class _Arrival(msgspec.Struct):
     had: dict[EventId, None]
     since: float
+    round: int
+    """Once all peers have answered in this round, or a later one, they know the subscriptions."""
 
 
 class SessionMoves:
@@ -59,6 +64,7 @@ class SessionMoves:
         me: BrokerId,
         federation: Federation,
         *,
+        epoch: int,
         clients: Mapping[ClientId, ClientState],
         routings: Routings,
         act: Callable[[Action], None],
@@ -72,6 +78,14 @@ class SessionMoves:
         """How many brokers that a client left the event in hand has passed."""
         self._departed: dict[ClientId, _Departure] = {}
         self._arrived: dict[ClientId, _Arrival] = {}
+        self._trails = Trails(act)
+        self._decided: list[Action] = []
+        """What is to be done with events that came by way of a former home, or were held."""
+        self._round = (epoch << ROUND_BITS) % (1 << 62)
+        """The last one in which the peers were asked whether everything has reached them; after a restart there are
+        others."""
+        self._reached: dict[BrokerId, int] = dict.fromkeys(federation.ids, self._round)
+        """The last round in which each peer answered."""
         self._down: dict[BrokerId, None] = {peer: None for peer in federation.ids if peer != me}
         self._whole_since = 0.0
         """Since when every link is up."""
@@ -79,17 +93,65 @@ class SessionMoves:
         """When `on_deadline` is to be called."""
 
     def __len__(self) -> int:
-        return len(self._departed) + len(self._arrived)
+        return len(self._departed) + len(self._arrived) + len(self._trails)
+
+    def load(self, notes: Notes, is_here: Callable[[ClientId], bool], *, now: float) -> None:
+        """The broker starts, and its clients and those that left are known: this is what it kept."""
+
+        def is_away(client: ClientId) -> bool | None:
+            return True if client in self._departed else False if is_here(client) else None
+
+        self._trails.load(notes, is_away, now=now)
+        if len(self):
+            self._wake(now + SETTLE_MS)
+
+    def entered(self, client: ClientId, token: int, source: BrokerId, *, now: float) -> None:
+        """The client's session is about to be taken in; until `source` has sent all, newer events are held."""
+        self._trails.enter(client, token, source, now=now)
+        self._go_on(client)
+        self._wake(now + FORGET_MS)
+
+    def taken(self, client: ClientId) -> None:
+        """The client's session is here, and its subscriptions are on their way to the peers."""
+        if self._is_reached(self._round):
+            self._ask_reached()
+        stay = self._trails.last(client)
+        if stay is not None:
+            stay.is_taken, stay.place = True, self._clients[client].location if client in self._clients else None
+
+    def _ask_reached(self) -> None:
+        """Ask, in the round that is open or else in a new one, who has not answered."""
+        if self._is_reached(self._round):
+            self._round += 1
+        for peer in self._brokers:
+            if peer != self._me and self._reached.get(peer) != self._round:
+                self._act(SendToPeer(peer, AskReached(self._round)))
+
+    def _is_reached(self, number: int) -> bool:
+        """Whether all peers have answered in this round or a later one."""
+        return all(self._reached.get(peer, 0) >= number for peer in self._brokers if peer != self._me)
+
+    def subscribed(self, client: ClientId, topic_filter: str) -> None:
+        """A client that is here wants what it did not want before: no former home knows of that."""
+        stay = self._trails.last(owner_of(client))
+        if stay is not None and stay.is_taken:
+            stay.new.add(Match(client, topic_filter))
+
+    def gave(self, client: ClientId, token: int, to: BrokerId, *, now: float) -> None:
+        """The client's session is on its way to another broker, with this token."""
+        self._trails.leave(client, token, to, now=now)
 
     def departed(self, client: ClientId, to: BrokerId, *, now: float) -> None:
-        """The client's session was given to another broker."""
+        """The client, under this key, is another broker's now."""
         self._forget_arrival(client)
         self._departed[client] = _Departure(to, now + SETTLE_MS)
         self._wake(now + SETTLE_MS)
 
     def arrived(self, client: ClientId, had: Iterable[EventId], *, now: float) -> None:
         """The client's session came from another broker, where the client had these events."""
-        self._arrived[client] = _Arrival(dict.fromkeys(had), now)
+        before = self._arrived.get(client)
+        known = {} if before is None else before.had
+        self._arrived[client] = _Arrival({**known, **dict.fromkeys(had)}, now, self._round + 1)
         self._wake(now + FORGET_MS)
 
     def left(self, client: ClientId) -> tuple[ClientId, ...]:
@@ -101,8 +163,22 @@ class SessionMoves:
     def forget(self, client: ClientId) -> None:
         """The session is over."""
         self._forget_arrival(client)
-        if self._departed.pop(client, None) is not None and is_client(client):
+        was_away = self._departed.pop(client, None) is not None
+        if not is_client(client):
+            return
+        if was_away:
             self._act(ForgetNote(DEPARTED, key_of(client)))
+            self._trails.come_back(client)
+        else:
+            for held in self._trails.end(client):
+                self._decided.append(DropEvent(held.event.id, "no longer subscribed"))
+        self._go_on(client)
+
+    def _go_on(self, client: ClientId) -> None:
+        """Tell those that wait that all was sent after the client."""
+        for token, to in self._trails.passed(client):
+            if to in self._brokers:
+                self._decided.append(SendToPeer(to, SentAll(client, token)))
 
     def _forget_arrival(self, client: ClientId) -> None:
         if self._arrived.pop(client, None) is not None and is_client(client):
@@ -112,9 +188,10 @@ class SessionMoves:
         """Have `record` on disk for as long as the client, under its own id, is known to have left."""
         self._act(KeepNote(DEPARTED, key_of(client), record))
 
-    def keep_had(self, client: ClientId, had: tuple[EventId, ...]) -> None:
+    def keep_had(self, client: ClientId) -> None:
         """Have on disk what the client had before it came, for as long as that is known."""
-        self._act(KeepNote(HAD, key_of(client), msgspec.msgpack.encode(had)))
+        if client in self._arrived:
+            self._act(KeepNote(HAD, key_of(client), msgspec.msgpack.encode(tuple(self._arrived[client].had))))
 
     def let_in(self, client: ClientId) -> None:
         """The client has a new session here: after a restart that counts, not that it had left."""
@@ -133,23 +210,30 @@ class SessionMoves:
 
     # Events.
 
-    def sort_out(self, actions: list[Action]) -> list[Action]:
-        """Send on what is for clients that left, and leave out what those that came have had."""
+    def sort_out(self, actions: list[Action], *, now: float) -> list[Action]:
+        """Send on what is for clients that left, hold what came too early for those that came, and leave out what they
+        have had."""
         hops, self._hops = self._hops, 0
-        if not len(self):
+        if not len(self) and not self._decided:
             return actions
         found: list[Action] = []
         for action in actions:
             match action:
                 case DeliverToClients(event=event, matches=matches):
-                    found += self._deliver(event, matches, hops)
+                    found += self._deliver(event, matches, hops, now)
                 case DeliverToOne(members=members) if members[0] in self._departed:
                     found.append(self._serve_elsewhere(action))
                 case _:
                     found.append(action)
+        found += self._decided
+        self._decided.clear()
         return found
 
-    def _deliver(self, event: Event, matches: tuple[Match, ...], hops: int) -> Iterator[Action]:
+    def _deliver(self, event: Event, matches: tuple[Match, ...], hops: int, now: float) -> Iterator[Action]:
+        if event.qos and len(self._trails):
+            matches = self._hold(event, matches, now)
+            if not matches:
+                return
         new: dict[ClientId, bool] = {}
         for match in matches:
             if match.client not in self._departed and match.client not in new:
@@ -157,24 +241,94 @@ class SessionMoves:
         here = tuple(match for match in matches if new.get(match.client, False))
         if here:
             yield DeliverToClients(event, here)
-        elsewhere: dict[BrokerId, list[Match]] = {}
-        for match in matches:
-            if match.client in self._departed:
-                elsewhere.setdefault(self._departed[match.client].to, []).append(match)
-        for broker, theirs in elsewhere.items():
-            if hops >= HOPS_MAX:
-                yield DropEvent(event.id, "hop limit")
-            else:
-                self._forget_seen(event.id, theirs)
-                yield SendToPeer(broker, DeliverMoved(event, tuple(theirs), hops + 1))
-        if not here and not elsewhere:
+        elsewhere = tuple(match for match in matches if match.client not in new)
+        if elsewhere and hops >= HOPS_MAX:
+            yield DropEvent(event.id, "hop limit")
+        elif elsewhere:
+            yield from self._send_after(event, elsewhere, hops + 1)
+        elif not here:
             yield DropEvent(event.id, "duplicate")
 
-    def _forget_seen(self, event_id: EventId, matches: Iterable[Match]) -> None:
-        """What is sent after clients that left they have not had yet."""
+    def _hold(self, event: Event, matches: tuple[Match, ...], now: float) -> tuple[Match, ...]:
+        """Hold an event for clients whose former homes may still send what is older; the matches that need not wait."""
+        waiting: dict[ClientId, list[Match]] = {}
         for match in matches:
+            stay = self._trails.last(owner_of(match.client))
+            if stay is not None and stay.waits and not self._had(event.id, match.client):
+                waiting.setdefault(owner_of(match.client), []).append(match)
+        held: set[Match] = set()
+        for client, theirs in waiting.items():
+            stay = self._trails.last(client)
+            assert stay is not None
+            if stay.new.issuperset(theirs):
+                continue
+            held.update(theirs)
+            self.forget_seen(event.id, [m.client for m in theirs])
+            if self._trails.hold(client, stay, event, tuple(theirs), now=now):
+                self._wake(self._trails.next_due())
+            else:
+                self._shut(client, stay)
+                self._pass_on(stay, event, tuple(theirs), not stay.visit.exit)
+        return tuple(match for match in matches if match not in held) if held else matches
+
+    def _shut(self, client: ClientId, stay: Stay) -> None:
+        """Nothing older will come: what was held goes on."""
+        for held in self._trails.shut(client, stay):
+            self._pass_on(stay, held.event, held.matches, held.inside)
+
+    def _pass_on(self, stay: Stay, event: Event, matches: tuple[Match, ...], inside: bool) -> None:
+        """It is an event's turn: it goes the way its client went, or to the client."""
+        if not stay.visit.exit:
+            self._give(event, matches, inside)
+            return
+        matches = self._routings.publishing.seen.unseen(event.id, matches)
+        self.forget_seen(event.id, [m.client for m in matches])
+        if matches:
+            tokens = (stay.visit.exit,) * len(matches)
+            self._decided.append(SendToPeer(stay.visit.to, DeliverMoved(event, matches, tokens, 1, inside)))
+        else:
+            self._decided.append(DropEvent(event.id, "duplicate"))
+
+    def _give(self, event: Event, matches: tuple[Match, ...], inside: bool) -> None:
+        """Deliver to those that still want it and have not had it."""
+        live = self._live(None if inside else event.fence, matches)
+        fresh = self._routings.publishing.seen.unseen(event.id, live)
+        fresh = tuple(match for match in fresh if self._is_new(event.id, match))
+        reason = "duplicate" if live else "no longer subscribed"
+        self._decided.append(DeliverToClients(event, fresh) if fresh else DropEvent(event.id, reason))
+
+    def _live(self, fence: Fence | None, matches: tuple[Match, ...]) -> tuple[Match, ...]:
+        """Those of the matches that still hold, for an event that matters inside a fence."""
+        clients = self._clients
+        return tuple(
+            m
+            for m in matches
+            if m.client in clients
+            and m.topic_filter in clients[m.client].subscriptions
+            and not self._is_outside(fence, m.client)
+        )
+
+    def _send_after(self, event: Event, matches: tuple[Match, ...], hops: int) -> Iterator[Action]:
+        """Send an event to where clients went."""
+        self.forget_seen(event.id, [m.client for m in matches])
+        theirs: dict[BrokerId, list[tuple[Match, int]]] = {}
+        for match in matches:
+            to, stay = self._departed[match.client].to, self._trails.last(owner_of(match.client))
+            token = stay.visit.exit if stay is not None and stay.visit.to == to else 0
+            theirs.setdefault(to, []).append((match, token))
+        for to, pairs in theirs.items():
+            found, tokens = zip(*pairs, strict=True)
+            yield SendToPeer(to, DeliverMoved(event, found, tokens, hops))
+
+    def forget_seen(self, event_id: EventId, clients: Iterable[ClientId]) -> None:
+        """They have not had the event, and may get it elsewhere."""
+        for client in clients:
             for strategy in self._routings.strategies:
-                strategy.seen.forget(event_id, match.client)
+                strategy.seen.forget(event_id, client)
+
+    def _had(self, event_id: EventId, client: ClientId) -> bool:
+        arrival = self._arrived.get(client)
+        return arrival is not None and event_id in arrival.had
 
     def _is_new(self, event_id: EventId, match: Match) -> bool:
         arrival = self._arrived.get(match.client)
@@ -204,6 +358,15 @@ class SessionMoves:
                 settled = tuple(client for client in clients if self._is_settled(client, now))
                 if settled:
                     self._act(SendToPeer(peer, Settled(settled)))
+                if any(c in self._arrived and not self._is_reached(self._arrived[c].round) for c in clients):
+                    self._ask_reached()
+                return ()
+            case AskReached(number=number):
+                self._act(SendToPeer(peer, Reached(number)))
+                return ()
+            case Reached(number=number):
+                if number == self._round:
+                    self._reached[peer] = number
                 return ()
             case Settled(clients=clients):
                 whole = self._is_whole(now)
@@ -211,24 +374,53 @@ class SessionMoves:
             case DeliverMoved():
                 self._deliver_moved(message)
                 return ()
+            case SentAll(client=client, token=token):
+                stay = self._trails.through(client, token)
+                if stay is not None and stay.visit.source == peer:
+                    self._shut(client, stay)
+                    self._go_on(client)
+                return ()
         return None
 
     def _deliver_moved(self, message: DeliverMoved) -> None:
         """A former home of some clients matched an event for them."""
-        self._hops = max(1, message.hops)
-        event_id, clients, strategy = message.event.id, self._clients, self._routings.publishing
-        live = tuple(
-            m
-            for m in message.matches
-            if m.client in clients
-            and m.topic_filter in clients[m.client].subscriptions
-            and not self._is_outside(message.event.fence, m.client)
-        )
-        fresh = strategy.seen.unseen(event_id, live)
+        event, tokens = message.event, message.tokens
+        if len(tokens) != len(message.matches):
+            tokens = (0,) * len(message.matches)
+        known: dict[tuple[ClientId, int], list[Match]] = {}
+        unknown: list[Match] = []
+        for match, token in zip(message.matches, tokens, strict=True):
+            client = owner_of(match.client)
+            if self._trails.through(client, token) is None:
+                unknown.append(match)
+            else:
+                known.setdefault((client, token), []).append(match)
+        for (client, token), theirs in known.items():
+            stay = self._trails.through(client, token)
+            assert stay is not None
+            self._came_through(client, stay, event, theirs, message.inside)
+        if unknown or not known:
+            self._deliver_after(event, tuple(unknown), message.inside, message.hops)
+
+    def _came_through(self, client: ClientId, stay: Stay, event: Event, matches: list[Match], inside: bool) -> None:
+        """An event came through a gate: before it goes what its publisher sent before, if that was held."""
+        for held in self._trails.take_older(client, stay, event):
+            self._pass_on(stay, held.event, held.matches, held.inside)
+        same = stay.held.get(event.id)
+        if same is not None:
+            matches = [*dict.fromkeys((*matches, *self._trails.take(client, stay, same).matches))]
+            inside |= same.inside
+        self._pass_on(stay, event, tuple(matches), inside)
+
+    def _deliver_after(self, event: Event, matches: tuple[Match, ...], inside: bool, hops: int) -> None:
+        """An event came for clients of whose way nothing is known any more."""
+        self._hops = max(1, hops)
+        strategy, live = self._routings.publishing, self._live(None if inside else event.fence, matches)
+        fresh = strategy.seen.unseen(event.id, live)
         if fresh:
-            strategy.deliver(message.event, fresh)
+            strategy.deliver(event, fresh)
         else:
-            strategy.drop(event_id, "duplicate" if live else "no longer subscribed")
+            strategy.drop(event.id, "duplicate" if live else "no longer subscribed")
 
     def _is_outside(self, fence: Fence | None, client: ClientId) -> bool:
         """Whether a client that is here now is not where an event matters: its former home may not know."""
@@ -239,7 +431,9 @@ class SessionMoves:
 
     def _is_settled(self, client: ClientId, now: float) -> bool:
         arrival = self._arrived.get(client)
-        return self._is_whole(now) and (arrival is None or now - arrival.since >= SETTLE_MS)
+        if arrival is not None and (now - arrival.since < SETTLE_MS or not self._is_reached(arrival.round)):
+            return False
+        return self._is_whole(now)
 
     def _is_whole(self, now: float) -> bool:
         return not self._down and now - self._whole_since >= SETTLE_MS
@@ -261,6 +455,10 @@ class SessionMoves:
         for peer in before:
             if peer not in brokers:
                 self.peer_up(peer, now=now)
+        for client, stay in self._trails.items():
+            if stay.visit.is_open and stay.visit.source not in brokers:
+                self._shut(client, stay)
+                self._go_on(client)
         return tuple(c for c, departure in self._departed.items() if departure.to not in brokers)
 
     # The clock.
@@ -281,7 +479,14 @@ class SessionMoves:
         if whole:
             for client in [c for c, arrival in self._arrived.items() if now - arrival.since >= FORGET_MS]:
                 self._forget_arrival(client)
-        self.deadline = now + SETTLE_MS if len(self) else None
+        for client, stay in self._trails.items():
+            is_known_everywhere = whole and now - max(stay.opened, self._whole_since) >= FORGET_MS
+            if stay.visit.is_open and (is_known_everywhere or stay.is_late(now)):
+                self._shut(client, stay)
+                self._go_on(client)
+            for held in self._trails.take_due(client, stay, now=now):
+                self._pass_on(stay, held.event, held.matches, held.inside)
+        self.deadline = min(now + SETTLE_MS, self._trails.next_due()) if len(self) else None
 
     def inherit(self, before: Self) -> None:
         """Take over what a broker keeps on disk."""
@@ -291,7 +496,3 @@ class SessionMoves:
 def is_client(key: ClientId) -> bool:
     """Whether this is a client under its own id, and not one of its other keys."""
     return "\0" not in key
-
-
-def key_of(client: ClientId) -> bytes:
-    return client.encode("utf-8", "surrogatepass")

@@ -153,6 +153,8 @@ class SessionSearches:
         """Clients that did not wait for everybody, until everybody has answered."""
         self._unasked = Unasked()
         self._given: OrderedDict[ClientId, BrokerId] = OrderedDict()
+        self._late: dict[ClientId, BrokerId] = {}
+        """Where clients went whose sessions are being taken in without them."""
 
     def load(
         self, sessions: OwnSessions, notes: Notes, random_bytes: Callable[[int], bytes], *, now: float
@@ -160,6 +162,7 @@ class SessionSearches:
         """The broker starts: these are its sessions, and this is what it kept; what is to be on disk at once."""
         self._sessions = sessions
         self._started = now
+        self._moves.load(notes, lambda client: sessions.find(client) is not None, now=now)
         return self.hand_overs.load(notes, random_bytes)
 
     @property
@@ -173,11 +176,13 @@ class SessionSearches:
                 self._sought(happened, now)
             case SessionPacked():
                 self._packed(happened, now)
-            case SessionTaken(client=client, had=had):
+            case SessionTaken(client=client):
                 self._given.pop(client, None)
-                self._moves.keep_had(client, had)
+                self._unite(client)
+                self._moves.keep_had(client)
+                self._moves.taken(client)
                 if client in self._pending:
-                    self._come_in(self._pending[client])
+                    self._go_without(self._pending[client])
             case AddressAnnounced(address=address):
                 self.addresses.announce(address, self.up)
 
@@ -242,7 +247,7 @@ class SessionSearches:
             self._go_without(pending)
 
     def _go_without(self, pending: PendingConnect) -> None:
-        """Let a client in without waiting any longer for those that have not answered."""
+        """Let a client in, and wait on for those that have not answered: they may have a session, or another."""
         wanted, waiting = pending.wanted, pending.waiting
         for peer in [peer for peer in waiting if peer not in self.up]:
             del waiting[peer]
@@ -308,7 +313,7 @@ class SessionSearches:
                 self._down_since.pop(peer, None)
                 self._unasked.pop(peer)
 
-    def said(self, peer: BrokerId, message: Message) -> bool:
+    def said(self, peer: BrokerId, message: Message, now: float) -> bool:
         """Deal with a message of a peer; False if it is not about searches."""
         match message:
             case ClientAddress(address=address):
@@ -324,24 +329,50 @@ class SessionSearches:
             case HandOver():
                 data = self.hand_overs.take(peer, message)
                 if data is not None:
+                    self._answered(peer, message)
+                    self._note_late(message.client)
+                    if self._sessions.find(message.client) is None:  # else the two are merged, in whatever order
+                        self._moves.entered(message.client, message.token, peer, now=now)
                     self._act(TakeSession(message.client, data))
             case _:
                 return False
         return True
 
+    def _note_late(self, client: ClientId) -> None:
+        """A session is about to be taken in: perhaps one that comes after the client has gone on with another."""
+        home = self._new_home(client)
+        if home is not None and client not in self._pending and self._sessions.find(client) is None:
+            self._late[client] = home
+
+    def _unite(self, client: ClientId) -> None:
+        """Ask where the client went on to with another session: the broker it came to last gets both."""
+        home, own = self._late.pop(client, None), self._sessions.find(client)
+        if home is not None and own is not None:
+            wanted = SessionWanted(client, 0, own.user, False, False, own.since_ms)
+            if home in self.up and len(self._let_in) < PENDING_MAX:
+                search = self._let_in[client] = Search(wanted, {})
+                self._ask(home, search, wanted)
+            else:
+                self._unasked.add(home, wanted)
+
     def _no_session(self, peer: BrokerId, said: NoSession) -> None:
-        search, pending = self._let_in.get(said.client), self._pending.get(said.client)
-        if search is not None and said.token in search.tokens:
-            search.waiting.pop(peer, None)
-            if not search.waiting:
-                del self._let_in[said.client]
+        pending = self._pending.get(said.client)
+        self._answered(peer, said)
         if pending is None or said.token not in pending.tokens:
             return
-        pending.waiting.pop(peer, None)
         if said.refused:
             self._turn_away(pending, "another user's")
         elif not pending.waiting:
             self._give_up(pending)
+
+    def _answered(self, peer: BrokerId, said: NoSession | HandOver) -> None:
+        """Who searches for this client need not wait for the peer any longer."""
+        search, pending = self._let_in.get(said.client), self._pending.get(said.client)
+        for each in (search, pending):
+            if each is not None and said.token in each.tokens:
+                each.waiting.pop(peer, None)
+        if search is not None and not search.waiting:
+            del self._let_in[said.client]
 
     def _ask_again(self, peer: BrokerId, said: AskAgain) -> None:
         """The session went from one broker to another while we searched for it."""
@@ -400,8 +431,11 @@ class SessionSearches:
         self._given[client] = to
         if len(self._given) > GIVEN_MAX:
             self._given.popitem(last=False)
+        self._moves.gave(client, packed.token, to, now=now)
         for key in packed.keys:
             self._moves.departed(key, to, now=now)
+            for event in packed.not_had:
+                self._moves.forget_seen(event, (key,))
         self._moves.keep_departed(client, packed.record)
 
     # The clock.

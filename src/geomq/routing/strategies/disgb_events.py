@@ -19,3 +19,6 @@ class DisgbEvents(CoverageStrategy):
 
     def subscription_targets(self, client: ClientId, topic_filter: str, fence: Fence | None) -> tuple[BrokerId, ...]:
         return (self.me,)
+
+    def reaches_all(self, event: Event) -> bool:
+        return event.fence is None

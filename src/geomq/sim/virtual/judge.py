@@ -57,7 +57,7 @@ def _judge_receipts(ledger: Ledger, client: Client) -> Iterator[Violation]:
             yield Violation("quality", f"{where} came with QoS {receipt.qos}")
         elif event.expiry_s is not None and receipt.at_s > event.sent_s + event.expiry_s + CLOCK_S:
             late_s = receipt.at_s - event.sent_s
-            if event.sends == 1:
+            if event.sends == 1 and not receipt.dup:  # what was under way in time may be sent again
                 yield Violation("expired", f"{where} came after {late_s:.1f} s, of {event.expiry_s} it had")
 
 
@@ -122,13 +122,19 @@ def _judge_repeats(ledger: Ledger, client: Client) -> Iterator[Violation]:
             f"{each.at_s - 1000:.3f}{' dup' * each.dup}" for each in receipts
         )
         if first.qos == 2:
-            excused = client.anew_s and not ledger.refuses and all(each.dup for each in receipts[1:])
-            if not excused:
+            if ledger.refuses or not all(_began_anew(client, first, each) for each in receipts[1:]):
                 yield Violation("duplicate", f"QoS 2 {times}")
         elif event.qos == 0:
             yield Violation("duplicate", f"QoS 0 {times}")
         elif first.qos and event.sends == 1 and not ledger.in_trouble(last.at_s) and _on_one_connection(receipts):
             yield Violation("duplicate", f"QoS 1 {times} on one connection")
+
+
+def _began_anew(client: Client, first: Receipt, again: Receipt) -> bool:
+    """Whether the client had two sessions: what was sent in one may be sent as once more in the other, and what it got
+    in the new one may come in the old one, if it goes on with that."""
+    goes_on = again.connection != first.connection and any(anew_s <= first.at_s for anew_s in client.anew_s)
+    return goes_on or (again.dup and bool(client.anew_s))
 
 
 def _on_one_connection(receipts: list[Receipt]) -> bool:
@@ -151,13 +157,28 @@ def _judge_order(ledger: Ledger, client: Client) -> Iterator[Violation]:
             continue  # a connection that has been replaced may be slower than the new one
         newest = receipt.connection
         before = latest.get((event.publisher, event.topic, receipt.qos))
-        unsure = receipt.qos == 0 or ledger.reroutes or client.moves or not _steady(client, event, before, receipt)
-        if event.ambiguous or (unsure and ledger.in_trouble(receipt.at_s)) or not _was_wanted(client, event):
+        if event.ambiguous or _may_overtake(ledger, client, event, before, receipt) or not _was_wanted(client, event):
             continue
         if before is None or event.number > before.number:
             latest[event.publisher, event.topic, receipt.qos] = event
         elif len(before.brokers | event.brokers) == 1 and event.sends == before.sends == 1:
             yield Violation("inversion", f"{event.name} after {before.name} at {client.name} on {event.topic}")
+
+
+def _may_overtake(ledger: Ledger, client: Client, event: Event, before: Event | None, receipt: Receipt) -> bool:
+    """Whether the client may get events in another order just then."""
+    if ledger.reroutes and ledger.in_change(receipt.at_s):
+        return True
+    if not ledger.in_trouble(receipt.at_s):
+        return False
+    may_have_two_sessions = not ledger.refuses and len({each.broker for each in client.connections}) > 1
+    return (
+        receipt.qos == 0
+        or ledger.reroutes
+        or client.moves
+        or may_have_two_sessions
+        or not _steady(client, event, before, receipt)
+    )
 
 
 def _was_wanted(client: Client, event: Event) -> bool:

@@ -45,6 +45,8 @@ class Ledger:
         """Whether clients are turned away as long as their session cannot be found, so that none ever gets lost."""
         self.reroutes = reroutes
         """Whether events look for another way when something is broken, so that later ones may come first."""
+        self.changed_s = INFINITY
+        """When the federation changed last."""
         self._now = now
         self._note = note
 
@@ -68,6 +70,13 @@ class Ledger:
         if confirmed_s + SETTLE_S <= self.trouble_from_s or confirmed_s > self.trouble_until_s + HEAL_S:
             return confirmed_s + SETTLE_S
         return self.trouble_until_s + HEAL_S + SETTLE_S
+
+    def federation_changes(self) -> None:
+        self.changed_s = self._now()
+
+    def in_change(self, at_s: float) -> bool:
+        """Whether events may still go the way they went before a change of the federation."""
+        return self.changed_s <= at_s <= self.changed_s + HEAL_S
 
     def in_trouble(self, at_s: float) -> bool:
         return self.trouble_from_s <= at_s <= self.trouble_until_s + HEAL_S

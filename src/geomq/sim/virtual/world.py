@@ -69,4 +69,5 @@ class World:
         except ConfigError as error:
             self.note(f"{machine.name} does not change to {wanted}: {error}")
         else:
+            self.ledger.federation_changes()
             self.note(f"{machine.name} changes to {wanted}")

@@ -195,15 +195,17 @@ def test_inside_the_group_events_flow_while_the_cloud_is_away_and_everything_ret
     assert world.receivers(world.last_id("m")) == {"j/late": 1, "j/sub": 1, "n/sub": 1}
 
 
-def test_what_a_dying_leader_took_with_it_is_said_again_to_the_cloud() -> None:
+@pytest.mark.parametrize(("qos", "receivers"), [(0, {}), (1, {"j/sub": 1})])
+def test_what_a_dying_leader_took_with_it_is_said_again_to_the_cloud(qos: int, receivers: dict[str, int]) -> None:
+    """But for events of QoS 0, which might come twice."""
     world = two_groups()
     world.subscribe("j", "sub", "t")
     world.run(200)
-    world.publish("m", "t")
+    world.publish("m", "t", qos=qos)
     world.run(2)
     world.crash("l")
     world.run(200)
-    assert world.receivers(world.last_id("m")) == {"j/sub": 1}
+    assert world.receivers(world.last_id("m")) == receivers
 
 
 def test_fixed_groups_fall_back_to_the_cloud_without_their_leader_and_return_to_it() -> None:

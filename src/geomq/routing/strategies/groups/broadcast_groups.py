@@ -102,7 +102,8 @@ class BroadcastGroups(GroupMerging):
         if seat.leader == self.me:
             self._to_cloud(event)
         else:
-            self._recent.append((now, event))
+            if event.qos:  # any other may be lost, but must not come twice
+                self._recent.append((now, event))
             self.send(seat.leader, RelayEvent(event, seat.term, seat.version))
             fellows.update(dict.fromkeys(m for m in seat.members if m != self.me))
             fellows.pop(seat.leader, None)
