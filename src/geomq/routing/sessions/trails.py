@@ -119,7 +119,7 @@ class Trails:
         for key, value in notes.get(HELD, {}).items():
             self._number = max(self._number, int.from_bytes(key[-8:]))
             self._load_held(key, value, now)
-        for client, stays in self._stays.items():
+        for client, stays in list(self._stays.items()):
             away = is_away(client)
             if stays[-1].visit.exit:
                 stays[-1].visit.is_over |= not away

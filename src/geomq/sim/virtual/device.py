@@ -328,6 +328,8 @@ class Device:
             self.links.remove(link)
         if link.accepted:
             self.ledger.lost(self.name, link.number)
+        else:
+            self.ledger.tried(self.name)
         if not self.profile.kept:
             self._has_session = False
 

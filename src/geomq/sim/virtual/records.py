@@ -151,6 +151,8 @@ class Client:
     stays: list[Stay] = field(default_factory=list)
     connections: list[Connection] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
+    tried_s: float = 0.0
+    """When it last gave up a connection before it was let in."""
     anew_s: list[float] = field(default_factory=list)
     """When a broker knew nothing of a session that it should have known."""
     ended_s: float | None = None
