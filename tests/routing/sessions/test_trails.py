@@ -28,7 +28,7 @@ from geomq.routing.core.messages import ForwardEvent, Message
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.node import Node
 from geomq.routing.sessions import trails
-from geomq.routing.sessions.messages import DeliverMoved, HandOver, SentAll, SessionWanted, Settled
+from geomq.routing.sessions.messages import AskReached, DeliverMoved, HandOver, Reached, SentAll, SessionWanted, Settled
 from geomq.routing.sessions.moves import FORGET_MS
 from geomq.routing.sessions.searches import OwnSession
 from geomq.routing.sessions.trails import BRIEF_MS, HELD, ORDER_MS, TRAIL
@@ -49,6 +49,8 @@ class Home:
     notes: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
     sessions: dict[ClientId, OwnSession] = field(default_factory=dict)
     attempts: int = 0
+    asked: int | None = None
+    """The round that is open."""
 
     def __post_init__(self) -> None:
         self.start()
@@ -91,6 +93,8 @@ class Home:
                     told.append(f"{event.id.sequence}")
                 case SendToPeer(peer=peer, message=DeliverMoved(event=event, tokens=(token,))):
                     told.append(f"{event.id.sequence} to {peer} by {token}")
+                case SendToPeer(message=AskReached(number=number)):
+                    self.asked = number
                 case SendToPeer(peer=peer, message=SentAll(token=token)):
                     told.append(f"all to {peer} by {token}")
         return told
@@ -128,6 +132,15 @@ class Home:
     def after(self, event: Event, token: int, source: BrokerId = B2, **more: Any) -> list[str]:
         """A former home sends the event after its client."""
         return self.hears(DeliverMoved(event, (MATCH,), (token,), 1, **more), source)
+
+    def rounds(self) -> list[str]:
+        """The peers have dealt with everything, and what they sent before is here."""
+        told: list[str] = []
+        while self.asked is not None:
+            number, self.asked = self.asked, None
+            for peer in (B2, B3):
+                told += self.hears(Reached(number), peer)
+        return told
 
     def sent_all(self, token: int, source: BrokerId = B2) -> list[str]:
         return self.hears(SentAll(R, token), source)
@@ -222,7 +235,9 @@ def test_events_follow_a_client_that_went_on_in_the_same_order(home: Home) -> No
     assert home.sent_all(came) == ["2 to b3 by 7", "3 to b3 by 7"]
     assert home.direct(number(4)) == ["4 to b3 by 7"]
     home.now += FORGET_MS
-    assert home.hears(Settled((R,)), B3) == ["all to b3 by 7"]
+    assert home.hears(Settled((R,)), B3) == []
+    assert home.direct(number(5)) == ["5 to b3 by 7"], "it was on its way when everybody knew"
+    assert home.rounds() == ["all to b3 by 7"]
     assert not home.node.session_moves
 
 
@@ -231,6 +246,7 @@ def test_nothing_is_said_to_be_all_before_all_has_come(home: Home) -> None:
     home.gives(B3, 7)
     home.now += FORGET_MS
     assert home.hears(Settled((R,)), B3) == []
+    assert home.rounds() == []
     assert home.sent_all(came) == ["all to b3 by 7"]
 
 
@@ -239,11 +255,12 @@ def test_a_client_that_comes_back_gets_first_what_went_after_it(home: Home) -> N
     first = home.takes(B2)
     home.gives(B3, 7)
     second = home.takes(B3)
-    assert home.told == [], "b2 has not sent all yet"
+    assert home.told == []
     assert home.direct(number(4)) == []
     assert home.after(number(1), first, B2) == ["1 to b3 by 7"], "b3 may have something older"
     assert home.after(number(1), second, B3) == ["1"]
-    assert home.sent_all(first, B2) == ["all to b3 by 7"]
+    assert home.sent_all(first, B2) == [], "something may still be on its way to here that was sent before"
+    assert home.rounds() == ["all to b3 by 7"]
     assert home.after(number(2), second, B3) == ["2"]
     assert home.sent_all(second, B3) == ["4"]
 

@@ -28,6 +28,7 @@ from geomq.routing.core.topology import Federation
 from geomq.routing.federation.routings import Routings
 from geomq.routing.sessions.hand_overs import Notes
 from geomq.routing.sessions.messages import AskReached, AskSettled, DeliverMoved, Reached, SentAll, Settled
+from geomq.routing.sessions.rounds import Rounds
 from geomq.routing.sessions.trails import Stay, Trails, key_of, owner_of
 from geomq.routing.sharing.groups import HOPS_MAX, ServeShared
 
@@ -37,7 +38,6 @@ FORGET_MS = 4 * SETTLE_MS
 """How long a new home remembers what a client has had, once every link is up: longer than its former home asks."""
 HAD_MAX = 4_096
 """Events remembered of a client that moved here."""
-ROUND_BITS = 20
 ASKED_MAX = 1_000
 """Clients asked about in one message."""
 DEPARTED, HAD = "departed", "had"
@@ -47,13 +47,15 @@ DEPARTED, HAD = "departed", "had"
 class _Departure(msgspec.Struct):
     to: BrokerId
     ask_at: float
+    over_after: int = 0
+    """The round after which all that still went this way is here, once everybody knows the new home; else 0."""
 
 
 class _Arrival(msgspec.Struct):
     had: dict[EventId, None]
     since: float
-    round: int
-    """Once all peers have answered in this round, or a later one, they know the subscriptions."""
+    known_after: int = 0
+    """The round after which all peers know the subscriptions; 0 as long as none has begun."""
 
 
 class SessionMoves:
@@ -81,11 +83,7 @@ class SessionMoves:
         self._trails = Trails(act)
         self._decided: list[Action] = []
         """What is to be done with events that came by way of a former home, or were held."""
-        self._round = (epoch << ROUND_BITS) % (1 << 62)
-        """The last one in which the peers were asked whether everything has reached them; after a restart there are
-        others."""
-        self._reached: dict[BrokerId, int] = dict.fromkeys(federation.ids, self._round)
-        """The last round in which each peer answered."""
+        self._rounds = Rounds(me, federation.ids, act, epoch=epoch)
         self._down: dict[BrokerId, None] = {peer: None for peer in federation.ids if peer != me}
         self._whole_since = 0.0
         """Since when every link is up."""
@@ -101,35 +99,24 @@ class SessionMoves:
         def is_away(client: ClientId) -> bool | None:
             return True if client in self._departed else False if is_here(client) else None
 
-        self._trails.load(notes, is_away, now=now)
+        self._trails.load(notes, is_away, self._rounds.begin, now=now)
         if len(self):
             self._wake(now + SETTLE_MS)
 
     def entered(self, client: ClientId, token: int, source: BrokerId, *, now: float) -> None:
         """The client's session is about to be taken in; until `source` has sent all, newer events are held."""
+        self._trails.come_back(client, self._rounds.begin)
         self._trails.enter(client, token, source, now=now)
         self._go_on(client)
         self._wake(now + FORGET_MS)
 
     def taken(self, client: ClientId) -> None:
         """The client's session is here, and its subscriptions are on their way to the peers."""
-        if self._is_reached(self._round):
-            self._ask_reached()
+        if client in self._arrived:
+            self._arrived[client].known_after = self._rounds.begin()
         stay = self._trails.last(client)
         if stay is not None:
             stay.is_taken, stay.place = True, self._clients[client].location if client in self._clients else None
-
-    def _ask_reached(self) -> None:
-        """Ask, in the round that is open or else in a new one, who has not answered."""
-        if self._is_reached(self._round):
-            self._round += 1
-        for peer in self._brokers:
-            if peer != self._me and self._reached.get(peer) != self._round:
-                self._act(SendToPeer(peer, AskReached(self._round)))
-
-    def _is_reached(self, number: int) -> bool:
-        """Whether all peers have answered in this round or a later one."""
-        return all(self._reached.get(peer, 0) >= number for peer in self._brokers if peer != self._me)
 
     def subscribed(self, client: ClientId, topic_filter: str) -> None:
         """A client that is here wants what it did not want before: no former home knows of that."""
@@ -151,7 +138,7 @@ class SessionMoves:
         """The client's session came from another broker, where the client had these events."""
         before = self._arrived.get(client)
         known = {} if before is None else before.had
-        self._arrived[client] = _Arrival({**known, **dict.fromkeys(had)}, now, self._round + 1)
+        self._arrived[client] = _Arrival({**known, **dict.fromkeys(had)}, now)
         self._wake(now + FORGET_MS)
 
     def left(self, client: ClientId) -> tuple[ClientId, ...]:
@@ -168,7 +155,7 @@ class SessionMoves:
             return
         if was_away:
             self._act(ForgetNote(DEPARTED, key_of(client)))
-            self._trails.come_back(client)
+            self._trails.come_back(client, self._rounds.begin)
         else:
             for held in self._trails.end(client):
                 self._decided.append(DropEvent(held.event.id, "no longer subscribed"))
@@ -176,7 +163,7 @@ class SessionMoves:
 
     def _go_on(self, client: ClientId) -> None:
         """Tell those that wait that all was sent after the client."""
-        for token, to in self._trails.passed(client):
+        for token, to in self._trails.passed(client, self._rounds.is_past):
             if to in self._brokers:
                 self._decided.append(SendToPeer(to, SentAll(client, token)))
 
@@ -358,19 +345,18 @@ class SessionMoves:
                 settled = tuple(client for client in clients if self._is_settled(client, now))
                 if settled:
                     self._act(SendToPeer(peer, Settled(settled)))
-                if any(c in self._arrived and not self._is_reached(self._arrived[c].round) for c in clients):
-                    self._ask_reached()
                 return ()
             case AskReached(number=number):
                 self._act(SendToPeer(peer, Reached(number)))
                 return ()
             case Reached(number=number):
-                if number == self._round:
-                    self._reached[peer] = number
-                return ()
+                return self._settle() if self._rounds.answered(peer, number) else ()
             case Settled(clients=clients):
-                whole = self._is_whole(now)
-                return tuple(c for c in clients if whole and c in self._departed and self._departed[c].to == peer)
+                for client in clients:
+                    departure = self._departed.get(client)
+                    if departure is not None and departure.to == peer and not departure.over_after:
+                        departure.over_after = self._rounds.begin() if self._is_whole(now) else 0
+                return ()
             case DeliverMoved():
                 self._deliver_moved(message)
                 return ()
@@ -430,9 +416,11 @@ class SessionMoves:
         return location is None or not fence.contains(location)
 
     def _is_settled(self, client: ClientId, now: float) -> bool:
-        arrival = self._arrived.get(client)
-        if arrival is not None and (now - arrival.since < SETTLE_MS or not self._is_reached(arrival.round)):
-            return False
+        arrival = self._arrived.get(owner_of(client), self._arrived.get(client))
+        if arrival is not None:
+            arrival.known_after = arrival.known_after or self._rounds.begin()
+            if now - arrival.since < SETTLE_MS or not self._rounds.is_past(arrival.known_after):
+                return False
         return self._is_whole(now)
 
     def _is_whole(self, now: float) -> bool:
@@ -449,6 +437,7 @@ class SessionMoves:
     def federation_changed(self, brokers: tuple[BrokerId, ...], *, now: float) -> tuple[ClientId, ...]:
         """These are all brokers now; clients to forget because the broker they went to left."""
         before, self._brokers = self._brokers, brokers
+        self._rounds.brokers = brokers
         for peer in brokers:
             if peer not in before:
                 self._down[peer] = None
@@ -461,12 +450,21 @@ class SessionMoves:
                 self._go_on(client)
         return tuple(c for c, departure in self._departed.items() if departure.to not in brokers)
 
+    def _settle(self) -> tuple[ClientId, ...]:
+        """A round may be past: those that wait for all hear of it; the clients that left and can be forgotten."""
+        for client in self._trails.clients():
+            self._go_on(client)
+        return tuple(
+            c for c, left in self._departed.items() if left.over_after and self._rounds.is_past(left.over_after)
+        )
+
     # The clock.
 
     def _wake(self, at: float) -> None:
         self.deadline = at if self.deadline is None else min(at, self.deadline)
 
     def on_deadline(self, *, now: float) -> None:
+        self._rounds.ask_again()
         asked: dict[BrokerId, list[ClientId]] = {}
         whole = self._is_whole(now)  # else something may still be on its way here
         for client, departure in self._departed.items():
@@ -483,7 +481,7 @@ class SessionMoves:
             is_known_everywhere = whole and now - max(stay.opened, self._whole_since) >= FORGET_MS
             if stay.visit.is_open and (is_known_everywhere or stay.is_late(now)):
                 self._shut(client, stay)
-                self._go_on(client)
+            self._go_on(client)
             for held in self._trails.take_due(client, stay, now=now):
                 self._pass_on(stay, held.event, held.matches, held.inside)
         self.deadline = min(now + SETTLE_MS, self._trails.next_due()) if len(self) else None

@@ -55,7 +55,7 @@ class Visit(msgspec.Struct, array_like=True):
     exit: int = 0
     to: BrokerId = BrokerId("")
     is_over: bool = False
-    """Whether nothing more that comes by itself will be sent through the exit."""
+    """Whether this broker no longer serves the client on this visit."""
 
 
 class Stay(msgspec.Struct):
@@ -63,6 +63,8 @@ class Stay(msgspec.Struct):
 
     visit: Visit
     opened: float
+    over_after: int = 0
+    """The round after which nothing more that comes by itself can have to go through the exit."""
     held: dict[EventId, Held] = msgspec.field(default_factory=dict)
     is_taken: bool = False
     """Whether the session is here, so that what its client does from now on no former home knows of."""
@@ -111,7 +113,9 @@ class Trails:
     def __len__(self) -> int:
         return len(self._stays)
 
-    def load(self, notes: Notes, is_away: Callable[[ClientId], bool | None], *, now: float) -> None:
+    def load(
+        self, notes: Notes, is_away: Callable[[ClientId], bool | None], rounds: Callable[[], int], *, now: float
+    ) -> None:
         """Begin with what was kept. A client is away (True), here (False) or not known any more (None)."""
         for key, value in notes.get(TRAIL, {}).items():
             client = ClientId(key.decode("utf-8", "surrogatepass"))
@@ -125,6 +129,8 @@ class Trails:
                 stays[-1].visit.is_over |= not away
             elif away is None:
                 self.end(client)
+            for stay in stays:
+                stay.over_after = rounds() if stay.visit.is_over else 0
 
     def _load_held(self, key: bytes, value: bytes, now: float) -> None:
         client, record = ClientId(key[:-9].decode("utf-8", "surrogatepass")), _held(value)
@@ -149,12 +155,14 @@ class Trails:
         """The visit that began at this gate."""
         return next((stay for stay in self._stays.get(client, ()) if gate and stay.visit.gate == gate), None)
 
+    def clients(self) -> list[ClientId]:
+        return list(self._stays)
+
     def items(self) -> list[tuple[ClientId, Stay]]:
         return [(client, stay) for client, stays in self._stays.items() for stay in stays]
 
     def enter(self, client: ClientId, gate: int, source: BrokerId, *, now: float) -> None:
-        """The client's session came: a visit begins, and whatever was before is over."""
-        self.come_back(client)
+        """The client's session came: a visit begins."""
         self._stays.setdefault(client, []).append(Stay(Visit(gate, source, is_open=True), now))
         self._keep(client)
 
@@ -167,10 +175,11 @@ class Trails:
         visit.exit, visit.to = exit_, to
         self._keep(client)
 
-    def come_back(self, client: ClientId) -> None:
+    def come_back(self, client: ClientId, rounds: Callable[[], int]) -> None:
         """This broker no longer serves a client that left: it is here again, or known everywhere at its new home."""
         for stay in self._stays.get(client, ()):
-            stay.visit.is_over = stay.visit.exit != 0
+            if stay.visit.exit and not stay.visit.is_over:
+                stay.visit.is_over, stay.over_after = True, rounds()
         self._keep(client)
 
     def end(self, client: ClientId) -> list[Held]:
@@ -188,11 +197,14 @@ class Trails:
         self._keep(client)
         return self.take_all(client, stay)
 
-    def passed(self, client: ClientId) -> Iterator[tuple[int, BrokerId]]:
+    def passed(self, client: ClientId, is_past: Callable[[int], bool]) -> Iterator[tuple[int, BrokerId]]:
         """Forget the visits through which nothing more can come: their exits, and who waits there."""
         stays = self._stays.get(client, [])
-        while stays and not stays[0].visit.is_open and (stays[0].visit.is_over or not stays[0].visit.exit):
-            visit = stays.pop(0).visit
+        while stays and not stays[0].visit.is_open:
+            visit = stays[0].visit
+            if visit.exit and not (visit.is_over and is_past(stays[0].over_after)):
+                break
+            del stays[0]
             if visit.exit:
                 yield visit.exit, visit.to
             self._keep(client)

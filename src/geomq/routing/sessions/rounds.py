@@ -1,0 +1,62 @@
+"""Rounds of one question to all peers: has everything reached you that I sent so far?
+
+Links keep the order. So once all have answered they know all that this broker said before it asked, and all that they
+said before they answered is here.
+"""
+
+from collections.abc import Callable
+
+from geomq.routing.core.actions import Action, SendToPeer
+from geomq.routing.core.model import BrokerId
+from geomq.routing.sessions.messages import AskReached
+
+EPOCH_BITS = 20
+NUMBER_BITS = 62
+
+
+class Rounds:
+    """The rounds of one broker, one after the other."""
+
+    def __init__(
+        self, me: BrokerId, brokers: tuple[BrokerId, ...], act: Callable[[Action], None], *, epoch: int
+    ) -> None:
+        self._me = me
+        self.brokers = brokers
+        self._act = act
+        self._number = (epoch << EPOCH_BITS) % (1 << NUMBER_BITS)
+        """The last round that began; after a restart there are others."""
+        self._wanted = self._number
+        self._answered: dict[BrokerId, int] = dict.fromkeys(brokers, self._number)
+        """The last round in which each peer answered."""
+
+    def begin(self) -> int:
+        """The round that begins now, or as soon as the one before it is past."""
+        if self._wanted == self._number:
+            self._wanted += 1
+        self._go_on()
+        return self._wanted
+
+    def _go_on(self) -> None:
+        if self._wanted > self._number and self.is_past(self._number):
+            self._number += 1
+            self.ask_again()
+
+    def is_past(self, number: int) -> bool:
+        """Whether all peers have answered in this round or a later one."""
+        return all(self._answered.get(peer, 0) >= number for peer in self.brokers if peer != self._me)
+
+    def answered(self, peer: BrokerId, number: int) -> bool:
+        """A peer has answered; whether the round is past by that."""
+        if number != self._number or self.is_past(number):
+            return False
+        self._answered[peer] = number
+        past = self.is_past(number)
+        self._go_on()
+        return past
+
+    def ask_again(self) -> None:
+        """Ask who has not answered in the round that is open."""
+        self._go_on()
+        for peer in self.brokers:
+            if peer != self._me and self._answered.get(peer) != self._number:
+                self._act(SendToPeer(peer, AskReached(self._number)))
