@@ -33,6 +33,10 @@ class NothingKept:
 
     def keep_event(self, number: int, event: Event) -> None: ...
 
+    def when_safe(self, callback: Callable[[], None]) -> None:
+        """Call back when everything kept so far is on disk: what a crash makes undone nobody may have heard of."""
+        callback()
+
     def events_done(self, number: int) -> None:
         """All events before `number` are done with."""
 
@@ -65,6 +69,9 @@ class CloudKept(NothingKept):
 
     def keep_event(self, number: int, event: Event) -> None:
         self._peers.keep(self._cloud, Data(0, number, ForwardEvent(event)))
+
+    def when_safe(self, callback: Callable[[], None]) -> None:
+        self._peers.when_safe(callback)
 
     def events_done(self, number: int) -> None:
         self._peers.acknowledged(self._cloud, number)

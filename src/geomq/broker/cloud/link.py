@@ -29,7 +29,7 @@ from geomq.routing.core.events import PeerDown, PeerSaid, PeerUp, RoutingEvent
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
-from geomq.routing.strategies.groups.messages import CloudAnnounce
+from geomq.routing.strategies.groups.messages import CloudAnnounce, CloudPublish
 from geomq.transport.address import Address
 from geomq.transport.channel import Channel
 from geomq.transport.link import End, Link
@@ -106,7 +106,10 @@ class CloudLink:
         if isinstance(message, CloudAnnounce) and channel is not None and channel.paused:
             return  # one that waits says nothing about now
         self.session.send(message)
-        self._link.flush()
+        if isinstance(message, CloudPublish) and message.event.qos:
+            self.session.kept.when_safe(self._link.flush)
+        else:
+            self._link.flush()
 
     def _again(self, end: End) -> bool:
         """A connection ended or never came about: log why, tell the strategy, and connect once more."""

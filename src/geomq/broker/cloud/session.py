@@ -8,6 +8,7 @@ Topics and filters that begin with `$` are each broker's own affair and never go
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -160,7 +161,14 @@ class CloudSession:
         except ProtocolError as error:
             self._refuse(event.topic, str(error))
             return
-        self.mqtt.publish(packet, self._clock(), tag=self._events.add(event))
+        tag = self._events.add(event)
+        if event.qos:
+            self.kept.when_safe(partial(self._publish, packet, tag))
+        else:
+            self._publish(packet, tag)
+
+    def _publish(self, packet: Publish, tag: int) -> None:
+        self.mqtt.publish(packet, self._clock(), tag=tag)
 
     def _subscribe(self, topic_filter: str) -> None:
         """Subscribe in two steps, so that what the cloud had retained can be told from what is published now."""

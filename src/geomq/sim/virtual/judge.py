@@ -53,12 +53,19 @@ def _judge_receipts(ledger: Ledger, client: Client) -> Iterator[Violation]:
             yield Violation("unexpected", f"{where}, which was declined: {event.declined}")
         elif not wanted:
             yield Violation("unexpected", f"{where}, which it did not want")
-        elif receipt.qos not in {min(event.qos, held.wish.qos) for held in wanted}:
+        elif receipt.qos not in _qualities(event, client, wanted, receipt.at_s):
             yield Violation("quality", f"{where} came with QoS {receipt.qos}")
-        elif event.expiry_s is not None and receipt.at_s > event.sent_s + event.expiry_s + CLOCK_S:
-            late_s = receipt.at_s - event.sent_s
-            if event.sends == 1 and not receipt.dup:  # what was under way in time may be sent again
+        elif event.expiry_s is not None and event.sends == 1 and not receipt.dup:  # that may be sent again at any time
+            late_s = receipt.at_s - (event.sent_s if event.acknowledged_s is None else event.acknowledged_s)
+            if late_s > event.expiry_s + CLOCK_S and not (event.acknowledged_s is None and event.qos):
                 yield Violation("expired", f"{where} came after {late_s:.1f} s, of {event.expiry_s} it had")
+
+
+def _qualities(event: Event, client: Client, wanted: list[Held], at_s: float) -> set[int]:
+    """The QoS it may come with: that of a subscription it matched, or of the one that has replaced that since."""
+    filters = {held.wish.plain for held in wanted}
+    stood = [held for held in client.wishes if held.wish.plain in filters and held.asked_s <= at_s]
+    return {min(event.qos, held.wish.qos) for held in stood}
 
 
 def _may_match(ledger: Ledger, event: Event, client: Client, held: Held, at_s: float) -> bool:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from geomq.sim.virtual.records import INFINITY, Circle, Client, Connection, Event, Held, Place, Receipt, Stay, Wish
+from geomq.sim.virtual.records import INFINITY, KEEP_ALIVE_S, Circle, Client, Connection, Event, Held, Place, Receipt, Stay, Wish
 
 SETTLE_S: Final = 3.0
 """After so long without trouble everybody knows what a broker has confirmed."""
 HEAL_S: Final = 16.0
 """And after so long once all trouble has ended."""
+NOTICE_S: Final = 1.5 * KEEP_ALIVE_S
+"""After so long a broker notices that a connection is gone of which it hears nothing."""
 CLOCK_S: Final = 4.0
 """By so much the clocks of brokers may be wrong, in sum."""
 
@@ -184,7 +186,8 @@ class Ledger:
         away_s = now - max(ends, default=now)
         known.connections.append(Connection(broker, number, now))
         if expected and away_s > known.expiry_s - CLOCK_S:
-            if present and now - max(known.tried_s, now - away_s) > known.expiry_s + CLOCK_S:
+            unnoticed_s = NOTICE_S if self.in_trouble(now - away_s) else 0.0
+            if present and now - max(known.tried_s, now - away_s) > known.expiry_s + unnoticed_s + CLOCK_S:
                 self.fault(f"{client} found its session after {away_s:.1f} s, of {known.expiry_s} granted", "session")
             elif not present:
                 self._close_wishes(known, now - away_s)

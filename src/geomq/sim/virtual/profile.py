@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from geomq.mqtt.codec.packets import Connect, Will
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.types import V5
-from geomq.sim.virtual.records import Place
+from geomq.sim.virtual.records import KEEP_ALIVE_S, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Profile:
             self.name,
             self.version,
             clean_start=ends or not self.kept,
-            keep_alive=20,
+            keep_alive=KEEP_ALIVE_S,
             will=None if ends else self._will(number),
             properties=properties if self.version == V5 else NO_PROPERTIES,
         )

@@ -11,6 +11,8 @@ EARTH_M: Final = 6_371_008.8
 NEAR: Final = 0.01
 """So close to the border of a fence, as a part of its radius, either answer is right."""
 INFINITY: Final = math.inf
+KEEP_ALIVE_S: Final = 20
+"""Of every client."""
 
 
 @dataclass(frozen=True, slots=True)
