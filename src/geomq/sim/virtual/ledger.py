@@ -7,7 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from geomq.sim.virtual.records import INFINITY, KEEP_ALIVE_S, Circle, Client, Connection, Event, Held, Place, Receipt, Stay, Wish
+from geomq.sim.virtual.records import (
+    INFINITY,
+    KEEP_ALIVE_S,
+    Circle,
+    Client,
+    Connection,
+    Event,
+    Held,
+    Place,
+    Receipt,
+    Stay,
+    Wish,
+)
 
 SETTLE_S: Final = 3.0
 """After so long without trouble everybody knows what a broker has confirmed."""
