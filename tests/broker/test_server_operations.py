@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.broker.descriptors import no_descriptor_left
 from tests.probe import Closed, Probe
 
 from geomq.broker.config.recording import Log as LogSection
@@ -48,6 +49,16 @@ async def test_the_broker_tells_about_itself(tmp_path: Path) -> None:
                 values[packet.topic] = packet.payload
             assert values["$SYS/broker/clients/connected"] == b"1"
             assert values["$SYS/broker/version"].startswith(b"geomq version")
+
+
+async def test_the_broker_tells_about_itself_when_no_file_can_be_opened(tmp_path: Path) -> None:
+    async with Broker(_config(tmp_path)) as broker:
+        probe, _ = await Probe.connect(broker.port, Connect("c"))
+        async with probe:
+            await probe.subscribe("$SYS/broker/uptime")
+            with no_descriptor_left():
+                said = {(await probe.expect(Publish)).payload for _ in range(4)}
+            assert len(said) >= 3
 
 
 async def test_the_broker_starts_and_tells_about_itself_however_much_is_retained(tmp_path: Path) -> None:

@@ -212,8 +212,8 @@ class Broker:
             self._sys_timer = None
         interval_s = self.core.config.metrics.sys_interval_s
         if interval_s and not self._stopping.is_set():
-            self._sys.publish()
             self._sys_timer = self.core.loop.call_later(interval_s, self._publish_sys)
+            self._sys.publish()
 
     # Changes while running.
 

@@ -76,7 +76,10 @@ class Listener(Section, frozen=True):
     ] = None
     origins: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...],
-        about("Allowed origins of browser pages (WebSocket kinds); '*' is any; when empty, the same host only."),
+        about(
+            "Allowed origins of browser pages (WebSocket kinds); '*' is any; when empty, the same host only, and on a"
+            " loopback listener only by a name of this machine."
+        ),
     ] = ()
 
     @property

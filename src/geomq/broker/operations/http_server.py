@@ -5,7 +5,6 @@ Knows nothing of what the application answers; the admin API and the dashboard b
 
 import asyncio
 import contextlib
-import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,16 +17,6 @@ from geomq.errors import ConfigError
 
 STOP_S = 2.0
 WEBSOCKET_MESSAGE_BYTES_MAX = 4_096
-_OWN_NAME = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
-
-
-def is_loopback_name(host_header: str | None) -> bool:
-    """Whether a request was sent to this machine by a name of its own.
-
-    Anything else may be a page of another site whose name was pointed here. So may a header that is no host at all,
-    whatever a framework makes of it: the address that was called, for one.
-    """
-    return host_header is not None and _OWN_NAME.fullmatch(host_header) is not None
 
 
 class Certificate(NamedTuple):
