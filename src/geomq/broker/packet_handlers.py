@@ -85,6 +85,7 @@ class PacketHandlers:
         self._per_listener[connection.listener] -= 1
         self._addresses.release(connection.address)
         self._no_longer_pending(connection)
+        self._admission.closed(connection)
 
     def _no_longer_pending(self, connection: Connection) -> None:
         if connection in self._opening:

@@ -12,9 +12,11 @@ from msgspec import structs
 from geomq.broker.clients.geocontext import GeoContext
 from geomq.broker.clients.registry import Registry
 from geomq.broker.connections.connection import Connection
+from geomq.broker.connections.password_checks import PasswordChecks
 from geomq.broker.connections.ports import Authenticator, Elsewhere, Trouble
 from geomq.broker.core import Core
 from geomq.broker.security.identity import anonymous_allowed, certificate_user, client_id_refusal
+from geomq.broker.security.passwords import Passwords
 from geomq.broker.state.client import Client
 from geomq.errors import GeometryError
 from geomq.geo import Location, parse_location
@@ -27,8 +29,6 @@ from geomq.mqtt.session.handshake import Agreement, agree, refusal, welcome
 from geomq.vocabulary import DETAILS_PROPERTY, DROPPED_PROPERTY, LOCATION_PROPERTY, WAITING_PROPERTY
 
 log = logging.getLogger("geomq.broker")
-
-CHECKING_MAX = 1_000
 
 
 class Admission:
@@ -43,11 +43,14 @@ class Admission:
         self._core = core
         self._registry = registry
         self._geo = geo
-        self._checking = 0
-        self._pool = core.platform.start_worker("geomq-password")
+        self._checks = PasswordChecks(core)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._checks.close()
+
+    def closed(self, connection: Connection) -> None:
+        """Nobody waits for this connection's password to be checked any more."""
+        self._checks.cancel(connection, connection.address)
 
     def begin(self, connection: Connection, connect: Connect) -> None:
         """Decide on a CONNECT, at once or as soon as its password is checked."""
@@ -78,23 +81,21 @@ class Admission:
         if passwords.remembered(user, password):
             self._finish(connection, connect, user)
             return
-        if self._checking >= CHECKING_MAX:
+        compute = partial(passwords.check, user, password)
+        then = partial(self._checked, connection, connect, passwords)
+        if self._checks.ask(connection, connection.address, compute, then):
+            connection.watch()
+        else:
             self._refuse(connection, ReasonCode.SERVER_BUSY, "too many password checks are waiting")
-            return
-        self._checking += 1
-        loop = self._core.loop
 
-        def check() -> None:
-            good = passwords.check(user, password)
-            loop.call_soon_threadsafe(self._checked, connection, connect, user, good)
-
-        self._pool.submit(check)
-
-    def _checked(self, connection: Connection, connect: Connect, user: str, good: bool) -> None:
-        self._checking -= 1
+    def _checked(self, connection: Connection, connect: Connect, passwords: Passwords, good: bool) -> None:
         if connection.closed:
             return
-        if good:
+        user = connect.username
+        assert user is not None
+        if self._core.security.passwords is not passwords:
+            self._check_password(connection, connect, user, connect.password or b"")
+        elif good:
             self._finish(connection, connect, user)
         else:
             log.info("client %r from %s: wrong user name or password", connect.client_id, connection.address)

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.acknowledgements import acknowledge
+from geomq.broker.connections.farewell import farewell
 from geomq.broker.connections.order import State, check_order
-from geomq.broker.connections.ports import Exchange, Handlers, Steps, Transport
+from geomq.broker.connections.ports import Exchange, Handlers, Steps, Transport, nowhere
 from geomq.broker.core import Core
 from geomq.broker.state.client import Client
 from geomq.mqtt.codec.decode import BODIES, decode_publish, pubacks_at
@@ -28,8 +29,8 @@ from geomq.mqtt.codec.packets import (
     Subscribe,
     Unsubscribe,
 )
-from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.codec.reasons import ReasonCode, to_connack
+from geomq.mqtt.codec.properties import NO_PROPERTIES
+from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5, V311, PacketType
 from geomq.mqtt.session.handshake import Agreement, expiry_after
 
@@ -89,7 +90,7 @@ class Connection:
         self._greedy = self._stopped = False
         self.size_max = core.config.limits.pre_auth_bytes_max
         self._transport: Transport | None = None
-        self.write: Callable[[bytes | memoryview], object] = _nowhere
+        self.write: Callable[[bytes | memoryview], object] = nowhere
         self.listener = listener
         self.client: Client | None = None
         self.exchange: Exchange | None = None
@@ -105,11 +106,6 @@ class Connection:
     @property
     def closed(self) -> bool:
         return self._state is State.CLOSED
-
-    @property
-    def opening(self) -> bool:
-        """Whether the client is not let in yet."""
-        return self._state in (State.OPENING, State.CHECKING)
 
     def certificate(self) -> dict[str, Any] | None:
         """The client's verified certificate, if it showed one."""
@@ -128,7 +124,7 @@ class Connection:
         if not self._handlers.opened(self):
             self._state = State.CLOSED
             self._transport = None
-            self.write = _nowhere
+            self.write = nowhere
             transport.abort()
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -163,6 +159,8 @@ class Connection:
             data, self._reassembly = joined, None
         if self._stopped:
             self._rest += data
+            if len(self._rest) > self.size_max and self._transport is not None:
+                self._transport.pause_reading()
             return
         if len(data) > LARGE_BYTES or self._greedy:
             self._greedy = len(self._core.turns) > 0
@@ -262,13 +260,10 @@ class Connection:
         """Whether the client's rate allows one more; if not, it is not read until it does."""
         assert self.client is not None
         bucket = self.client.publish_bucket
-        if bucket is None:
-            return True
-        now = self._core.loop.time()
-        if bucket.take(now=now):
+        if bucket is None or bucket.take(now=self._core.loop.time()):
             return True
         self.stop_reading()
-        self._core.loop.call_later(bucket.wait_s(now=now), self.go_on)
+        self._core.loop.call_later(bucket.wait_s(now=self._core.loop.time()), self.go_on)
         return False
 
     def _publish(self, data: bytes, flags: int, body: int, stop: int) -> None:
@@ -362,6 +357,11 @@ class Connection:
             self._state = State.OPENING
         self.go_on()
 
+    def watch(self) -> None:
+        """Notice when the client leaves before it is let in; what it sends meanwhile waits."""
+        if self._transport is not None and not self.paused:
+            self._transport.resume_reading()
+
     def stop_reading(self) -> None:
         if not self._stopped:
             self._stopped = True
@@ -410,14 +410,12 @@ class Connection:
         """End the connection, telling the client why, and where to `go_to`, as far as its version can be told."""
         if self.closed:
             return
-        properties = NO_PROPERTIES
-        if text is not None or go_to is not None:
-            properties = Properties(reason_string=None if text is None else text[:1_000], server_reference=go_to)
+        packet = farewell(reason, text, go_to, admitted=self.client is not None)
         if self.client is not None:
             if self.version == V5:
-                self.send(self.client.session.reply(Disconnect(reason, properties)))
+                self.send(self.client.session.reply(packet))
         elif self._state is State.CHECKING or reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
-            self.send_packet(Connack(False, to_connack(reason), properties))
+            self.send_packet(packet)
         self._shut(None)
 
     def _shut(self, farewell: Disconnect | None) -> None:
@@ -430,7 +428,7 @@ class Connection:
             self._handlers.gone(client, farewell)
         self.write_out()
         transport, self._transport = self._transport, None
-        self.write = _nowhere
+        self.write = nowhere
         self._rest, self._reassembly, self.last_route, self._steps = b"", None, None, None
         if transport is None:
             return
@@ -448,9 +446,5 @@ class Connection:
             silent = now - self.last_read
             if self.keep_alive_s and silent > self.keep_alive_s * 1.5 and not self._stopped:
                 self.dismiss(ReasonCode.KEEP_ALIVE_TIMEOUT)
-        elif self.opening and now - self.opened_at > self._core.config.limits.connect_timeout_s:
+        elif self._state is not State.CLOSED and now - self.opened_at > self._core.config.limits.connect_timeout_s:
             self._shut(None)
-
-
-def _nowhere(_data: bytes | memoryview) -> None:
-    """Where bytes for a closed connection go."""

@@ -84,7 +84,8 @@ class Machine:
             turn_ns=self._turn_ns,
             random_bytes=rng.randbytes,
             uniform=rng.uniform,
-            start_worker=lambda _name: Worker(loop, rng, self.disk),
+            start_workers=lambda _name, _threads: Worker(loop, rng, self.disk),
+            processors=1,
             check_free=_check_free,
         )
 
