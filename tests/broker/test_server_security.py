@@ -240,6 +240,63 @@ async def test_changed_files_count_after_a_reload(files: AuthConfig, tmp_path: P
         assert connack.properties.receive_maximum == 3
 
 
+@pytest.mark.parametrize(
+    ("users", "gone"),
+    [
+        ({"anna": b"annaanna", "bob": b"bobbob"}, "both"),  # hashed anew
+        ({"bob": None}, "anna"),
+        ({"anna": b"another", "bob": None}, "anna"),
+        ({"anna": None, "bob": None}, "nobody"),
+    ],
+)
+async def test_a_reload_ends_connections_of_users_that_are_gone_or_have_another_password(
+    users: dict[str, bytes | None], gone: str, files: AuthConfig, tmp_path: Path
+) -> None:
+    async with _running(auth=files) as broker:
+        before = dict(line.split(":", 1) for line in (tmp_path / "passwords").read_text().splitlines())
+        anna, _ = await _login(broker, "anna")
+        again, _ = await _login(broker, "anna", "again")  # by the remembered password
+        bob, _ = await _login(broker, "bob")
+        secrets = {
+            user: before[user] if password is None else hash_password(password, iterations=10)
+            for user, password in users.items()
+        }
+        (tmp_path / "passwords").write_text("".join(f"{user}:{secret}\n" for user, secret in secrets.items()))
+        broker.reload(broker.core.config)
+        for user, probe in (("anna", anna), ("anna", again), ("bob", bob)):
+            if gone in (user, "both"):
+                assert (await probe.expect(Disconnect)).reason == ReasonCode.NOT_AUTHORIZED
+                with pytest.raises(Closed):
+                    await probe.receive()
+            else:
+                probe.publish(f"{user}/x", b"", 1)
+                assert (await probe.expect(Puback)).reason == ReasonCode.NO_MATCHING_SUBSCRIBERS
+        assert broker.core.counts.connections_revoked == {"both": 3, "anna": 2, "nobody": 0}[gone]
+        assert len(broker.parts.handlers.connections) == 3 - broker.core.counts.connections_revoked
+
+
+async def test_a_reload_ends_connections_that_have_no_right_to_connect_any_more(files: AuthConfig) -> None:
+    none = AuthConfig()
+    async with _running(auth=none) as broker:
+        anonymous, _ = await Probe.connect(broker.port, Connect("c"))
+        named, _ = await _login(broker, "anna")
+        broker.reload(msgspec.structs.replace(broker.core.config, auth=files))
+        assert (await named.expect(Disconnect)).reason == ReasonCode.NOT_AUTHORIZED  # a name was enough for it
+        assert await anonymous.silent()
+        proved, _ = await _login(broker, "bob", "not-the-name-of-bob")
+        old, _ = await _login(broker, "bob", "old", version=V311)
+        auth = msgspec.structs.replace(files, anonymous="never", client_id="prefix")
+        broker.reload(msgspec.structs.replace(broker.core.config, auth=auth))
+        assert (await anonymous.expect(Disconnect)).reason == ReasonCode.NOT_AUTHORIZED
+        assert (await proved.expect(Disconnect)).reason == ReasonCode.NOT_AUTHORIZED
+        with pytest.raises(Closed):
+            await old.receive()
+        proved, _ = await _login(broker, "bob")
+        broker.reload(msgspec.structs.replace(broker.core.config, auth=none))
+        assert await proved.silent()
+        assert broker.core.counts.connections_revoked == 4
+
+
 async def test_what_waits_for_a_client_is_kept_from_it_once_it_may_not_read_it(
     files: AuthConfig, tmp_path: Path
 ) -> None:

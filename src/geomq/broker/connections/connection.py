@@ -14,21 +14,14 @@ from geomq.broker.connections.farewell import farewell
 from geomq.broker.connections.order import State, check_order
 from geomq.broker.connections.ports import Exchange, Handlers, Steps, Transport, nowhere
 from geomq.broker.core import Core
+from geomq.broker.security.identity import Identity
 from geomq.broker.state.client import Client
 from geomq.mqtt.codec.decode import BODIES, decode_publish, pubacks_at
 from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
 from geomq.mqtt.codec.decoder import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.faults import MqttError, ProtocolViolation
-from geomq.mqtt.codec.packets import (
-    Auth,
-    Connack,
-    Connect,
-    Disconnect,
-    Packet,
-    Subscribe,
-    Unsubscribe,
-)
+from geomq.mqtt.codec.packets import Auth, Connack, Connect, Disconnect, Packet, Subscribe, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5, V311, PacketType
@@ -64,6 +57,7 @@ class Connection:
         "client",
         "exchange",
         "heard",
+        "identity",
         "keep_alive_s",
         "last_read",
         "last_route",
@@ -93,6 +87,7 @@ class Connection:
         self.write: Callable[[bytes | memoryview], object] = nowhere
         self.listener = listener
         self.client: Client | None = None
+        self.identity: Identity | None = None
         self.exchange: Exchange | None = None
         self.pending_connect: Connect | None = None
         self.address = ""
@@ -337,9 +332,9 @@ class Connection:
 
     # What the broker calls.
 
-    def admitted(self, client: Client, agreement: Agreement) -> None:
+    def admitted(self, client: Client, agreement: Agreement, identity: Identity) -> None:
         """The client may come in under these terms."""
-        self.client = client
+        self.client, self.identity = client, identity
         self._state = State.OPEN
         self.heard, self.last_read = False, self._core.loop.time()
         self._admitted_at = self.last_read
