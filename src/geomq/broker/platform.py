@@ -1,4 +1,4 @@
-"""What a broker needs of the machine it runs on: clocks, random numbers, threads and free addresses.
+"""What a broker needs of the machine it runs on: clocks, random numbers, threads, addresses and open files.
 
 A broker gets all of it from the one object it is given and takes nothing from anywhere else (`tests/test_tidy.py`
 checks it), so that a simulation decides what the time is and which number comes next. What opens its store it is given
@@ -17,6 +17,8 @@ from typing import Final
 
 from geomq.broker.config.free_address import check_free
 from geomq.broker.config.settings import Listener
+from geomq.broker.sockets.accepting import OpenServer, open_server
+from geomq.broker.sockets.descriptors import Descriptors, descriptors
 
 
 def start_workers(name: str, threads: int) -> Executor:
@@ -47,6 +49,10 @@ class Platform:
     """Threads for what would keep the loop waiting, by name and number."""
     processors: int = field(default_factory=count_processors)
     """They share the work."""
+    open_server: OpenServer = open_server
+    """Listens, and hands over what comes."""
+    descriptors: Callable[[], Descriptors] = descriptors
+    """How many files may be open."""
     check_free: Callable[[Listener], Awaitable[None]] = check_free
     """Raises ConfigError for an address that cannot be had."""
 

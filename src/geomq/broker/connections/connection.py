@@ -109,18 +109,23 @@ class Connection:
 
     # What the transport calls.
 
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-        self.write = transport.write
+    def arrived(self, transport: Any) -> bool:
+        """Somebody is there, though the handshake may not be over; whether there is room."""
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"
+        if self._handlers.opened(self):
+            self._transport = transport
+        else:
+            self._state = State.CLOSED
+        return not self.closed
+
+    def connection_made(self, transport: Any) -> None:
+        if self.closed or (self._transport is None and not self.arrived(transport)):
+            transport.abort()
+            return
+        self._transport, self.write = transport, transport.write
         high = self._core.config.limits.write_buffer_bytes_max
         transport.set_write_buffer_limits(high, high // 4)
-        if not self._handlers.opened(self):
-            self._state = State.CLOSED
-            self._transport = None
-            self.write = nowhere
-            transport.abort()
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._shut(None)

@@ -212,6 +212,10 @@ class WebSocketConnection:
 
     # Towards the socket.
 
+    def arrived(self, transport: Any) -> bool:
+        self._transport = transport
+        return self._connection.arrived(self)
+
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         self._connection.connection_made(self)
