@@ -76,6 +76,18 @@ async def test_the_broker_starts_and_tells_about_itself_however_much_is_retained
             await probe.drop()
 
 
+async def test_health_and_metrics_are_answered_however_many_ask_for_nothing(tmp_path: Path) -> None:
+    async with Broker(_config(tmp_path, admin=Admin(enabled=True, port=0))) as broker:
+        idle = [await asyncio.open_connection("127.0.0.1", broker.admin_port) for _ in range(150)]
+        for path in ("health", "metrics"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.admin_port)
+            writer.write(b"GET /%b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % path.encode())
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+        for _, writer in idle:
+            writer.close()
+
+
 async def test_the_view_shows_clients_and_kicks_them(tmp_path: Path) -> None:
     async with Broker(_config(tmp_path, admin=Admin(enabled=True, port=0))) as broker:
         probe, _ = await Probe.connect(broker.port, Connect("c", properties=KEEPS))

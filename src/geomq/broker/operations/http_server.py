@@ -13,6 +13,9 @@ from typing import NamedTuple
 import uvicorn
 from starlette.types import ASGIApp
 
+from geomq.broker.operations.http_connections import HttpConnection, HttpConnections
+from geomq.broker.sockets.accepting import Acceptor
+from geomq.broker.sockets.descriptors import descriptors
 from geomq.errors import ConfigError
 
 STOP_S = 2.0
@@ -27,7 +30,11 @@ class Certificate(NamedTuple):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: those are the broker's."""
+    """uvicorn without its signal handlers, which are the broker's, and without its listening sockets."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.servers = []
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -56,7 +63,6 @@ class HttpServer:
             http="h11",
             ws="websockets-sansio" if websocket else "none",
             ws_max_size=WEBSOCKET_MESSAGE_BYTES_MAX,
-            limit_concurrency=100,
             timeout_graceful_shutdown=1,
             server_header=False,
             proxy_headers=False,
@@ -67,7 +73,10 @@ class HttpServer:
             config.load()
         except OSError as error:
             raise ConfigError(f"{what} certificate: {error}") from None
+        self._uvicorn = config
         self._server = _Server(config)
+        self._connections = HttpConnections()
+        self._acceptor: Acceptor | None = None
         self._task: asyncio.Task[None] | None = None
         self.port = 0
 
@@ -81,6 +90,7 @@ class HttpServer:
             listener = socket.socket(family, kind, protocol)
             try:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.setblocking(False)
                 listener.bind(address)
             except OSError:
                 listener.close()
@@ -88,12 +98,19 @@ class HttpServer:
         except OSError as error:
             raise ConfigError(f"{self._what} cannot listen on {host}:{port}: {error.strerror}") from None
         self.port = listener.getsockname()[1]
-        self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name=f"geomq-{self._what}")
+        tls, end = self._uvicorn.ssl, descriptors().others_end
+        self._task = asyncio.create_task(self._server.serve(), name=f"geomq-{self._what}")
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.001)
+        self._acceptor = Acceptor([listener], self._connection, tls=lambda: tls, end=end)
+
+    def _connection(self) -> HttpConnection:
+        return HttpConnection(self._connections, self._uvicorn, self._server.server_state)
 
     async def stop(self) -> None:
         """Finish what is being answered, briefly, and close."""
+        if self._acceptor is not None:
+            self._acceptor.close()
         self._server.should_exit = True
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
