@@ -19,7 +19,7 @@ class Given:
     """Counts what a broker asks for."""
 
     def __init__(self) -> None:
-        self.threads: list[str] = []
+        self.threads: list[tuple[str, int]] = []
         self.stores = 0
         self.addresses: list[int | None] = []
         self.bytes = itertools.count()
@@ -30,13 +30,14 @@ class Given:
             perf_ns=lambda: 7,
             random_bytes=lambda count: next(self.bytes).to_bytes(count),
             uniform=lambda low, high: low,
-            start_worker=self.start_worker,
+            start_workers=self.start_workers,
+            processors=3,
             check_free=self.check_free,
         )
 
-    def start_worker(self, name: str) -> Executor:
-        self.threads.append(name)
-        return ThreadPoolExecutor(1)
+    def start_workers(self, name: str, threads: int) -> Executor:
+        self.threads.append((name, threads))
+        return ThreadPoolExecutor(threads)
 
     def open_store(self, config: Config) -> Store:
         self.stores += 1
@@ -56,5 +57,5 @@ async def test_a_broker_asks_only_the_platform_it_was_given(tmp_path: Path) -> N
     async with Broker(config, platform=given.platform(), open_store=given.open_store) as broker:
         assert broker.core.node.epoch == 5_000_000_000_000
     assert (given.stores, given.addresses) == (1, [0])
-    assert sorted(given.threads) == ["geomq-password", "geomq-sync"]
+    assert sorted(given.threads) == [("geomq-password", 2), ("geomq-sync", 1)]
     assert next(given.bytes) > 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.broker.descriptors import no_descriptor_left
 from tests.probe import Closed, Probe
 
 from geomq.broker.config.recording import Log as LogSection
@@ -50,6 +51,16 @@ async def test_the_broker_tells_about_itself(tmp_path: Path) -> None:
             assert values["$SYS/broker/version"].startswith(b"geomq version")
 
 
+async def test_the_broker_tells_about_itself_when_no_file_can_be_opened(tmp_path: Path) -> None:
+    async with Broker(_config(tmp_path)) as broker:
+        probe, _ = await Probe.connect(broker.port, Connect("c"))
+        async with probe:
+            await probe.subscribe("$SYS/broker/uptime")
+            with no_descriptor_left():
+                said = {(await probe.expect(Publish)).payload for _ in range(4)}
+            assert len(said) >= 3
+
+
 async def test_the_broker_starts_and_tells_about_itself_however_much_is_retained(tmp_path: Path) -> None:
     for limit in (30, 2):
         async with Broker(_config(tmp_path, limits=Limits(retained_messages_max=limit))) as broker:
@@ -63,6 +74,18 @@ async def test_the_broker_starts_and_tells_about_itself_however_much_is_retained
             await probe.subscribe("$SYS/broker/version")
             assert (await probe.expect(Publish)).retain
             await probe.drop()
+
+
+async def test_health_and_metrics_are_answered_however_many_ask_for_nothing(tmp_path: Path) -> None:
+    async with Broker(_config(tmp_path, admin=Admin(enabled=True, port=0))) as broker:
+        idle = [await asyncio.open_connection("127.0.0.1", broker.admin_port) for _ in range(150)]
+        for path in ("health", "metrics"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.admin_port)
+            writer.write(b"GET /%b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % path.encode())
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+        for _, writer in idle:
+            writer.close()
 
 
 async def test_the_view_shows_clients_and_kicks_them(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.broker.gated_threads import GatedThreads
 from tests.broker.probes import OPEN, Probe, drop_all
 from tests.probe import Closed
 
 from geomq.broker.config.settings import Auth as AuthConfig
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.connections.ports import Exchange
+from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.passwords import hash_password
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import (
@@ -48,10 +50,10 @@ pattern readwrite own/%c/#
 
 
 @asynccontextmanager
-async def _running(**sections: Any) -> AsyncIterator[Broker]:
+async def _running(platform: Platform = SYSTEM, **sections: Any) -> AsyncIterator[Broker]:
     sections.setdefault("listeners", (Listener(host="127.0.0.1", port=0),))
     config = Config(persistence=Persistence(enabled=False), metrics=Metrics(sys_interval_s=0), **sections)
-    async with Broker(config) as broker:
+    async with Broker(config, platform=platform) as broker:
         yield broker
         await drop_all()
 
@@ -79,6 +81,65 @@ async def test_the_right_password_opens_and_a_wrong_one_does_not(files: AuthConf
             assert connack.reason == ReasonCode.BAD_USER_NAME_OR_PASSWORD
             with pytest.raises(Closed):
                 await probe.receive()
+
+
+async def test_passwords_of_clients_that_left_are_not_checked(files: AuthConfig) -> None:
+    threads = GatedThreads()
+    platform = Platform(start_workers=lambda *_: threads, processors=1)
+    async with _running(platform, auth=files, limits=Limits(connect_timeout_s=600.0)) as broker:
+        for number in range(50):
+            probe = await Probe.open(broker.port)
+            probe.send(Connect(f"c{number}", username="anna", password=b"wrong"))
+            await probe.drop()
+        async with asyncio.timeout(60):
+            while broker.core.counts.connections_opened < 50 or broker.parts.handlers.connections:
+                await asyncio.sleep(0.01)
+        login = asyncio.create_task(_login(broker, "bob"))
+        async with asyncio.timeout(60):
+            while not login.done():
+                if threads.given:
+                    threads.run_next()
+                await asyncio.sleep(0.01)
+        assert (await login)[1].reason == ReasonCode.SUCCESS
+        assert threads.computed == 2  # one of those that left was under way
+
+
+async def test_what_a_client_sends_while_its_password_is_checked_waits_and_is_bounded(files: AuthConfig) -> None:
+    threads = GatedThreads()
+    async with _running(Platform(start_workers=lambda *_: threads, processors=1), auth=files) as broker:
+        probe = await Probe.open(broker.port)
+        probe.send(Connect("c", username="anna", password=b"annaanna"))
+        for number in range(2_000):
+            probe.publish("anna/x", b"%0512d" % number)
+        probe.publish("anna/x", b"last", 1)
+        async with asyncio.timeout(60):
+            while not threads.given:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        (connection,) = broker.parts.handlers.connections
+        assert len(connection._rest) < 2_000 * 512 // 2
+        threads.run_next()
+        assert (await probe.expect(Connack)).reason == ReasonCode.SUCCESS
+        assert (await probe.expect(Puback)).reason == ReasonCode.NO_MATCHING_SUBSCRIBERS
+        assert broker.core.counts.events_received == 2_001
+
+
+async def test_a_password_that_changes_while_it_is_checked_is_checked_again(files: AuthConfig, tmp_path: Path) -> None:
+    threads = GatedThreads()
+    async with _running(Platform(start_workers=lambda *_: threads, processors=1), auth=files) as broker:
+        probe = await Probe.open(broker.port)
+        probe.send(Connect("c", username="anna", password=b"annaanna"))
+        async with asyncio.timeout(60):
+            while not threads.given:
+                await asyncio.sleep(0.01)
+        (tmp_path / "passwords").write_text(f"anna:{hash_password(b'other', iterations=10)}\n")
+        broker.reload(broker.core.config)
+        async with asyncio.timeout(60):
+            while threads.computed < 2:
+                if threads.given:
+                    threads.run_next()
+                await asyncio.sleep(0.01)
+        assert (await probe.expect(Connack)).reason == ReasonCode.BAD_USER_NAME_OR_PASSWORD
 
 
 async def test_anonymous_clients_come_in_only_where_allowed() -> None:
@@ -177,6 +238,63 @@ async def test_changed_files_count_after_a_reload(files: AuthConfig, tmp_path: P
         broker.reload(msgspec.structs.replace(broker.core.config, limits=Limits(receive_maximum=3)))
         _, connack = await _login(broker, "bob")
         assert connack.properties.receive_maximum == 3
+
+
+@pytest.mark.parametrize(
+    ("users", "gone"),
+    [
+        ({"anna": b"annaanna", "bob": b"bobbob"}, "both"),  # hashed anew
+        ({"bob": None}, "anna"),
+        ({"anna": b"another", "bob": None}, "anna"),
+        ({"anna": None, "bob": None}, "nobody"),
+    ],
+)
+async def test_a_reload_ends_connections_of_users_that_are_gone_or_have_another_password(
+    users: dict[str, bytes | None], gone: str, files: AuthConfig, tmp_path: Path
+) -> None:
+    async with _running(auth=files) as broker:
+        before = dict(line.split(":", 1) for line in (tmp_path / "passwords").read_text().splitlines())
+        anna, _ = await _login(broker, "anna")
+        again, _ = await _login(broker, "anna", "again")  # by the remembered password
+        bob, _ = await _login(broker, "bob")
+        secrets = {
+            user: before[user] if password is None else hash_password(password, iterations=10)
+            for user, password in users.items()
+        }
+        (tmp_path / "passwords").write_text("".join(f"{user}:{secret}\n" for user, secret in secrets.items()))
+        broker.reload(broker.core.config)
+        for user, probe in (("anna", anna), ("anna", again), ("bob", bob)):
+            if gone in (user, "both"):
+                assert (await probe.expect(Disconnect)).reason == ReasonCode.NOT_AUTHORIZED
+                with pytest.raises(Closed):
+                    await probe.receive()
+            else:
+                probe.publish(f"{user}/x", b"", 1)
+                assert (await probe.expect(Puback)).reason == ReasonCode.NO_MATCHING_SUBSCRIBERS
+        assert broker.core.counts.connections_revoked == {"both": 3, "anna": 2, "nobody": 0}[gone]
+        assert len(broker.parts.handlers.connections) == 3 - broker.core.counts.connections_revoked
+
+
+async def test_a_reload_ends_connections_that_have_no_right_to_connect_any_more(files: AuthConfig) -> None:
+    none = AuthConfig()
+    async with _running(auth=none) as broker:
+        anonymous, _ = await Probe.connect(broker.port, Connect("c"))
+        named, _ = await _login(broker, "anna")
+        broker.reload(msgspec.structs.replace(broker.core.config, auth=files))
+        assert (await named.expect(Disconnect)).reason == ReasonCode.NOT_AUTHORIZED  # a name was enough for it
+        assert await anonymous.silent()
+        proved, _ = await _login(broker, "bob", "not-the-name-of-bob")
+        old, _ = await _login(broker, "bob", "old", version=V311)
+        auth = msgspec.structs.replace(files, anonymous="never", client_id="prefix")
+        broker.reload(msgspec.structs.replace(broker.core.config, auth=auth))
+        assert (await anonymous.expect(Disconnect)).reason == ReasonCode.NOT_AUTHORIZED
+        assert (await proved.expect(Disconnect)).reason == ReasonCode.NOT_AUTHORIZED
+        with pytest.raises(Closed):
+            await old.receive()
+        proved, _ = await _login(broker, "bob")
+        broker.reload(msgspec.structs.replace(broker.core.config, auth=none))
+        assert await proved.silent()
+        assert broker.core.counts.connections_revoked == 4
 
 
 async def test_what_waits_for_a_client_is_kept_from_it_once_it_may_not_read_it(

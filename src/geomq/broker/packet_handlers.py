@@ -3,6 +3,9 @@
 Also counts connections, in all, per listener and per address, and refuses those above the limits.
 """
 
+import logging
+from operator import attrgetter
+
 from geomq.broker.clients.delivery import Delivery
 from geomq.broker.clients.publishing import Publishing
 from geomq.broker.clients.registry import Registry
@@ -18,6 +21,9 @@ from geomq.broker.security.limits import AddressCounts
 from geomq.broker.state.client import Client
 from geomq.mqtt.codec.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES
+from geomq.mqtt.codec.reasons import ReasonCode
+
+log = logging.getLogger("geomq.broker")
 
 
 class PacketHandlers:
@@ -46,9 +52,10 @@ class PacketHandlers:
         self.publish_fast = fast.publish
         self.publish_qos1 = qos1.publish
         self.connections: dict[Connection, None] = {}
-        self._opening: dict[Connection, None] = {}
+        self._opening: dict[Listener, dict[Connection, None]] = {}
         self._per_listener: dict[Listener, int] = {}
         limits = core.config.limits
+        self._connections_max = self._allowed_connections()
         self._addresses = AddressCounts(limits.connections_per_address_max)
         self._pending = AddressCounts(limits.pending_per_address_max)
 
@@ -58,14 +65,9 @@ class PacketHandlers:
     # What connections call.
 
     def opened(self, connection: Connection) -> bool:
-        """Whether there is room for one more."""
-        limits, counts = self._core.config.limits, self._core.counts
-        listener, address = connection.listener, connection.address
-        open_here = self._per_listener.get(listener, 0)
-        full = len(self.connections) >= limits.connections_max or (
-            listener.connections_max is not None and open_here >= listener.connections_max
-        )
-        if full or not self._addresses.admit(address):
+        """Whether there is room for one more; who has been silent for longest since it came has to make it."""
+        counts, listener, address = self._core.counts, connection.listener, connection.address
+        if not self._make_room(listener) or not self._addresses.admit(address):
             counts.connections_refused += 1
             return False
         if not self._pending.admit(address):
@@ -74,9 +76,35 @@ class PacketHandlers:
             return False
         counts.connections_opened += 1
         self.connections[connection] = None
-        self._opening[connection] = None
-        self._per_listener[listener] = open_here + 1
+        self._opening.setdefault(listener, {})[connection] = None
+        self._per_listener[listener] = self._per_listener.get(listener, 0) + 1
         return True
+
+    def _make_room(self, listener: Listener) -> bool:
+        """End a connection whose client has not sent CONNECT where there is no room otherwise; whether there is now."""
+        if listener.connections_max is not None and self._per_listener.get(listener, 0) >= listener.connections_max:
+            oldest = [next(iter(self._opening.get(listener, ())), None)]
+        elif len(self.connections) >= self._connections_max:
+            oldest = [next(iter(opening), None) for opening in self._opening.values()]
+        else:
+            return True
+        found = [connection for connection in oldest if connection is not None]
+        if not found:
+            return False
+        self._core.counts.connections_refused += 1
+        min(found, key=attrgetter("opened_at")).dismiss(ReasonCode.SERVER_BUSY)
+        return True
+
+    def _allowed_connections(self) -> int:
+        """`connections_max`, unless fewer files may be open."""
+        wanted, descriptors = self._core.config.limits.connections_max, self._core.platform.descriptors()
+        allowed = descriptors.connections(wanted)
+        if allowed < wanted:
+            log.info(
+                "connections_max is lowered: the system allows this process too few open files",
+                extra={"connections_max": allowed, "configured": wanted, "open_files": descriptors.limit},
+            )
+        return allowed
 
     def closed(self, connection: Connection) -> None:
         if connection not in self.connections:
@@ -85,10 +113,12 @@ class PacketHandlers:
         self._per_listener[connection.listener] -= 1
         self._addresses.release(connection.address)
         self._no_longer_pending(connection)
+        self._admission.closed(connection)
 
     def _no_longer_pending(self, connection: Connection) -> None:
-        if connection in self._opening:
-            del self._opening[connection]
+        opening = self._opening.get(connection.listener, {})
+        if connection in opening:
+            del opening[connection]
             self._pending.release(connection.address)
 
     def connect(self, connection: Connection, packet: Connect) -> None:
@@ -122,5 +152,6 @@ class PacketHandlers:
     def take_limits(self) -> None:
         """The settings changed."""
         limits = self._core.config.limits
+        self._connections_max = self._allowed_connections()
         self._addresses.allow(limits.connections_per_address_max)
         self._pending.allow(limits.pending_per_address_max)

@@ -190,6 +190,7 @@ class Parts:
         self.following.forget_topics()
         for client in self.core.clients.values():
             self.registry.give_rights(client)
+        self.admission.revoke(tuple(self.handlers.connections))
         self.handlers.take_limits()
         self.fast.forget()
 

@@ -1,4 +1,4 @@
-"""What a broker needs of the machine it runs on: clocks, random numbers, threads and free addresses.
+"""What a broker needs of the machine it runs on: clocks, random numbers, threads, addresses and open files.
 
 A broker gets all of it from the one object it is given and takes nothing from anywhere else (`tests/test_tidy.py`
 checks it), so that a simulation decides what the time is and which number comes next. What opens its store it is given
@@ -6,21 +6,29 @@ as well: there a simulation decides when the disk fails. The event
 loop is part of it without being named here: connections, timers and monotonic time are the running loop's.
 """
 
+import os
 import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from geomq.broker.config.free_address import check_free
 from geomq.broker.config.settings import Listener
+from geomq.broker.sockets.accepting import OpenServer, open_server
+from geomq.broker.sockets.descriptors import Descriptors, descriptors
 
 
-def start_worker(name: str) -> Executor:
-    """One thread, started when it first has something to do."""
-    return ThreadPoolExecutor(1, thread_name_prefix=name)
+def start_workers(name: str, threads: int) -> Executor:
+    """So many threads, each started when there is something to do for it."""
+    return ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+
+def count_processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +45,14 @@ class Platform:
     """Nobody can guess them: nonces, tokens, ids."""
     uniform: Callable[[float, float], float] = random.uniform
     """For pauses that should not coincide."""
-    start_worker: Callable[[str], Executor] = start_worker
-    """A thread for what would keep the loop waiting, by name."""
+    start_workers: Callable[[str, int], Executor] = start_workers
+    """Threads for what would keep the loop waiting, by name and number."""
+    processors: int = field(default_factory=count_processors)
+    """They share the work."""
+    open_server: OpenServer = open_server
+    """Listens, and hands over what comes."""
+    descriptors: Callable[[], Descriptors] = descriptors
+    """How many files may be open."""
     check_free: Callable[[Listener], Awaitable[None]] = check_free
     """Raises ConfigError for an address that cannot be had."""
 

@@ -28,6 +28,7 @@ from geomq.broker.peers.store import Notes, kept_editions
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.acl import load_acl
 from geomq.broker.security.passwords import load_passwords
+from geomq.broker.sockets.descriptors import raise_limit
 from geomq.broker.state.links import Cloud
 from geomq.broker.storage.committer import Committer
 from geomq.broker.storage.configured import open_configured_store
@@ -62,7 +63,7 @@ class Broker:
         self._config = config
         self._open_store = open_store
         self._platform = platform
-        self._listeners = Listeners()
+        self._listeners = Listeners(platform)
         self._stopping = asyncio.Event()
         self._timers: list[asyncio.TimerHandle] = []
         self._sys_timer: asyncio.TimerHandle | None = None
@@ -212,8 +213,8 @@ class Broker:
             self._sys_timer = None
         interval_s = self.core.config.metrics.sys_interval_s
         if interval_s and not self._stopping.is_set():
-            self._sys.publish()
             self._sys_timer = self.core.loop.call_later(interval_s, self._publish_sys)
+            self._sys.publish()
 
     # Changes while running.
 
@@ -323,6 +324,7 @@ def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; SIGHUP asks `reload` for the changed config. The exit code."""
     setup_logging(config.log)
     keep_freed_memory()
+    raise_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_main(config, reload))
 

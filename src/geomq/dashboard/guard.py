@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from geomq.broker.operations.http_server import is_loopback_name
+from geomq.broker.security.own_names import is_loopback_name
 from geomq.dashboard.access import Access
 
 COOKIE = "geomq-session"

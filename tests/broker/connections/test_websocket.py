@@ -79,6 +79,30 @@ def test_pages_must_come_from_an_allowed_origin(origins: tuple[str, ...], origin
             accept_upgrade(head.encode(), listener)
 
 
+@pytest.mark.parametrize(
+    ("host", "origins", "origin", "good"),
+    [
+        ("evil.example:9001", (), "http://evil.example:9001", False),
+        ("evil.example:9001", ("http://evil.example:9001",), "http://evil.example:9001", True),
+        ("localhost:9001", (), "http://localhost:8000", True),
+        ("127.0.0.1:9001", (), "http://127.0.0.1:9001", True),
+        ("[::1]:9001", (), "http://[::1]:9001", True),
+        ("evil.example", (), None, True),
+    ],
+)
+def test_a_page_whose_name_was_pointed_at_this_machine_does_not_reach_a_loopback_listener(
+    host: str, origins: tuple[str, ...], origin: str | None, good: bool
+) -> None:
+    head = HEAD.replace("broker.example:9001", host) + ("" if origin is None else f"\r\nOrigin: {origin}")
+    for bound in ("localhost", "127.0.0.1"):
+        listener = Listener(kind="websocket", host=bound, origins=origins)
+        if good:
+            accept_upgrade(head.encode(), listener)
+        else:
+            with pytest.raises(BadRequest):
+                accept_upgrade(head.encode(), listener)
+
+
 def test_a_listener_can_insist_on_its_path() -> None:
     accept_upgrade(HEAD.encode(), Listener(kind="websocket", path="/mqtt"))
     with pytest.raises(BadRequest):

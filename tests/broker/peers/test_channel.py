@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.broker.certificates import Authority
 from tests.broker.federated import until
 
 from geomq.broker.peers.channel import Credentials, PeerChannel
 from geomq.broker.peers.frames import LONG_BYTES_MIN
+from geomq.broker.sockets.accepting import open_server
 from geomq.routing.core.messages import ForwardEvent, Message, PutLocation, SyncBegin, SyncEnd
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId
 from geomq.routing.core.plan import Batched, EventBatch
@@ -35,10 +37,12 @@ class Side:
         self.reasons: list[str] = []
         self.refused: list[tuple[Message, str]] = []
         self.channel: PeerChannel | None = None
+        self.made_here = 0
         self._wanted = wanted
 
     def made(self, channel: PeerChannel) -> None:
         assert channel.peer is None
+        self.made_here += 1
 
     def opened(self, channel: PeerChannel) -> bool:
         self.peers.append(channel.peer)
@@ -245,28 +249,11 @@ async def test_an_unwanted_peer_is_cut_off() -> None:
     server.close()
 
 
-def certificates(folder: Path, *names: str) -> dict[str, tuple[Path, Path]]:
-    """An authority and a certificate for each name, made with openssl."""
-    import subprocess
-
-    def openssl(*words: str | Path) -> None:
-        subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, cwd=folder)
-
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "2")
-    made = {}
-    for name in names:
-        openssl("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"]
-        openssl("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.pem")
-        made[name] = (folder / f"{name}.pem", folder / f"{name}.key")
-    return made
-
-
 @asynccontextmanager
 async def encrypted(folder: Path, here: Side, there: Side, *, claimed: str = "a") -> AsyncIterator[PeerChannel]:
     """A dials b; each has a certificate of its own name."""
-    made = certificates(folder, "a", "b")
+    authority = Authority(folder)
+    made = {name: authority.issue(name) for name in ("a", "b")}
     listen = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / "ca.pem"))
     listen.verify_mode = ssl.CERT_REQUIRED
     listen.load_cert_chain(*made["b"])
@@ -310,3 +297,23 @@ async def test_long_frames_come_whole_through_encryption(tmp_path: Path) -> None
             assert isinstance(frame.message, EventBatch)
             if size >= LONG_BYTES_MIN:
                 assert b"".join(frame.message.packets) == bytes([number]) * size
+
+
+async def test_a_handshake_that_never_begins_is_known_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geomq.broker.peers.channel.GREETING_S_MAX", 0.2)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*Authority(tmp_path).issue("b"))
+    side = Side()
+    server = await open_server(
+        lambda: PeerChannel(Credentials("b", None), side, expected=None, frame_bytes_max=1000),
+        "127.0.0.1",
+        0,
+        tls=lambda: tls,
+        end=None,
+    )
+    reader, writer = await asyncio.open_connection(*server.addresses[0])
+    await until(lambda: side.made_here == 1)
+    assert await reader.read() == b""
+    await until(lambda: side.reasons == ["no greeting within the time limit"])
+    writer.close()
+    server.close()

@@ -76,7 +76,10 @@ class Listener(Section, frozen=True):
     ] = None
     origins: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...],
-        about("Allowed origins of browser pages (WebSocket kinds); '*' is any; when empty, the same host only."),
+        about(
+            "Allowed origins of browser pages (WebSocket kinds); '*' is any; when empty, the same host only, and on a"
+            " loopback listener only by a name of this machine."
+        ),
     ] = ()
 
     @property
@@ -131,7 +134,9 @@ class Auth(Section, frozen=True):
 class Limits(Section, frozen=True):
     """What one client may cost. 0 means no limit where a key says so."""
 
-    connect_timeout_s: Annotated[Seconds, about("Seconds a new connection has to send CONNECT.", reload=True)] = 5.0
+    connect_timeout_s: Annotated[
+        Seconds, about("Seconds a new connection has for its TLS handshake and CONNECT.", reload=True)
+    ] = 5.0
     pre_auth_bytes_max: Annotated[
         Annotated[int, Meta(ge=64, le=1_048_576)],
         about("Largest CONNECT packet, in bytes, before the client is authenticated.", reload=True),
@@ -147,7 +152,14 @@ class Limits(Section, frozen=True):
         Annotated[int, Meta(ge=0, le=FOREVER_S)],
         about("Longest session expiry granted; 4294967295 is forever.", reload=True),
     ] = FOREVER_S
-    connections_max: Annotated[Positive, about("Connections on all listeners.", reload=True)] = 100_000
+    connections_max: Annotated[
+        Positive,
+        about(
+            "Connections on all listeners; fewer where the system allows the process too few open files. For one more,"
+            " the oldest that has not sent CONNECT is ended.",
+            reload=True,
+        ),
+    ] = 100_000
     sessions_max: Annotated[
         Positive,
         about("Sessions, of disconnected clients, too; beyond that new ones are refused.", reload=True),
@@ -156,7 +168,11 @@ class Limits(Section, frozen=True):
         Count, about("Connections from one address; 0 is no limit.", reload=True)
     ] = 10_000
     pending_per_address_max: Annotated[
-        Count, about("Connections from one address that have not sent CONNECT yet; 0 is no limit.", reload=True)
+        Count,
+        about(
+            "Connections from one address that have not sent CONNECT yet, TLS handshakes, too; 0 is no limit.",
+            reload=True,
+        ),
     ] = 1_000
     receive_maximum: Annotated[
         Annotated[int, Meta(ge=1, le=65_535)],

@@ -12,9 +12,18 @@ from msgspec import structs
 from geomq.broker.clients.geocontext import GeoContext
 from geomq.broker.clients.registry import Registry
 from geomq.broker.connections.connection import Connection
+from geomq.broker.connections.password_checks import PasswordChecks
 from geomq.broker.connections.ports import Authenticator, Elsewhere, Trouble
 from geomq.broker.core import Core
-from geomq.broker.security.identity import anonymous_allowed, certificate_user, client_id_refusal
+from geomq.broker.security.identity import (
+    ANONYMOUS,
+    Identity,
+    Proof,
+    certificate_user,
+    client_id_refusal,
+    identity_refusal,
+)
+from geomq.broker.security.passwords import Passwords
 from geomq.broker.state.client import Client
 from geomq.errors import GeometryError
 from geomq.geo import Location, parse_location
@@ -27,8 +36,6 @@ from geomq.mqtt.session.handshake import Agreement, agree, refusal, welcome
 from geomq.vocabulary import DETAILS_PROPERTY, DROPPED_PROPERTY, LOCATION_PROPERTY, WAITING_PROPERTY
 
 log = logging.getLogger("geomq.broker")
-
-CHECKING_MAX = 1_000
 
 
 class Admission:
@@ -43,11 +50,14 @@ class Admission:
         self._core = core
         self._registry = registry
         self._geo = geo
-        self._checking = 0
-        self._pool = core.platform.start_worker("geomq-password")
+        self._checks = PasswordChecks(core)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._checks.close()
+
+    def closed(self, connection: Connection) -> None:
+        """Nobody waits for this connection's password to be checked any more."""
+        self._checks.cancel(connection, connection.address)
 
     def begin(self, connection: Connection, connect: Connect) -> None:
         """Decide on a CONNECT, at once or as soon as its password is checked."""
@@ -57,12 +67,9 @@ class Admission:
             return
         user = certificate_user(connection.listener, connection.certificate())
         if user is not None:
-            self._finish(connection, connect, user)
+            self._finish(connection, connect, Identity(user, Proof.CERTIFICATE))
         elif connect.username is None:
-            if anonymous_allowed(self._core.config.auth, connection.listener):
-                self._finish(connection, connect, None)
-            else:
-                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "a user name is required")
+            self._finish_if_allowed(connection, connect, ANONYMOUS)
         else:
             self._check_password(connection, connect, connect.username, connect.password or b"")
 
@@ -70,39 +77,46 @@ class Admission:
         passwords = self._core.security.passwords
         if passwords is None:
             # Without a password file a user name is only a name, as long as nobody needs one.
-            if anonymous_allowed(self._core.config.auth, connection.listener):
-                self._finish(connection, connect, user)
-            else:
-                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "no password file is configured")
+            self._finish_if_allowed(connection, connect, Identity(user, Proof.NONE))
             return
         if passwords.remembered(user, password):
-            self._finish(connection, connect, user)
+            self._finish(connection, connect, Identity(user, Proof.PASSWORD, passwords.entry(user)))
             return
-        if self._checking >= CHECKING_MAX:
+        compute = partial(passwords.check, user, password)
+        then = partial(self._checked, connection, connect, passwords)
+        if self._checks.ask(connection, connection.address, compute, then):
+            connection.watch()
+        else:
             self._refuse(connection, ReasonCode.SERVER_BUSY, "too many password checks are waiting")
-            return
-        self._checking += 1
-        loop = self._core.loop
 
-        def check() -> None:
-            good = passwords.check(user, password)
-            loop.call_soon_threadsafe(self._checked, connection, connect, user, good)
-
-        self._pool.submit(check)
-
-    def _checked(self, connection: Connection, connect: Connect, user: str, good: bool) -> None:
-        self._checking -= 1
+    def _checked(self, connection: Connection, connect: Connect, passwords: Passwords, good: bool) -> None:
         if connection.closed:
             return
-        if good:
-            self._finish(connection, connect, user)
+        user = connect.username
+        assert user is not None
+        if self._core.security.passwords is not passwords:
+            self._check_password(connection, connect, user, connect.password or b"")
+        elif good:
+            self._finish(connection, connect, Identity(user, Proof.PASSWORD, passwords.entry(user)))
         else:
             log.info("client %r from %s: wrong user name or password", connect.client_id, connection.address)
             self._refuse(connection, ReasonCode.BAD_USER_NAME_OR_PASSWORD, None)
 
-    def _finish(self, connection: Connection, connect: Connect, user: str | None) -> None:
-        """The client is who it says: agree on terms and let it in."""
+    def _finish_if_allowed(self, connection: Connection, connect: Connect, identity: Identity) -> None:
+        """Of a client that proves nothing."""
+        refused = self._identity_refusal(connection, identity)
+        if refused is None:
+            self._finish(connection, connect, identity)
+        else:
+            self._refuse(connection, ReasonCode.NOT_AUTHORIZED, refused)
+
+    def _identity_refusal(self, connection: Connection, identity: Identity) -> str | None:
         core = self._core
+        return identity_refusal(identity, core.config.auth, connection.listener, core.security.passwords)
+
+    def _finish(self, connection: Connection, connect: Connect, identity: Identity) -> None:
+        """The client is who it says: agree on terms and let it in."""
+        core, user = self._core, identity.user
         try:
             agreement = agree(connect, core.policy, spare_id=f"auto-{core.platform.random_bytes(12).hex()}")
             location = _location(connect)
@@ -128,7 +142,7 @@ class Admission:
             self._refuse(connection, ReasonCode.QUOTA_EXCEEDED, "too many sessions")
             return
         if self._elsewhere is None:
-            self._let_in(connection, connect, agreement, user, location)
+            self._let_in(connection, connect, agreement, identity, location)
             return
         address = self._elsewhere.address_for(connect, location)
         if address is not None:
@@ -136,7 +150,7 @@ class Admission:
                 connection, ReasonCode.USE_ANOTHER_SERVER, "another broker serves this location", go_to=address
             )
             return
-        come_in = partial(self._found, connection, connect, agreement, user, location)
+        come_in = partial(self._found, connection, connect, agreement, identity, location)
         self._elsewhere.fetch(connection, connect, agreement, user, come_in)
 
     def _found(
@@ -144,32 +158,35 @@ class Admission:
         connection: Connection,
         connect: Connect,
         agreement: Agreement,
-        user: str | None,
+        identity: Identity,
         location: Location | None,
         refused: Trouble | None,
     ) -> None:
         """The search for the client's session at other brokers is over."""
+        changed = self._identity_refusal(connection, identity)
         if refused is not None:
             self._refuse(connection, *refused)
+        elif changed is not None:
+            self._refuse(connection, ReasonCode.NOT_AUTHORIZED, changed)
         else:
-            self._let_in(connection, connect, agreement, user, location)
+            self._let_in(connection, connect, agreement, identity, location)
 
     def _let_in(
         self,
         connection: Connection,
         connect: Connect,
         agreement: Agreement,
-        user: str | None,
+        identity: Identity,
         location: Location | None,
     ) -> None:
         core = self._core
-        client, present, resumed = self._registry.open(connection, connect, agreement, user)
+        client, present, resumed = self._registry.open(connection, connect, agreement, identity.user)
         connack = welcome(connect, agreement, core.policy, session_present=present)
         told = list(_told(client, core.config.geo.details))
         if told:
             properties = structs.replace(connack.properties, user_properties=tuple(told))
             connack = structs.replace(connack, properties=properties)
-        connection.admitted(client, agreement)
+        connection.admitted(client, agreement, identity)
         connection.send(client.session.reply(connack))
         for data in resumed:
             core.outbox.hold(connection, data)
@@ -182,6 +199,22 @@ class Admission:
     ) -> None:
         self._core.counts.connections_refused += 1
         connection.refuse(refusal(reason, text, server_reference=go_to))
+
+    # Changed settings.
+
+    def revoke(self, connections: Iterable[Connection]) -> None:
+        """End those of them that could not come in now as they are."""
+        for connection in connections:
+            client, identity = connection.client, connection.identity
+            if client is None or identity is None:
+                continue
+            refused = self._identity_refusal(connection, identity) or client_id_refusal(
+                self._core.config.auth, client_id=client.id, user=client.user, owner=client.user, exists=True
+            )
+            if refused is not None:
+                self._core.counts.connections_revoked += 1
+                log.info("client %r at %s is disconnected: %s", client.id, connection.address, refused)
+                connection.dismiss(ReasonCode.NOT_AUTHORIZED, refused)
 
     # Enhanced authentication.
 
@@ -229,7 +262,7 @@ class Admission:
             return
         connection.exchange = None
         if connection.client is None:
-            self._finish(connection, connect, user)
+            self._finish(connection, connect, Identity(user, Proof.EXCHANGE))
         elif connection.client.user != user:
             raise ProtocolViolation("re-authenticated as a different user", ReasonCode.NOT_AUTHORIZED)
         else:

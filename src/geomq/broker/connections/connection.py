@@ -10,26 +10,20 @@ from typing import Any, cast
 
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.acknowledgements import acknowledge
+from geomq.broker.connections.farewell import farewell
 from geomq.broker.connections.order import State, check_order
-from geomq.broker.connections.ports import Exchange, Handlers, Steps, Transport
+from geomq.broker.connections.ports import Exchange, Handlers, Steps, Transport, nowhere
 from geomq.broker.core import Core
+from geomq.broker.security.identity import Identity
 from geomq.broker.state.client import Client
 from geomq.mqtt.codec.decode import BODIES, decode_publish, pubacks_at
 from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
 from geomq.mqtt.codec.decoder import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.faults import MqttError, ProtocolViolation
-from geomq.mqtt.codec.packets import (
-    Auth,
-    Connack,
-    Connect,
-    Disconnect,
-    Packet,
-    Subscribe,
-    Unsubscribe,
-)
-from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
-from geomq.mqtt.codec.reasons import ReasonCode, to_connack
+from geomq.mqtt.codec.packets import Auth, Connack, Connect, Disconnect, Packet, Subscribe, Unsubscribe
+from geomq.mqtt.codec.properties import NO_PROPERTIES
+from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5, V311, PacketType
 from geomq.mqtt.session.handshake import Agreement, expiry_after
 
@@ -63,6 +57,7 @@ class Connection:
         "client",
         "exchange",
         "heard",
+        "identity",
         "keep_alive_s",
         "last_read",
         "last_route",
@@ -89,9 +84,10 @@ class Connection:
         self._greedy = self._stopped = False
         self.size_max = core.config.limits.pre_auth_bytes_max
         self._transport: Transport | None = None
-        self.write: Callable[[bytes | memoryview], object] = _nowhere
+        self.write: Callable[[bytes | memoryview], object] = nowhere
         self.listener = listener
         self.client: Client | None = None
+        self.identity: Identity | None = None
         self.exchange: Exchange | None = None
         self.pending_connect: Connect | None = None
         self.address = ""
@@ -106,11 +102,6 @@ class Connection:
     def closed(self) -> bool:
         return self._state is State.CLOSED
 
-    @property
-    def opening(self) -> bool:
-        """Whether the client is not let in yet."""
-        return self._state in (State.OPENING, State.CHECKING)
-
     def certificate(self) -> dict[str, Any] | None:
         """The client's verified certificate, if it showed one."""
         tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
@@ -118,18 +109,23 @@ class Connection:
 
     # What the transport calls.
 
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-        self.write = transport.write
+    def arrived(self, transport: Any) -> bool:
+        """Somebody is there, though the handshake may not be over; whether there is room."""
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"
+        if self._handlers.opened(self):
+            self._transport = transport
+        else:
+            self._state = State.CLOSED
+        return not self.closed
+
+    def connection_made(self, transport: Any) -> None:
+        if self.closed or (self._transport is None and not self.arrived(transport)):
+            transport.abort()
+            return
+        self._transport, self.write = transport, transport.write
         high = self._core.config.limits.write_buffer_bytes_max
         transport.set_write_buffer_limits(high, high // 4)
-        if not self._handlers.opened(self):
-            self._state = State.CLOSED
-            self._transport = None
-            self.write = _nowhere
-            transport.abort()
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._shut(None)
@@ -163,6 +159,8 @@ class Connection:
             data, self._reassembly = joined, None
         if self._stopped:
             self._rest += data
+            if len(self._rest) > self.size_max and self._transport is not None:
+                self._transport.pause_reading()
             return
         if len(data) > LARGE_BYTES or self._greedy:
             self._greedy = len(self._core.turns) > 0
@@ -262,13 +260,10 @@ class Connection:
         """Whether the client's rate allows one more; if not, it is not read until it does."""
         assert self.client is not None
         bucket = self.client.publish_bucket
-        if bucket is None:
-            return True
-        now = self._core.loop.time()
-        if bucket.take(now=now):
+        if bucket is None or bucket.take(now=self._core.loop.time()):
             return True
         self.stop_reading()
-        self._core.loop.call_later(bucket.wait_s(now=now), self.go_on)
+        self._core.loop.call_later(bucket.wait_s(now=self._core.loop.time()), self.go_on)
         return False
 
     def _publish(self, data: bytes, flags: int, body: int, stop: int) -> None:
@@ -342,9 +337,9 @@ class Connection:
 
     # What the broker calls.
 
-    def admitted(self, client: Client, agreement: Agreement) -> None:
+    def admitted(self, client: Client, agreement: Agreement, identity: Identity) -> None:
         """The client may come in under these terms."""
-        self.client = client
+        self.client, self.identity = client, identity
         self._state = State.OPEN
         self.heard, self.last_read = False, self._core.loop.time()
         self._admitted_at = self.last_read
@@ -361,6 +356,11 @@ class Connection:
         if self.client is None:
             self._state = State.OPENING
         self.go_on()
+
+    def watch(self) -> None:
+        """Notice when the client leaves before it is let in; what it sends meanwhile waits."""
+        if self._transport is not None and not self.paused:
+            self._transport.resume_reading()
 
     def stop_reading(self) -> None:
         if not self._stopped:
@@ -410,14 +410,12 @@ class Connection:
         """End the connection, telling the client why, and where to `go_to`, as far as its version can be told."""
         if self.closed:
             return
-        properties = NO_PROPERTIES
-        if text is not None or go_to is not None:
-            properties = Properties(reason_string=None if text is None else text[:1_000], server_reference=go_to)
+        packet = farewell(reason, text, go_to, admitted=self.client is not None)
         if self.client is not None:
             if self.version == V5:
-                self.send(self.client.session.reply(Disconnect(reason, properties)))
+                self.send(self.client.session.reply(packet))
         elif self._state is State.CHECKING or reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
-            self.send_packet(Connack(False, to_connack(reason), properties))
+            self.send_packet(packet)
         self._shut(None)
 
     def _shut(self, farewell: Disconnect | None) -> None:
@@ -430,7 +428,7 @@ class Connection:
             self._handlers.gone(client, farewell)
         self.write_out()
         transport, self._transport = self._transport, None
-        self.write = _nowhere
+        self.write = nowhere
         self._rest, self._reassembly, self.last_route, self._steps = b"", None, None, None
         if transport is None:
             return
@@ -448,9 +446,5 @@ class Connection:
             silent = now - self.last_read
             if self.keep_alive_s and silent > self.keep_alive_s * 1.5 and not self._stopped:
                 self.dismiss(ReasonCode.KEEP_ALIVE_TIMEOUT)
-        elif self.opening and now - self.opened_at > self._core.config.limits.connect_timeout_s:
+        elif self._state is not State.CLOSED and now - self.opened_at > self._core.config.limits.connect_timeout_s:
             self._shut(None)
-
-
-def _nowhere(_data: bytes | memoryview) -> None:
-    """Where bytes for a closed connection go."""

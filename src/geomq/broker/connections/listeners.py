@@ -1,7 +1,5 @@
 """Listening sockets: TCP, TLS, WebSocket and WebSocket over TLS, as many as configured."""
 
-import asyncio
-import socket
 import ssl
 from collections.abc import Callable
 
@@ -9,12 +7,10 @@ from geomq.broker.config.free_address import cannot_listen, first_line
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.connection import Connection
 from geomq.broker.connections.websocket import WebSocketConnection
+from geomq.broker.platform import Platform
+from geomq.broker.sockets.accepting import Arriving, Server
 from geomq.broker.state.turns import Turns
 from geomq.errors import ConfigError
-
-BACKLOG = 4_096
-IDLE_S = 600
-"""A connection that was silent for so long is probed by the system."""
 
 ConnectionMaker = Callable[[Listener], Connection]
 
@@ -37,47 +33,36 @@ def tls_context(listener: Listener) -> ssl.SSLContext:
     return context
 
 
-def _protocol_maker(listener: Listener, make: ConnectionMaker, turns: Turns) -> Callable[[], asyncio.Protocol]:
+def _protocol_maker(listener: Listener, make: ConnectionMaker, turns: Turns) -> Callable[[], Arriving]:
     if listener.websocket:
-        return lambda: WebSocketConnection(make(listener), listener, turns)  # type: ignore[return-value]
-    return lambda: make(listener)  # type: ignore[return-value]  # it has all of a protocol's methods
-
-
-def _look_after(bound: socket.socket) -> None:
-    """Let the system find out about clients that are gone without a word, also those that asked for no keep-alive; what
-    is accepted has the same options."""
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
+        return lambda: WebSocketConnection(make(listener), listener, turns)
+    return lambda: make(listener)
 
 
 class Listeners:
     """All open sockets of a broker."""
 
-    def __init__(self) -> None:
-        self._servers: list[asyncio.Server] = []
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._servers: list[Server] = []
         self.addresses: list[tuple[str, str, int]] = []
 
     async def open(self, listener: Listener, make: ConnectionMaker, turns: Turns) -> None:
         """Bind a listener; ConfigError if the address cannot be had."""
         context = tls_context(listener) if listener.tls else None
-        loop = asyncio.get_running_loop()
+        platform = self._platform
         try:
-            server = await loop.create_server(
+            server = await platform.open_server(
                 _protocol_maker(listener, make, turns),
                 listener.bind_host,
                 listener.bind_port,
-                ssl=context,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=10.0 if context is not None else None,
+                tls=lambda: context,
+                end=platform.descriptors().clients_end,
             )
         except OSError as error:
             raise cannot_listen(listener, error) from None
         self._servers.append(server)
-        for bound in server.sockets:
-            _look_after(bound)
-            host, port = bound.getsockname()[:2]
-            self.addresses.append((listener.kind, str(host), int(port)))
+        self.addresses += [(listener.kind, host, port) for host, port in server.addresses]
 
     def stop(self) -> None:
         """Take no more connections."""

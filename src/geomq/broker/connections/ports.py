@@ -34,6 +34,10 @@ class Transport(Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any: ...
 
 
+def nowhere(_data: bytes | memoryview) -> None:
+    """Where bytes for a closed connection go."""
+
+
 class Handlers(Protocol[ConnectionT_contra]):
     """Those who know what the packets of a connection mean."""
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.connection import Connection
+from geomq.broker.security.own_names import is_loopback_name
 from geomq.broker.state.turns import Turns
 
 try:
@@ -65,7 +66,7 @@ def accept_upgrade(head: bytes, listener: Listener) -> bytes:
         raise BadRequest("426 Upgrade Required", "only WebSocket connections are accepted")
     if headers.get("sec-websocket-version") != "13":
         raise BadRequest("426 Upgrade Required", "only WebSocket version 13 is supported")
-    _check_origin(headers.get("origin"), host, listener)
+    _check_origin(headers, host, listener)
     offered = _tokens(headers.get("sec-websocket-protocol", ""))
     chosen = next((name for name in _PROTOCOLS if name in offered), None)
     if chosen is None:
@@ -84,15 +85,17 @@ def _tokens(value: str) -> list[str]:
     return [token.strip() for token in value.split(",")]
 
 
-def _check_origin(origin: str | None, host: str | None, listener: Listener) -> None:
-    """Programs send no origin; pages must come from an allowed one, by default from the same host."""
+def _check_origin(headers: dict[str, str], host: str | None, listener: Listener) -> None:
+    """Programs send no origin; pages must come from an allowed one, by default from the same host. On loopback that
+    has to be a name of this machine: any other may have been pointed here by the page's own site."""
+    origin = headers.get("origin")
     if origin is None or "*" in listener.origins or origin in listener.origins:
         return
     try:
         same = urlsplit(origin).hostname == host and host is not None
     except ValueError:
         same = False
-    if listener.origins or not same:
+    if listener.origins or not same or (listener.loopback and not is_loopback_name(headers.get("host"))):
         raise BadRequest("403 Forbidden", "this origin is not allowed")
 
 
@@ -208,6 +211,10 @@ class WebSocketConnection:
         self._paused = self._waiting = False
 
     # Towards the socket.
+
+    def arrived(self, transport: Any) -> bool:
+        self._transport = transport
+        return self._connection.arrived(self)
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport

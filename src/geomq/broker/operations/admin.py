@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from geomq import __version__
 from geomq.broker.operations.admin_federation import federation_routes
 from geomq.broker.operations.admin_view import BrokerView, SubscriptionView
-from geomq.broker.operations.http_server import is_loopback_name
 from geomq.broker.operations.metrics import CONTENT_TYPE, make_registry, metrics_text
+from geomq.broker.security.own_names import is_loopback_name
 from geomq.routing.trace.records import record_fields
 
 PAGE_DEFAULT, PAGE_MAX = 100, 1_000

@@ -5,7 +5,6 @@ Knows nothing of what the application answers; the admin API and the dashboard b
 
 import asyncio
 import contextlib
-import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,20 +13,13 @@ from typing import NamedTuple
 import uvicorn
 from starlette.types import ASGIApp
 
+from geomq.broker.operations.http_connections import HttpConnection, HttpConnections
+from geomq.broker.sockets.accepting import Acceptor
+from geomq.broker.sockets.descriptors import descriptors
 from geomq.errors import ConfigError
 
 STOP_S = 2.0
 WEBSOCKET_MESSAGE_BYTES_MAX = 4_096
-_OWN_NAME = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
-
-
-def is_loopback_name(host_header: str | None) -> bool:
-    """Whether a request was sent to this machine by a name of its own.
-
-    Anything else may be a page of another site whose name was pointed here. So may a header that is no host at all,
-    whatever a framework makes of it: the address that was called, for one.
-    """
-    return host_header is not None and _OWN_NAME.fullmatch(host_header) is not None
 
 
 class Certificate(NamedTuple):
@@ -38,7 +30,11 @@ class Certificate(NamedTuple):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: those are the broker's."""
+    """uvicorn without its signal handlers, which are the broker's, and without its listening sockets."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.servers = []
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -67,7 +63,6 @@ class HttpServer:
             http="h11",
             ws="websockets-sansio" if websocket else "none",
             ws_max_size=WEBSOCKET_MESSAGE_BYTES_MAX,
-            limit_concurrency=100,
             timeout_graceful_shutdown=1,
             server_header=False,
             proxy_headers=False,
@@ -78,7 +73,10 @@ class HttpServer:
             config.load()
         except OSError as error:
             raise ConfigError(f"{what} certificate: {error}") from None
+        self._uvicorn = config
         self._server = _Server(config)
+        self._connections = HttpConnections()
+        self._acceptor: Acceptor | None = None
         self._task: asyncio.Task[None] | None = None
         self.port = 0
 
@@ -92,6 +90,7 @@ class HttpServer:
             listener = socket.socket(family, kind, protocol)
             try:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.setblocking(False)
                 listener.bind(address)
             except OSError:
                 listener.close()
@@ -99,12 +98,19 @@ class HttpServer:
         except OSError as error:
             raise ConfigError(f"{self._what} cannot listen on {host}:{port}: {error.strerror}") from None
         self.port = listener.getsockname()[1]
-        self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name=f"geomq-{self._what}")
+        tls, end = self._uvicorn.ssl, descriptors().others_end
+        self._task = asyncio.create_task(self._server.serve(), name=f"geomq-{self._what}")
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.001)
+        self._acceptor = Acceptor([listener], self._connection, tls=lambda: tls, end=end)
+
+    def _connection(self) -> HttpConnection:
+        return HttpConnection(self._connections, self._uvicorn, self._server.server_state)
 
     async def stop(self) -> None:
         """Finish what is being answered, briefly, and close."""
+        if self._acceptor is not None:
+            self._acceptor.close()
         self._server.should_exit = True
         if self._task is not None:
             with contextlib.suppress(TimeoutError):

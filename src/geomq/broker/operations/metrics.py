@@ -22,6 +22,7 @@ HELP = {
     "connections": "Connected clients.",
     "connections_opened": "Connections accepted.",
     "connections_refused": "Connections or CONNECTs refused.",
+    "connections_revoked": "Connections ended by a reload: user gone, or password or right to connect changed.",
     "deliveries_denied": "Deliveries denied by access control.",
     "events_delivered": "Events delivered to subscribers.",
     "dropped_events": "The same, by `reason`, `receiver` (`client`, kept `session`, `peer` or `cloud`) and `peer`.",

@@ -1,7 +1,6 @@
 """The `$SYS` topics: what Mosquitto's users look for, under the same names, and a few of our own."""
 
-from importlib.metadata import version
-
+from geomq import __version__
 from geomq.broker.clients.publishing import Publishing
 from geomq.broker.clients.retention import Retention
 from geomq.broker.core import Core
@@ -29,7 +28,7 @@ class SysTopics:
         total = len(core.clients)
         subscriptions = sum(len(client.session.subscriptions) for client in core.clients.values())
         values: dict[str, object] = {
-            "version": f"geomq version {version('geomq')}",
+            "version": f"geomq version {__version__}",
             "uptime": f"{int(core.loop.time() - self._started)} seconds",
             "clients/connected": connected,
             "clients/active": connected,

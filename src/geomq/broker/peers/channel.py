@@ -119,17 +119,28 @@ class PeerChannel(asyncio.BufferedProtocol):
         self._outgoing: list[bytes | memoryview] = []
         self._ack: Ack | None = None
         self._ack_due: asyncio.TimerHandle | None = None
-        self._reason = "connection lost"
+        self._deadline: asyncio.TimerHandle | None = None
+        self._reason, self._closed = "connection lost", False
         self._hear: Callable[[memoryview], None] = self._greeted
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods, not the base
+    def arrived(self, transport: Any) -> bool:
+        """Somebody is there; the greetings follow the handshake."""
+        self._transport: asyncio.Transport = transport
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.call_later(GREETING_S_MAX, self.close, "no greeting within the time limit")
+        self._listener.made(self)
+        return True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._deadline is None:
+            self.arrived(transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods, not the base
+        if self._closed:
+            self._transport.abort()
+            return
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         _let_run(self._transport)
         self._say(self._mine)
-        self._listener.made(self)
 
     def pause_writing(self) -> None:
         self.close("the peer reads too slowly")
@@ -161,7 +172,8 @@ class PeerChannel(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
         if self._ack_due is not None:
             self._ack_due.cancel()
         self._listener.closed(self, self._reason)
@@ -232,7 +244,7 @@ class PeerChannel(asyncio.BufferedProtocol):
 
     def close(self, reason: str) -> None:
         """End the connection; `reason` is what the log says."""
-        self._reason = reason
+        self._reason, self._closed = reason, True
         self._transport.abort()
 
     def _write(self, size: int, *parts: bytes | memoryview) -> None:
@@ -298,6 +310,7 @@ class PeerChannel(asyncio.BufferedProtocol):
             raise ProtocolError("invalid proof of the broker's name") from None
         if not hmac.compare_digest(proof.code, self._credentials.code(self._theirs, self._mine)):
             raise ProtocolError(f"{self._theirs.name[:80]!r} does not know the shared key")
+        assert self._deadline is not None
         self._deadline.cancel()
         self.peer = self._theirs.name
         self._hear = self._framed

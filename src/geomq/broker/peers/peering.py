@@ -18,6 +18,7 @@ from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.store import OUTBOX, Notes, PeerStore
 from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrokers
 from geomq.broker.platform import SYSTEM, Platform
+from geomq.broker.sockets.accepting import Server
 from geomq.broker.state.drops import Reason
 from geomq.broker.state.turns import Turns
 from geomq.errors import ProtocolError
@@ -41,8 +42,6 @@ PATIENCE_S = 5.0
 SMOOTHING = 0.2
 UNPROVEN_MAX = 256
 """Connections that have not proved a name yet; beyond that the oldest of them makes room."""
-
-
 _NUMBER = attrgetter("number")
 
 
@@ -102,7 +101,7 @@ class Peering:
         self._kept = kept
         self._notes = {kind: kept for kind, kept in (notes or {}).items() if kind.startswith(OUTBOX)}
         self._peers = {name: self._new_peer(name, address) for name, address in peers.items()}
-        self._server: asyncio.Server | None = None
+        self._server: Server | None = None
         self._probe: asyncio.TimerHandle | None = None
         self._unknown_broker_handler = unknown_broker_handler
         self._unknown_brokers = UnknownBrokers(unknown_broker_handler)
@@ -128,7 +127,9 @@ class Peering:
         self._loop = asyncio.get_running_loop()
         self._turns = Turns(self._loop, self._platform.turn_ns)  # their own: peers never wait behind clients
         if port is not None:
-            self._server = await self._loop.create_server(lambda: self._channel(None), host, port, ssl=tls)
+            self._server = await self._platform.open_server(
+                lambda: self._channel(None), host, port, tls=lambda: tls, end=self._platform.descriptors().others_end
+            )
         for peer in self._peers.values():
             self._dial(peer)
         self._probe_all()
@@ -136,7 +137,7 @@ class Peering:
     @property
     def port(self) -> int | None:
         """Where peers connect, once started."""
-        return None if self._server is None else int(self._server.sockets[0].getsockname()[1])
+        return None if self._server is None else self._server.addresses[0][1]
 
     @property
     def connected(self) -> tuple[BrokerId, ...]:

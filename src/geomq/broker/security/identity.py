@@ -4,11 +4,48 @@ Decides from what the caller already verified; opens no file and checks no passw
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 from geomq.broker.config.settings import Auth, Listener
+from geomq.broker.security.passwords import Entry, Passwords
 
 SEPARATORS = "-_.:/"
+
+
+class Proof(Enum):
+    """What a connection showed when it was let in; a name alone is none."""
+
+    NONE = "none"
+    PASSWORD = "password"
+    CERTIFICATE = "certificate"
+    EXCHANGE = "exchange"
+
+
+class Identity(NamedTuple):
+    """Who a connection is. `secret` is what the password was checked against."""
+
+    user: str | None
+    proof: Proof
+    secret: Entry | None = None
+
+
+ANONYMOUS = Identity(None, Proof.NONE)
+
+
+def identity_refusal(identity: Identity, auth: Auth, listener: Listener, passwords: Passwords | None) -> str | None:
+    """Why who was let in before may not come in under these settings, or None if it may."""
+    user, proof, secret = identity
+    if proof in (Proof.CERTIFICATE, Proof.EXCHANGE):
+        return None
+    if user is not None and passwords is not None:
+        entry = passwords.entry(user)
+        if entry is None:
+            return "the user is not in the password file"
+        return None if entry == secret else "the password changed"
+    if anonymous_allowed(auth, listener):
+        return None
+    return "a user name is required" if user is None else "no password file is configured"
 
 
 def anonymous_allowed(auth: Auth, listener: Listener) -> bool:

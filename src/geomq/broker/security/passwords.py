@@ -63,6 +63,10 @@ class Passwords:
     def __contains__(self, user: str) -> bool:
         return user in self._entries
 
+    def entry(self, user: str) -> Entry | None:
+        """The user's secret as it is in the file."""
+        return self._entries.get(user)
+
     def check(self, user: str, password: bytes) -> bool:
         """Whether `password` is the user's; slow, also for users that do not exist."""
         good = self._entries.get(user, self._decoy).matches(password)

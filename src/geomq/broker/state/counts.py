@@ -9,6 +9,7 @@ class Counts:
         "bytes_sent",
         "connections_opened",
         "connections_refused",
+        "connections_revoked",
         "deliveries_denied",
         "events_delivered",
         "events_dropped",
@@ -39,6 +40,7 @@ class Counts:
     bytes_sent: int
     connections_opened: int
     connections_refused: int
+    connections_revoked: int
     deliveries_denied: int
     events_delivered: int
     events_dropped: int

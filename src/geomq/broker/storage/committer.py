@@ -40,7 +40,7 @@ class Committer:
         self._on_failure = on_failure
         self._retry_s = retry_s
         self._loop = asyncio.get_running_loop()
-        self._thread = platform.start_worker("geomq-sync")
+        self._thread = platform.start_workers("geomq-sync", 1)
         self._waiting: list[Callback] = []
         self._written: list[Callback] = []
         self._futures: set[asyncio.Future[None]] = set()

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from rocksdict import DBRecoveryMode, Options
 
+from geomq.broker.sockets.descriptors import descriptors
+
 BUFFER_BYTES = 16 * 1_048_576
 BUFFERS_MAX = 6
 _FILE = """[Version]
@@ -35,7 +37,7 @@ def rocks_options(*, salvage: bool = False) -> Options:
     options.set_max_write_buffer_number(BUFFERS_MAX)
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(1_048_576)
-    options.set_max_open_files(256)
+    options.set_max_open_files(descriptors().store_files)
     if salvage:
         options.set_paranoid_checks(False)
         options.set_wal_recovery_mode(DBRecoveryMode.skip_any_corrupted_record())

@@ -9,12 +9,14 @@ from typing import Any
 from geomq.broker.config.settings import Config, Listener
 from geomq.broker.platform import Platform
 from geomq.broker.server import Broker
+from geomq.broker.sockets.descriptors import Descriptors
 from geomq.broker.state.turns import TURN_NS
 from geomq.broker.storage.memory import MemoryStore
 from geomq.broker.storage.store import Store
 from geomq.errors import GeomqError
 from geomq.sim.virtual.disk import VirtualDisk
 from geomq.sim.virtual.loop import VirtualLoop
+from geomq.sim.virtual.network import Server
 from geomq.sim.virtual.processes import Process
 
 UNIX_S = 1_700_000_000.0
@@ -84,9 +86,15 @@ class Machine:
             turn_ns=self._turn_ns,
             random_bytes=rng.randbytes,
             uniform=rng.uniform,
-            start_worker=lambda _name: Worker(loop, rng, self.disk),
+            start_workers=lambda _name, _threads: Worker(loop, rng, self.disk),
+            processors=1,
+            open_server=self._open_server,
+            descriptors=lambda: Descriptors(None),
             check_free=_check_free,
         )
+
+    async def _open_server(self, make: Callable[[], Any], host: str | None, port: int, **_: object) -> Server:
+        return await self._loop.create_server(make, host, port)
 
     def _turn_ns(self) -> int:
         """Virtual time stands still while a broker computes, so this passes by being looked at: after each step of a

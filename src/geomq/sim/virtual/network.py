@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from geomq.sim.virtual.processes import PROCESS, Process
-from geomq.sim.virtual.transports import Address, Transport
+from geomq.sim.virtual.transports import Transport
 
 CONNECT_S_MAX = 20.0
 GREETING_FRAMES = 2
@@ -172,7 +172,7 @@ class Server:
     def __init__(self, network: "Network", address: tuple[str, int]) -> None:
         self._network = network
         self._address = address
-        self.sockets = (Address(address),)
+        self.addresses = (address,)
 
     def close(self) -> None:
         self._network.listening.pop(self._address, None)

@@ -1,0 +1,238 @@
+"""Takes connections off listening sockets, and looks after them until they are established.
+
+Who wants them is told as soon as they are accepted, so that TLS handshakes count as what they are: connections. While
+few descriptors are left nothing is accepted; what comes waits with the system.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+log = logging.getLogger("geomq.broker")
+
+BACKLOG: Final = 4_096
+AT_ONCE: Final = 64
+"""So many are accepted before others have their turn."""
+HANDSHAKE_S_MAX: Final = 10.0
+LOOK_AGAIN_S: Final = 0.1
+"""How often a full process looks whether there are descriptors again."""
+LOG_EVERY_S: Final = 60.0
+IDLE_S: Final = 600
+"""A connection that was silent for so long is probed by the system."""
+_SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Arriving(Protocol):
+    """A protocol that hears of its connection before it is established."""
+
+    def arrived(self, transport: "Pending") -> bool:
+        """A connection was accepted; False if there is no room for it. From now on `connection_lost` says that it
+        ended, whether there was a `connection_made` or not."""
+
+    def connection_lost(self, error: Exception | None) -> None: ...
+
+
+class Pending:
+    """A transport for an accepted connection whose handshake may not be over: it can only be ended."""
+
+    def __init__(self, accepted: socket.socket, address: Any) -> None:
+        self._socket = accepted
+        self._address = address
+        self._task: asyncio.Task[None] | None = None
+
+    def establish(self, protocol: Arriving, tls: ssl.SSLContext | None, loop: asyncio.AbstractEventLoop) -> None:
+        task = self._task = loop.create_task(self._establish(protocol, tls, loop))
+        task.add_done_callback(lambda ended: self._ended(ended, protocol))
+
+    async def _establish(self, protocol: Any, tls: ssl.SSLContext | None, loop: asyncio.AbstractEventLoop) -> None:
+        await loop.connect_accepted_socket(
+            lambda: protocol,
+            self._socket,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else HANDSHAKE_S_MAX,
+        )
+
+    def _ended(self, task: asyncio.Task[None], protocol: Arriving) -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._socket.close()
+            protocol.connection_lost(None)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._address if name == "peername" else default
+
+    def abort(self) -> None:
+        if self._task is None:
+            self._socket.close()
+        else:
+            self._task.cancel()
+
+    close = abort
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Nobody can be told anything yet."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        """Nothing is read yet."""
+
+    resume_reading = pause_reading
+
+
+class Server(Protocol):
+    """Open listening sockets; `addresses` are their hosts and ports."""
+
+    @property
+    def addresses(self) -> Sequence[tuple[str, int]]: ...
+
+    def close(self) -> None: ...
+
+
+class OpenServer(Protocol):
+    """How to listen, as `open_server` does."""
+
+    async def __call__(
+        self,
+        make: Callable[[], Arriving],
+        host: str | None,
+        port: int,
+        *,
+        tls: Callable[[], ssl.SSLContext | None],
+        end: int | None,
+    ) -> Server: ...
+
+
+class Acceptor:
+    """Accepts from sockets that are bound. `tls` is asked for each connection; `end` is the first number that a
+    descriptor must not have."""
+
+    def __init__(
+        self,
+        bound: Sequence[socket.socket],
+        make: Callable[[], Arriving],
+        *,
+        tls: Callable[[], ssl.SSLContext | None],
+        end: int | None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._bound = tuple(bound)
+        self._make = make
+        self._tls = tls
+        self._end = end
+        self._paused: asyncio.TimerHandle | None = None
+        self._logged_at = -LOG_EVERY_S
+        self.addresses = [(str(each.getsockname()[0]), int(each.getsockname()[1])) for each in self._bound]
+        for each in self._bound:
+            each.listen(BACKLOG)
+        self._go_on()
+
+    def close(self) -> None:
+        if self._paused is None:
+            self._stop()
+        else:
+            self._paused.cancel()
+        for each in self._bound:
+            each.close()
+
+    def _stop(self) -> None:
+        for each in self._bound:
+            self._loop.remove_reader(each.fileno())
+
+    def _go_on(self) -> None:
+        self._paused = None
+        for each in self._bound:
+            self._loop.add_reader(each.fileno(), self._accept, each)
+
+    def _accept(self, bound: socket.socket) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                accepted, address = bound.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _SHORT:
+                    raise
+                self._pause()
+                return
+            number = accepted.fileno()
+            self._take(accepted, address)
+            if self._end is not None and number >= self._end:
+                self._pause()
+                return
+
+    def _take(self, accepted: socket.socket, address: Any) -> None:
+        accepted.setblocking(False)
+        protocol, pending = self._make(), Pending(accepted, address)
+        if protocol.arrived(pending):
+            pending.establish(protocol, self._tls(), self._loop)
+        else:
+            pending.abort()
+
+    def _pause(self) -> None:
+        """Descriptors run short: the rest waits until some are free again."""
+        now = self._loop.time()
+        if now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
+            log.warning("file descriptors run short: new connections wait", extra={"address": self.addresses[0]})
+        self._stop()
+        self._paused = self._loop.call_later(LOOK_AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        try:
+            number = os.dup(self._bound[0].fileno())
+        except OSError:
+            enough = False
+        else:
+            os.close(number)
+            enough = self._end is None or number < self._end
+        if enough:
+            self._go_on()
+        else:
+            self._paused = self._loop.call_later(LOOK_AGAIN_S, self._look_again)
+
+
+async def open_server(
+    make: Callable[[], Arriving],
+    host: str | None,
+    port: int,
+    *,
+    tls: Callable[[], ssl.SSLContext | None],
+    end: int | None,
+) -> Server:
+    """Listen on every address of a host, None for all of the machine; OSError if one cannot be had."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    bound: list[socket.socket] = []
+    try:
+        for family, *_, address in dict.fromkeys(found):
+            try:
+                made = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:
+                continue  # the system has no such protocol
+            bound.append(made)
+            _bind(made, family, address)
+        return Acceptor(bound, make, tls=tls, end=end)
+    except BaseException:
+        for each in bound:
+            each.close()
+        raise
+
+
+def _bind(made: socket.socket, family: int, address: tuple[Any, ...]) -> None:
+    """What is accepted later has the same options."""
+    made.setblocking(False)
+    if os.name == "posix":
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    # The system finds out about those that are gone without a word, also if they asked for no keep-alive.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
+    made.bind(address)
