@@ -128,7 +128,6 @@ class Parts:
             return None, None
         peering = Peering(
             me=core.node.me,
-            epoch=core.node.epoch,
             peers=addresses,
             handle=self.driver.handle,
             credentials=credentials_of(self._config, core.platform),

@@ -17,6 +17,8 @@ from typing import Final
 from geomq.broker.config.free_address import check_free
 from geomq.broker.config.settings import Listener
 
+EPOCH_BYTES = 6
+
 
 def start_worker(name: str) -> Executor:
     """One thread, started when it first has something to do."""
@@ -41,6 +43,10 @@ class Platform:
     """A thread for what would keep the loop waiting, by name."""
     check_free: Callable[[Listener], Awaitable[None]] = check_free
     """Raises ConfigError for an address that cannot be had."""
+
+    def new_epoch(self) -> int:
+        """A number that nothing had before and nothing will have again, whatever became of clock and disk; never 0."""
+        return 1 + int.from_bytes(self.random_bytes(EPOCH_BYTES))
 
 
 SYSTEM: Final = Platform()

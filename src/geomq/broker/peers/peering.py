@@ -77,7 +77,6 @@ class Peering:
         self,
         *,
         me: BrokerId,
-        epoch: int,
         peers: Mapping[BrokerId, PeerAddress | None],
         handle: Callable[[RoutingEvent], object],
         credentials: Credentials,
@@ -98,7 +97,6 @@ class Peering:
         self._refusals = refusals
         self._limits = limits
         self._dial_tls = dial_tls
-        self._epoch = epoch
         self._kept = kept
         self._notes = {kind: kept for kind, kept in (notes or {}).items() if kind.startswith(OUTBOX)}
         self._peers = {name: self._new_peer(name, address) for name, address in peers.items()}
@@ -114,7 +112,7 @@ class Peering:
 
     def _new_peer(self, name: BrokerId, address: PeerAddress | None) -> _Peer:
         link = Link(
-            epoch=self._epoch,
+            epoch=self._platform.new_epoch(),  # for each anew: it may not have heard that it was forgotten before
             retry_ms=RESEND_MS,
             outbox_max=self._limits.outbox_max,
             window=WINDOW,
@@ -168,7 +166,6 @@ class Peering:
         for name, address in peers.items():
             known = self._peers.get(name)
             if known is None:
-                self._epoch += 1  # it may not have heard that it was forgotten, and count on from there
                 known = self._peers[name] = self._new_peer(name, address)
             elif address not in (None, known.address):
                 known.address = address
