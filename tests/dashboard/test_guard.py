@@ -7,7 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.broker.peers.test_channel import certificates
+from tests.broker.certificates import make_authority, make_certificate
 from tests.dashboard.pages import OURS, dashboard, message
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -169,7 +169,8 @@ async def test_every_answer_says_what_the_page_may_load() -> None:
 
 
 async def test_over_https_the_cookie_is_for_https_only(tmp_path: Path) -> None:
-    made = certificates(tmp_path, "localhost")["localhost"]
+    make_authority(tmp_path)
+    made = make_certificate(tmp_path, "localhost", "/CN=localhost")
     async with dashboard(doors=LOCKED._replace(certificate=Certificate(*made))) as page:
         assert page.dashboard.url.startswith("https://127.0.0.1:")
         trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))

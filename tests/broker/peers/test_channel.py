@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.broker.certificates import make_authority, make_certificate
 from tests.broker.federated import until
 
 from geomq.broker.peers.channel import Credentials, PeerChannel
@@ -245,28 +246,11 @@ async def test_an_unwanted_peer_is_cut_off() -> None:
     server.close()
 
 
-def certificates(folder: Path, *names: str) -> dict[str, tuple[Path, Path]]:
-    """An authority and a certificate for each name, made with openssl."""
-    import subprocess
-
-    def openssl(*words: str | Path) -> None:
-        subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, cwd=folder)
-
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "2")
-    made = {}
-    for name in names:
-        openssl("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"]
-        openssl("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.pem")
-        made[name] = (folder / f"{name}.pem", folder / f"{name}.key")
-    return made
-
-
 @asynccontextmanager
 async def encrypted(folder: Path, here: Side, there: Side, *, claimed: str = "a") -> AsyncIterator[PeerChannel]:
     """A dials b; each has a certificate of its own name."""
-    made = certificates(folder, "a", "b")
+    make_authority(folder)
+    made = {name: make_certificate(folder, name, f"/CN={name}") for name in ("a", "b")}
     listen = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / "ca.pem"))
     listen.verify_mode = ssl.CERT_REQUIRED
     listen.load_cert_chain(*made["b"])

@@ -16,6 +16,7 @@ from geomq.broker.operations.admin_view import BrokerView
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 HELP = {
+    "brokers_refused": "Brokers refused: no proof of the name, another certificate, or not named in `admit`.",
     "bytes_received": "Bytes received from clients.",
     "bytes_sent": "Bytes sent to clients.",
     "cloud_connected": "1 while the cloud broker is connected, else 0.",

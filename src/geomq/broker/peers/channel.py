@@ -14,13 +14,14 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import msgspec
 
 from geomq.broker.config.settings import is_loopback
 from geomq.broker.peers.frames import FrameBuffer
 from geomq.broker.platform import SYSTEM, Platform
+from geomq.broker.security.broker_certificate import certificate_problem
 from geomq.broker.state.turns import Turns
 from geomq.errors import ProtocolError
 from geomq.routing.core.messages import Message
@@ -166,6 +167,12 @@ class PeerChannel(asyncio.BufferedProtocol):
             self._ack_due.cancel()
         self._listener.closed(self, self._reason)
 
+    @property
+    def address(self) -> str:
+        """Where the other side is."""
+        host, port, *_ = self._transport.get_extra_info("peername") or ("?", 0)
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
     def send_all(self, frames: Sequence[Frame | bytes]) -> None:
         """Write frames, some encoded already, now; but an acknowledgement that is alone waits for company."""
         for frame in frames:
@@ -280,15 +287,13 @@ class PeerChannel(asyncio.BufferedProtocol):
         self._hear = self._proved
 
     def _check_certificate(self, name: str) -> None:
-        """With TLS the certificate must carry the broker's name."""
+        """With TLS the certificate must be that of the broker."""
         tls: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
         if tls is None:
             return
-        certificate: dict[str, Any] = dict(tls.getpeercert() or {})
-        subject = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
-        names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
-        if name not in (*subject, *names):
-            raise ProtocolError(f"the certificate does not name broker {name[:80]!r}")
+        problem = certificate_problem(name, tls.getpeercert(binary_form=True) or b"")
+        if problem is not None:
+            raise ProtocolError(problem)
 
     def _proved(self, data: memoryview) -> None:
         assert self._theirs is not None

@@ -5,12 +5,14 @@ Every broker of a federation must come to the same list in the same order, so br
 
 import ssl
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from geomq.broker.config.settings import Config
 from geomq.broker.peers.channel import Credentials
 from geomq.broker.peers.peer_settings import PeerAddress
 from geomq.broker.platform import SYSTEM, Platform
+from geomq.broker.security.broker_certificate import certificate_problem
 from geomq.errors import ConfigError, GeometryError
 from geomq.geo import parse_location
 from geomq.routing.core.model import BrokerId, Edition
@@ -44,6 +46,12 @@ def entry_of(config: Config) -> BrokerEntry:
     if address is None and section.port and section.host != "*":
         address = f"{section.host}:{section.port}"
     return BrokerEntry(config.broker.name, _place(config.broker.location), address, section.area)
+
+
+def admits(config: Config, name: str) -> bool:
+    """Whether a broker of this name may join with this one as its seed."""
+    admit = config.federation.admit
+    return isinstance(admit, tuple) and any(fnmatchcase(name, pattern) for pattern in admit)
 
 
 def _place(text: str | None) -> tuple[float, float] | None:
@@ -117,4 +125,17 @@ def tls_of(config: Config) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None
             context.load_cert_chain(section.certfile, section.keyfile)
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"[federation] certificate: {error}") from None
+    problem = certificate_problem(config.broker.name, _first_certificate(section.certfile))
+    if problem is not None:
+        raise ConfigError(f"[federation] certfile {section.certfile}: {problem}")
     return listen, dial
+
+
+def _first_certificate(path: str) -> bytes:
+    """The broker's own, which comes before those that signed it."""
+    _, header, rest = Path(path).read_text(errors="replace").partition(ssl.PEM_HEADER)
+    body, footer, _ = rest.partition(ssl.PEM_FOOTER)
+    try:
+        return ssl.PEM_cert_to_DER_cert(header + body + footer)
+    except ValueError:
+        raise ConfigError(f"[federation] certfile {path}: not a certificate in PEM") from None

@@ -363,7 +363,7 @@ class Peering:
             self._down(peer)
             self._dial(peer)
         elif channel.peer is None and not self._closing:
-            log.warning("peer refused", extra={"reason": reason})
+            self._refusals.broker(channel.address, reason)
 
     def _down(self, peer: _Peer) -> None:
         peer.link.disconnected()

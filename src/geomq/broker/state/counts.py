@@ -5,6 +5,7 @@ class Counts:
     """What happened since the start."""
 
     __slots__ = (
+        "brokers_refused",
         "bytes_received",
         "bytes_sent",
         "connections_opened",
@@ -35,6 +36,7 @@ class Counts:
         for name in self.__slots__:
             setattr(self, name, 0)
 
+    brokers_refused: int
     bytes_received: int
     bytes_sent: int
     connections_opened: int
