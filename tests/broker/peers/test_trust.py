@@ -126,11 +126,11 @@ async def test_whom_a_running_broker_admits_changes_at_reload(folder: Path) -> N
     async with federation(configured) as brokers:
         seed = brokers["columbus"]
         assert not await joins(folder, "rome", configured["columbus"], pem, key)
-        seed.reload(secured_again(configured["columbus"], admit=("rome",)))
+        seed.reload(replaced(configured["columbus"], admit=("rome",)))
         assert await joins(folder, "rome", configured["columbus"], pem, key)
 
 
-def secured_again(config: Config, **more: object) -> Config:
+def replaced(config: Config, **more: object) -> Config:
     return msgspec.structs.replace(config, federation=msgspec.structs.replace(config.federation, **more))
 
 
@@ -142,7 +142,7 @@ async def test_a_broker_does_not_start_with_a_certificate_that_no_peer_would_tak
     folder: Path, subject: str, usages: str, problem: str
 ) -> None:
     pem, key = make_certificate(folder, "wrong", subject, usages=usages)
-    config = secured_again(secured(folder)["columbus"], certfile=str(pem), keyfile=str(key))
+    config = replaced(secured(folder)["columbus"], certfile=str(pem), keyfile=str(key))
     with pytest.raises(ConfigError, match=problem):
         tls_of(config)
     with pytest.raises(ConfigError, match=problem):

@@ -35,6 +35,7 @@ HELP = {
     "location_updates": "Location updates accepted.",
     "locations_dropped": "Location updates dropped by the rate limit.",
     "messages_stored": "Messages in the store.",
+    "name_conflicts": "Links refused because two brokers have one name; counted at both ends.",
     "packets_received": "MQTT packets received from clients.",
     "peer_messages_refused": "Messages from peers refused: unknown, malformed, or failed in handling.",
     "peer_messages_unsent": "Messages to peers dropped because they could not be encoded for a link.",

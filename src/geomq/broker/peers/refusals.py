@@ -34,6 +34,24 @@ class PeerRefusals:
         self._counts.brokers_refused += 1
         self._log(logging.WARNING, "broker refused", (address.rpartition(":")[0],), address=address, reason=reason)
 
+    def namesake(self, name: str, *, refused: str, linked: str) -> None:
+        """Two brokers have one name; the one that came later is refused."""
+        self._counts.name_conflicts += 1
+        self._log(
+            logging.ERROR,
+            "refused a second broker of the same name",
+            (name,),
+            peer=name,
+            refused=refused,
+            linked=linked,
+        )
+
+    def name_taken(self, name: str, *, by: str, mine: str, linked: str) -> None:
+        """A broker refused this one, because another broker of its name is linked there."""
+        self._counts.name_conflicts += 1
+        reason = f"another broker named {name} is linked there; give this one another name, or stop the other"
+        self._log(logging.ERROR, "this broker was refused", (by,), peer=by, reason=reason, refused=mine, linked=linked)
+
     def received(self, peer: BrokerId, message: Refused) -> None:
         """A message of a peer is unknown here or makes no sense. It was acknowledged all the same, or it would be
         sent again forever."""

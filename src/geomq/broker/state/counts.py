@@ -20,6 +20,7 @@ class Counts:
         "geo_errors",
         "location_updates",
         "locations_dropped",
+        "name_conflicts",
         "packets_received",
         "peer_messages_refused",
         "peer_messages_unsent",
@@ -51,6 +52,7 @@ class Counts:
     geo_errors: int
     location_updates: int
     locations_dropped: int
+    name_conflicts: int
     packets_received: int
     peer_messages_refused: int
     peer_messages_unsent: int
