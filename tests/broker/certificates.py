@@ -3,25 +3,29 @@
 import subprocess
 from pathlib import Path
 
+BOTH = "serverAuth, clientAuth"
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 class Authority:
-    """Signs certificates, and takes them back."""
+    """Signs certificates; its own is in the folder, and stays there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.certificate = folder / "ca.pem"
-        self._openssl(
-            "req", "-x509", *CURVE, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "2"
-        )
+        if not self.certificate.exists():
+            key = ("-keyout", "ca.key", "-out", "ca.pem")
+            self._openssl("req", "-x509", *CURVE, *key, "-subj", "/CN=authority", "-days", "2")
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """A certificate and its key."""
-        self._openssl("req", *CURVE, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2")
-        self._openssl("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.pem")
-        return self.folder / f"{name}.pem", self.folder / f"{name}.key"
+    def issue(self, file: str, *, subject: str | None = None, usages: str = BOTH, names: str = "") -> tuple[Path, Path]:
+        """A certificate and its key; its common name is that of the files, unless `subject` says otherwise."""
+        lines = [f"extendedKeyUsage = {usages}"] * bool(usages) + [f"subjectAltName = {names}"] * bool(names)
+        (self.folder / f"{file}.ext").write_text("\n".join(lines))
+        asked = ("-subj", f"/CN={file}" if subject is None else subject)
+        self._openssl("req", *CURVE, "-keyout", f"{file}.key", "-out", f"{file}.csr", *asked)
+        signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", f"{file}.ext")
+        self._openssl("x509", "-req", "-in", f"{file}.csr", *signing, "-out", f"{file}.pem")
+        return self.folder / f"{file}.pem", self.folder / f"{file}.key"
 
     def _openssl(self, *words: str) -> None:
         subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=self.folder)

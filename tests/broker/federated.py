@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from geomq.broker.config.settings import Config
 from geomq.broker.local_federation import CLOUD, LocalFederation, Site, free_ports, local_configs
 from geomq.broker.server import Broker
 from geomq.geo import Location
 
-__all__ = ["configs", "federation", "free_ports", "peers_up", "until"]
+__all__ = ["admitting", "configs", "federation", "free_ports", "peers_up", "until"]
 
 SITES = (
     Site("columbus", Location(39.96, -83.0)),
@@ -25,6 +27,16 @@ def configs(strategy: str, options: dict[str, Any] | None = None, *, brokers: in
     configured = local_configs(SITES[:brokers], strategy, options)
     configured.pop(CLOUD, None)
     return configured
+
+
+def admitting(configured: dict[str, Config], *names: str) -> dict[str, Config]:
+    """The same where brokers of these names may join."""
+    return {
+        broker: msgspec.structs.replace(
+            config, federation=msgspec.structs.replace(config.federation, admit=names or False)
+        )
+        for broker, config in configured.items()
+    }
 
 
 @asynccontextmanager

@@ -55,7 +55,7 @@ async def test_a_broker_asks_only_the_platform_it_was_given(tmp_path: Path) -> N
         federation=Federation(host="127.0.0.1", port=0),
     )
     async with Broker(config, platform=given.platform(), open_store=given.open_store) as broker:
-        assert broker.core.node.epoch == 5_000_000_000_000
+        assert broker.core.node.epoch in range(1, 100)
     assert (given.stores, given.addresses) == (1, [0])
     assert sorted(given.threads) == [("geomq-password", 2), ("geomq-sync", 1)]
     assert next(given.bytes) > 0

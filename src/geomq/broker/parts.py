@@ -94,6 +94,7 @@ class Parts:
         subscribing = Subscribing(core, self.driver, self.retention, fenced)
         self.registry = Registry(core, self.driver, self.publishing, subscribing)
         changes = FederationChanges(core, self.driver, config)
+        self._refusals = PeerRefusals(core.counts, core.node, now_s=loop.time)
         self.peering, self.roaming = self._with_peers(changes)
         self.membership = self._make_membership(changes)
         self.admission = Admission(core, self.registry, self.geo, self.roaming)
@@ -128,15 +129,14 @@ class Parts:
             return None, None
         peering = Peering(
             me=core.node.me,
-            epoch=core.node.epoch,
             peers=addresses,
             handle=self.driver.handle,
-            credentials=credentials_of(self._config, core.platform),
+            credentials=credentials_of(self._config, core.platform, epoch=core.node.epoch),
             platform=core.platform,
             kept=self.kept,
             notes=self._notes,
             dial_tls=tls_of(self._config)[1],
-            refusals=PeerRefusals(core.counts, core.node, now_s=core.loop.time),
+            refusals=self._refusals,
             lost=self._lost,
             unknown_broker_handler=changes,
         )
@@ -150,6 +150,7 @@ class Parts:
             config=self._config,
             kept=self.kept,
             peering=self.peering,
+            refusals=self._refusals,
             start_cloud=self._start_cloud,
         )
 

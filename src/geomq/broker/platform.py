@@ -20,6 +20,8 @@ from geomq.broker.config.settings import Listener
 from geomq.broker.sockets.accepting import OpenServer, open_server
 from geomq.broker.sockets.descriptors import Descriptors, descriptors
 
+EPOCH_BYTES = 6
+
 
 def start_workers(name: str, threads: int) -> Executor:
     """So many threads, each started when there is something to do for it."""
@@ -55,6 +57,10 @@ class Platform:
     """How many files may be open."""
     check_free: Callable[[Listener], Awaitable[None]] = check_free
     """Raises ConfigError for an address that cannot be had."""
+
+    def new_epoch(self) -> int:
+        """A number that nothing had before and nothing will have again, whatever became of clock and disk; never 0."""
+        return 1 + int.from_bytes(self.random_bytes(EPOCH_BYTES))
 
 
 SYSTEM: Final = Platform()

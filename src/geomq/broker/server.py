@@ -47,7 +47,6 @@ log = logging.getLogger("geomq.broker")
 
 SECOND = 1.0
 FAREWELL_S = 0.02
-EPOCH = "epoch"
 
 
 class Broker:
@@ -132,12 +131,11 @@ class Broker:
         loop = asyncio.get_running_loop()
         durable = self._store.durable
         self._committer = Committer(self._store, self._store_failed, platform=platform) if durable else None
-        epoch = _next_epoch(self._store, state.notes, platform.wall_s())
         try:
             parts = self._parts = Parts(
                 config,
                 loop=loop,
-                node=_make_node(config, epoch, state.notes),
+                node=_make_node(config, platform.new_epoch(), state.notes),
                 store=self._store,
                 security=security,
                 committer=self._committer,
@@ -296,16 +294,6 @@ def load_security(config: Config, platform: Platform = SYSTEM) -> Security:
     passwords = None if auth.password_file is None else load_passwords(auth.password_file, platform.random_bytes)
     acl = None if auth.acl_file is None else load_acl(auth.acl_file)
     return Security(passwords, acl)
-
-
-def _next_epoch(store: Store, notes: Notes, now_s: float) -> int:
-    """Greater than at any start before. Peers remember the last one, so it must not fall back with a disk that is lost
-    or put back from a copy: the clock gives it, unless that was set back."""
-    before = int.from_bytes(notes.get(EPOCH, {}).get(b"", b""))
-    epoch = max(before + 1, int(now_s * 1000))
-    store.put_note(EPOCH, b"", epoch.to_bytes(8))
-    store.commit()
-    return epoch
 
 
 def _make_node(config: Config, epoch: int, notes: Notes) -> Node:

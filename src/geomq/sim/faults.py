@@ -53,6 +53,7 @@ class _OnWire(NamedTuple):
     source: BrokerId
     frame: Frame
     origin: Origin
+    connection: int
 
 
 class _Fault(NamedTuple):
@@ -74,6 +75,8 @@ class FaultySimulation(Simulation):
         self._waiting: dict[BrokerId, list[tuple[RoutingEvent, Origin]]] = {broker: [] for broker in self.nodes}
         self._cuts: dict[frozenset[BrokerId], int] = {}
         self._links: dict[tuple[BrokerId, BrokerId], Link] = {}
+        self._connections: dict[frozenset[BrokerId], int] = {}
+        """How often two brokers have been connected."""
         self._origins: dict[tuple[BrokerId, BrokerId, int, int], Origin] = {}
         self._link_wakes: dict[tuple[BrokerId, BrokerId], int] = {}
 
@@ -119,7 +122,8 @@ class FaultySimulation(Simulation):
 
     def _receive(self, broker: BrokerId, wire: _OnWire) -> None:
         pair = (broker, wire.source)
-        if broker not in self._crashed and not self._is_cut(*pair):
+        is_there = broker not in self._crashed and not self._is_cut(*pair)
+        if is_there and wire.connection == self._connections.get(frozenset(pair), 0):
             self._take(pair, self._links[pair].receive(wire.frame, now=self.now_ms), wire.origin)
 
     def _take(self, pair: tuple[BrokerId, BrokerId], output: LinkOutput, origin: Origin) -> None:
@@ -142,15 +146,16 @@ class FaultySimulation(Simulation):
                 for observer in self.observers:
                     observer.sent(self.now_ms, me, peer, unwrapped(frame.message)[0], origin, arrives)
             origin = self._origins[key]
+        wire = _OnWire(me, frame, origin, self._connections.get(frozenset((me, peer)), 0))
         if self.disturbance == CALM:
-            self._push(self.now_ms + self.latencies(me, peer), FIFO_PHASE, origin, peer, _OnWire(me, frame, origin))
+            self._push(self.now_ms + self.latencies(me, peer), FIFO_PHASE, origin, peer, wire)
             return
         if self._dice.random() < self.disturbance.loss:
             return
         for _ in range(2 if self._dice.random() < self.disturbance.repeat else 1):
             late = self._dice.randrange(self.disturbance.late_ms) if self._dice.random() < self.disturbance.late else 0
             arrives = self.now_ms + self.latencies(me, peer) + late
-            self._push(arrives, FIFO_PHASE, origin, peer, _OnWire(me, frame, origin))
+            self._push(arrives, FIFO_PHASE, origin, peer, wire)
 
     def _schedule_link(self, pair: tuple[BrokerId, BrokerId]) -> None:
         deadline = self._links[pair].next_deadline()
@@ -200,6 +205,8 @@ class FaultySimulation(Simulation):
     def _disconnect(self, me: BrokerId, peer: BrokerId) -> None:
         link = self._links[me, peer]
         if link.state != "down":
+            both = frozenset((me, peer))
+            self._connections[both] = self._connections.get(both, 0) + 1
             was_up = link.state == "up"
             link.disconnected()
             if was_up and me not in self._crashed:

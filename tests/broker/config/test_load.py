@@ -107,6 +107,10 @@ def test_every_kind_of_listener_has_its_usual_port() -> None:
         ),
         ("[[peers]]\nname = 'b'\naddress = 'h:0'", "[[peers]] #1: address: invalid port in 'h:0'"),
         ("[federation]\ncertfile = '/dev/null'", "[federation]: certfile and keyfile must be set together"),
+        (
+            "[federation]\nadmit = true",
+            '[federation]: admit: name the brokers that may join, as in ["rome", "edge-*"], or say false',
+        ),
         ("x =", "Invalid value (at end of document)"),
     ],
 )
@@ -117,6 +121,13 @@ def test_a_mistake_is_named_in_one_line(text: str, message: str) -> None:
 def test_bad_geometry_is_named_in_one_line() -> None:
     assert refusal("[broker]\nlocation = '91,0'").startswith("[broker]: location: ")
     assert refusal("[federation]\narea = 'POLYGON'").startswith("[federation]: area: ")
+
+
+def test_whom_to_admit_is_a_list_of_names_and_patterns() -> None:
+    text = "[federation]\nadmit = ['rome', 'edge-*', '?']"
+    assert parse_config(text, name="f", base=Path()).federation.admit == ("rome", "edge-*", "?")
+    for wrong in ("'rome'", "['']", "['a/b']", "['[ab]']", "1"):
+        assert refusal(f"[federation]\nadmit = {wrong}").startswith("[federation]: admit")
 
 
 def test_good_geometry_is_accepted() -> None:

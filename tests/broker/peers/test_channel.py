@@ -114,10 +114,9 @@ async def test_a_link_within_one_machine_keeps_no_pace() -> None:
     [
         ((KEY, b"another key of enough bytes"), ("a", "b"), "b"),
         ((KEY, None), ("a", "b"), "b"),
-        ((KEY, KEY), ("a", "a"), None),
         ((KEY, KEY), ("a", "c"), "b"),
     ],
-    ids=["other key", "no key", "own name", "unexpected name"],
+    ids=["other key", "no key", "unexpected name"],
 )
 async def test_who_cannot_prove_the_right_name_is_refused(
     keys: tuple[bytes | None, bytes | None], names: tuple[str, str], expected: str | None
@@ -127,6 +126,28 @@ async def test_who_cannot_prove_the_right_name_is_refused(
     await until(lambda: bool(a.reasons and b.reasons))
     assert not (a.peers and b.peers)
     server.close()
+
+
+async def test_nobody_can_make_a_broker_prove_its_name_to_itself() -> None:
+    side, loop, credentials = Side(), asyncio.get_running_loop(), Credentials("b", KEY)
+    server = await loop.create_server(
+        lambda: PeerChannel(credentials, side, expected=None, frame_bytes_max=1000), "127.0.0.1", 0
+    )
+    port = server.sockets[0].getsockname()[1]
+    one, other = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1000):
+            writer.write(data)
+
+    carried = asyncio.gather(carry(one[0], other[1]), carry(other[0], one[1]), return_exceptions=True)
+    await until(lambda: bool(side.reasons or side.peers))
+    assert side.peers == []
+    assert "connected to itself" in side.reasons[0]
+    for _, writer in (one, other):
+        writer.close()
+    server.close()
+    await carried
 
 
 @pytest.mark.parametrize(

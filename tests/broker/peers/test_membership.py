@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from tests.broker.federated import SITES, configs, federation, until
+from tests.broker.federated import SITES, admitting, configs, federation, until
 
 from geomq.broker.config import settings
 from geomq.broker.config.settings import Config
@@ -110,7 +110,7 @@ class Stream:
 
 @pytest.mark.parametrize("strategy", STREAMING)
 async def test_a_broker_joins_by_a_seed_and_leaves_and_no_event_is_lost(strategy: str) -> None:
-    configured = configs(strategy, FAST.get(strategy), brokers=3)
+    configured = admitting(configs(strategy, FAST.get(strategy), brokers=3), "rome")
     async with federation(configured) as brokers, AsyncExitStack() as stack:
         stream = Stream()
         await stream.start(stack, brokers["paris"], brokers["columbus"], "s")
@@ -155,7 +155,9 @@ async def test_the_strategy_changes_for_all_brokers_under_load_and_no_event_is_l
 async def test_a_lone_broker_grows_into_a_federation() -> None:
     (port,) = free_ports(1)
     first = local_configs([Site("athens", Location(38.0, 23.7))], "adaptive")["athens"]
-    first = msgspec.structs.replace(first, federation=msgspec.structs.replace(first.federation, port=port))
+    first = msgspec.structs.replace(
+        first, federation=msgspec.structs.replace(first.federation, port=port, admit=("rome",))
+    )
     async with Broker(first) as athens, Broker(newcomer(first)) as rome:
         await until(lambda: settled(athens, rome) and rome.linked and len(membership(rome).addresses) == 1)
         stream = Stream()
@@ -167,18 +169,14 @@ async def test_a_lone_broker_grows_into_a_federation() -> None:
 
 async def test_a_broker_is_refused_where_nobody_may_join(caplog: pytest.LogCaptureFixture) -> None:
     configured = configs("flood_events", brokers=2)
-    strict = {
-        name: msgspec.structs.replace(config, federation=msgspec.structs.replace(config.federation, admit=False))
-        for name, config in configured.items()
-    }
-    async with federation(strict) as brokers, Broker(newcomer(strict["frankfurt"])) as rome:
-        await until(lambda: "admits no new brokers" in reasons(caplog))
+    async with federation(configured) as brokers, Broker(newcomer(configured["frankfurt"])) as rome:
+        await until(lambda: "admit of this broker does not name rome" in reasons(caplog))
         assert membership(rome).addresses == {}
         assert membership(brokers["frankfurt"]).status().edition.number == 0
 
 
 async def test_a_newcomer_without_a_place_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    configured = configs("flood_events", brokers=2)
+    configured = admitting(configs("flood_events", brokers=2), "rome")
     config = newcomer(configured["frankfurt"])
     nowhere = msgspec.structs.replace(config, broker=msgspec.structs.replace(config.broker, location=None))
     async with federation(configured), Broker(nowhere):

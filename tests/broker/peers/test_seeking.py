@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.broker.federated import configs, federation, until
+from tests.broker.federated import admitting, configs, federation, until
 
 from geomq.broker.peers.channel import Credentials
 from geomq.broker.peers.federating import credentials_of
@@ -29,7 +29,7 @@ def seeker(port: int, found: list[bytes], key: bytes | None = None, entry: Broke
 
 
 async def test_the_answer_is_the_description_with_the_newcomer_in_it() -> None:
-    configured = configs("flood_events", brokers=2)
+    configured = admitting(configs("flood_events", brokers=2), "rome")
     async with federation(configured):
         found: list[bytes] = []
         asking = seeker(configured["columbus"].federation.port or 0, found)
@@ -46,7 +46,7 @@ async def test_one_without_the_key_learns_nothing(tmp_path: Path) -> None:
         name: msgspec.structs.replace(
             config, federation=msgspec.structs.replace(config.federation, key_file=str(key_file))
         )
-        for name, config in configs("flood_events", brokers=2).items()
+        for name, config in admitting(configs("flood_events", brokers=2), "rome").items()
     }
     async with federation(configured) as brokers:
         assert credentials_of(configured["columbus"]).key is not None
@@ -62,7 +62,7 @@ async def test_one_without_the_key_learns_nothing(tmp_path: Path) -> None:
 
 
 async def test_nobody_joins_under_another_name() -> None:
-    configured = configs("flood_events", brokers=2)
+    configured = admitting(configs("flood_events", brokers=2), "rome", "oslo")
     async with federation(configured) as brokers:
         found: list[bytes] = []
         asking = seeker(configured["columbus"].federation.port or 0, found, entry=OSLO)

@@ -127,7 +127,6 @@ async def test_no_more_is_kept_for_a_peer_that_is_away_than_will_be_sent(tmp_pat
         run = Run(tmp_path)
         peering = Peering(
             me=AMS,
-            epoch=life,
             peers={BER: None},
             handle=lambda _: None,
             credentials=Credentials(AMS, None),
@@ -336,13 +335,12 @@ async def test_a_promise_waits_for_the_disk_but_what_was_said_before_does_not(tm
     run, safe, heard = Run(tmp_path), list[Callable[[], None]](), list[RoutingEvent]()
     run.kept.when_safe = safe.append  # type: ignore[method-assign, assignment]
     there = Peering(
-        me=BER, epoch=1, peers={AMS: None}, handle=heard.append, credentials=Credentials(BER, None), refusals=refusals()
+        me=BER, peers={AMS: None}, handle=heard.append, credentials=Credentials(BER, None), refusals=refusals()
     )
     await there.start("127.0.0.1", 0)
     assert there.port is not None
     here = Peering(
         me=AMS,
-        epoch=1,
         peers={BER: PeerAddress("127.0.0.1", there.port)},
         handle=lambda _: None,
         credentials=Credentials(AMS, None),

@@ -27,7 +27,6 @@ class Wire:
         self.random = random.Random(seed)
         self.together = together
         self.loss, self.repeat, self.shuffle = loss, repeat, shuffle
-        self.epochs = {"a": 0, "b": 0}
         self.ends = {"a": Link(epoch=0), "b": Link(epoch=0)}
         self.under_way: dict[str, list[Frame]] = {"a": [], "b": []}
         self.received: dict[str, list[Message]] = {"a": [], "b": []}
@@ -58,8 +57,7 @@ class Wire:
 
     def restart(self, end: str) -> None:
         self.cut()
-        self.epochs[end] += 1
-        self.ends[end] = Link(epoch=self.epochs[end], unsent=self.ends[end].durable())
+        self.ends[end] = Link(epoch=self.random.getrandbits(48), unsent=self.ends[end].durable())
         self.connect()
 
     def send(self, end: str, message: Message) -> None:

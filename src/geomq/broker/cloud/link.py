@@ -176,7 +176,7 @@ def start_cloud(
     reader = CloudReader(
         me=core.node.me,
         cloud=cloud,
-        epoch=int(core.wall_s() * 1000),
+        epoch=core.platform.new_epoch(),
         leaders_topic=strategy.options.leaders_topic,
         fence_of=lambda text: core.fence_texts[text],
         is_ours=lambda broker: broker in core.node.strategy.federation.position,

@@ -117,6 +117,8 @@ class _Checker:
             address = getattr(federation, key)
             if address is not None and not 1 <= int(address.rpartition(":")[2]) <= 65_535:
                 self.fail("[federation]", f"{key}: invalid port in {address!r}")
+        if federation.admit is True:
+            self.fail("[federation]", 'admit: name the brokers that may join, as in ["rome", "edge-*"], or say false')
         if federation.seed is not None and peers:
             self.fail("[federation]", "seed and [[peers]] exclude each other")
         if federation.seed is not None and federation.port is None:

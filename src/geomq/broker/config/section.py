@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+NamePattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,63}$")]
 Text = Annotated[str, Meta(max_length=65_536)]
 Path = Annotated[str, Meta(min_length=1, max_length=4096)]
 Address = Annotated[str, Meta(pattern=r"^.{1,255}:\d{1,5}$")]

@@ -14,6 +14,7 @@ from geomq.broker.config.section import (
     Address,
     Count,
     Name,
+    NamePattern,
     Path,
     Port,
     Positive,
@@ -288,9 +289,14 @@ class Federation(Section, frozen=True):
         Annotated[str, Meta(pattern=r"^[^\s]{1,255}:\d{1,5}$")] | None,
         about("host:port of any broker of the federation to join; used instead of [[peers]]."),
     ] = None
-    admit: Annotated[bool, about("Let authenticated brokers join the federation with this broker as their seed.")] = (
-        True
-    )
+    admit: Annotated[
+        bool | tuple[NamePattern, ...],
+        about(
+            "Names of the brokers that may join the federation with this broker as their seed, or patterns of them with"
+            " * and ?; false admits nobody.",
+            reload=True,
+        ),
+    ] = False
     version: Annotated[
         Count,
         about("Raise it in the files of all brokers to let the files override the run-time changes."),

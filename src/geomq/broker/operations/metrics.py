@@ -16,6 +16,7 @@ from geomq.broker.operations.admin_view import BrokerView
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 HELP = {
+    "brokers_refused": "Brokers refused: no proof of the name, another certificate, or not named in `admit`.",
     "bytes_received": "Bytes received from clients.",
     "bytes_sent": "Bytes sent to clients.",
     "cloud_connected": "1 while the cloud broker is connected, else 0.",
@@ -35,6 +36,7 @@ HELP = {
     "location_updates": "Location updates accepted.",
     "locations_dropped": "Location updates dropped by the rate limit.",
     "messages_stored": "Messages in the store.",
+    "name_conflicts": "Links refused because two brokers have one name; counted at both ends.",
     "packets_received": "MQTT packets received from clients.",
     "peer_messages_refused": "Messages from peers refused: unknown, malformed, or failed in handling.",
     "peer_messages_unsent": "Messages to peers dropped because they could not be encoded for a link.",

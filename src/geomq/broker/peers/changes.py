@@ -10,6 +10,7 @@ import msgspec
 from geomq.broker.config.settings import Config
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
+from geomq.broker.peers.federating import admits
 from geomq.broker.peers.federation_diff import area_moves
 from geomq.errors import ConfigError, GeomqError
 from geomq.routing.core.model import CONFIGURED, BrokerId
@@ -53,6 +54,7 @@ class FederationChanges:
     """Checks changes of one broker's federation and hands them to the routing node."""
 
     def __init__(self, core: Core, driver: Driver, config: Config) -> None:
+        self._core = core
         self._node = core.node
         self._editions = core.node.editions
         self._handle = driver.handle
@@ -65,15 +67,18 @@ class FederationChanges:
         try:
             self._admit(name, _ENTRY.decode(entry))
         except (GeomqError, msgspec.MsgspecError) as error:
+            self._core.counts.brokers_refused += 1
             log.warning("refused a broker that asked to join", extra={"peer": name, "reason": str(error)})
             return NotJoined(str(error)[:500])
         return Described(encode_description(self._editions.description))
 
     def _admit(self, name: BrokerId, entry: BrokerEntry) -> None:
-        if not self._config.federation.admit:
-            raise ConfigError("this broker admits no new brokers; add the broker through the admin API")
         if entry.name != name:
             raise ConfigError(f"broker {name} cannot join as {entry.name}")
+        if name not in self._editions.description.names and not admits(self._core.config, name):
+            raise ConfigError(
+                f"[federation] admit of this broker does not name {name}; name it there or add it by hand"
+            )
         if self._node.me not in self._editions.description.names:
             raise ConfigError("this broker itself is no longer part of the federation")
         if self._editions.description.entry(name) != entry:

@@ -21,10 +21,11 @@ import msgspec
 from geomq.broker.config.settings import is_loopback
 from geomq.broker.peers.frames import FrameBuffer
 from geomq.broker.platform import SYSTEM, Platform
+from geomq.broker.security.broker_certificate import certificate_problem
 from geomq.broker.state.turns import Turns
 from geomq.errors import ProtocolError
 from geomq.routing.core.messages import Message
-from geomq.routing.core.model import BrokerId, Edition
+from geomq.routing.core.model import BrokerId, Edition, Number
 from geomq.routing.core.plan import NOTHING, EventBatch
 from geomq.routing.wire.frames import PROTOCOL_VERSION, Aside, batch_parts, decode_frame, encode_frame, loose_parts
 from geomq.routing.wire.link import Ack, Data, Frame, Run
@@ -51,6 +52,7 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
     version: int
     name: str
     nonce: bytes
+    epoch: Number
 
 
 class Proof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -62,20 +64,20 @@ class Proof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
 class Credentials:
     """How this broker proves its name and checks the other's: a shared key, or certificates."""
 
-    def __init__(self, me: str, key: bytes | None, platform: Platform = SYSTEM) -> None:
+    def __init__(self, me: str, key: bytes | None, platform: Platform = SYSTEM, *, epoch: int | None = None) -> None:
         self.me = me
         self.key = key
+        self.epoch = platform.new_epoch() if epoch is None else epoch
         self._random_bytes = platform.random_bytes
 
     def greeting(self) -> Greeting:
         """What opens one connection."""
-        return Greeting("geomq", PROTOCOL_VERSION, self.me, self._random_bytes(NONCE_BYTES))
+        return Greeting("geomq", PROTOCOL_VERSION, self.me, self._random_bytes(NONCE_BYTES), self.epoch)
 
     def code(self, speaker: Greeting, listener: Greeting) -> bytes:
         if self.key is None:
             return b""
-        said = msgspec.msgpack.encode([speaker.name, speaker.nonce, listener.name, listener.nonce, speaker.version])
-        return hmac.digest(self.key, said, hashlib.sha256)
+        return hmac.digest(self.key, msgspec.msgpack.encode([speaker, listener]), hashlib.sha256)
 
 
 class ChannelOwner(Protocol):
@@ -125,7 +127,7 @@ class PeerChannel(asyncio.BufferedProtocol):
 
     def arrived(self, transport: Any) -> bool:
         """Somebody is there; the greetings follow the handshake."""
-        self._transport: asyncio.Transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.call_later(GREETING_S_MAX, self.close, "no greeting within the time limit")
         self._listener.made(self)
@@ -177,6 +179,25 @@ class PeerChannel(asyncio.BufferedProtocol):
         if self._ack_due is not None:
             self._ack_due.cancel()
         self._listener.closed(self, self._reason)
+
+    @property
+    def epoch(self) -> int | None:
+        """Which start of the peer this is."""
+        return None if self._theirs is None else self._theirs.epoch
+
+    @property
+    def address(self) -> str:
+        """Where the other side is."""
+        return self._address("peername")
+
+    @property
+    def own_address(self) -> str:
+        """Where this side is."""
+        return self._address("sockname")
+
+    def _address(self, of: str) -> str:
+        host, port, *_ = self._transport.get_extra_info(of) or ("?", 0)
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def send_all(self, frames: Sequence[Frame | bytes]) -> None:
         """Write frames, some encoded already, now; but an acknowledgement that is alone waits for company."""
@@ -247,6 +268,13 @@ class PeerChannel(asyncio.BufferedProtocol):
         self._reason, self._closed = reason, True
         self._transport.abort()
 
+    def dismiss(self, frame: Aside, reason: str) -> None:
+        """End the connection after a last word; `reason` is what the log says."""
+        self._reason = reason
+        self._queue(frame)
+        self._flush()
+        self._transport.close()
+
     def _write(self, size: int, *parts: bytes | memoryview) -> None:
         """Queue a frame of `size` bytes."""
         self._outgoing += (size.to_bytes(4, "big"), *parts)
@@ -282,8 +310,8 @@ class PeerChannel(asyncio.BufferedProtocol):
             raise ProtocolError(
                 f"{theirs.name[:80]!r} uses protocol version {theirs.version}, this broker {PROTOCOL_VERSION}"
             )
-        if theirs.name == self._mine.name:
-            raise ProtocolError(f"the other broker is named {theirs.name} too")
+        if theirs.epoch == self._mine.epoch:
+            raise ProtocolError("this broker is connected to itself")
         if self.expected is not None and theirs.name != self.expected:
             raise ProtocolError(f"expected broker {self.expected}, found {theirs.name[:80]!r}")
         self._check_certificate(theirs.name)
@@ -292,15 +320,13 @@ class PeerChannel(asyncio.BufferedProtocol):
         self._hear = self._proved
 
     def _check_certificate(self, name: str) -> None:
-        """With TLS the certificate must carry the broker's name."""
+        """With TLS the certificate must be that of the broker."""
         tls: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
         if tls is None:
             return
-        certificate: dict[str, Any] = dict(tls.getpeercert() or {})
-        subject = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
-        names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
-        if name not in (*subject, *names):
-            raise ProtocolError(f"the certificate does not name broker {name[:80]!r}")
+        problem = certificate_problem(name, tls.getpeercert(binary_form=True) or b"")
+        if problem is not None:
+            raise ProtocolError(problem)
 
     def _proved(self, data: memoryview) -> None:
         assert self._theirs is not None

@@ -5,12 +5,14 @@ Every broker of a federation must come to the same list in the same order, so br
 
 import ssl
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from geomq.broker.config.settings import Config
 from geomq.broker.peers.channel import Credentials
 from geomq.broker.peers.peer_settings import PeerAddress
 from geomq.broker.platform import SYSTEM, Platform
+from geomq.broker.security.broker_certificate import certificate_problem
 from geomq.errors import ConfigError, GeometryError
 from geomq.geo import parse_location
 from geomq.routing.core.model import BrokerId, Edition
@@ -46,6 +48,12 @@ def entry_of(config: Config) -> BrokerEntry:
     return BrokerEntry(config.broker.name, _place(config.broker.location), address, section.area)
 
 
+def admits(config: Config, name: str) -> bool:
+    """Whether a broker of this name may join with this one as its seed."""
+    admit = config.federation.admit
+    return isinstance(admit, tuple) and any(fnmatchcase(name, pattern) for pattern in admit)
+
+
 def _place(text: str | None) -> tuple[float, float] | None:
     if text is None:
         return None
@@ -79,7 +87,7 @@ def client_address(listening: Sequence[tuple[str, str, int]]) -> str | None:
     return None
 
 
-def credentials_of(config: Config, platform: Platform = SYSTEM) -> Credentials:
+def credentials_of(config: Config, platform: Platform = SYSTEM, *, epoch: int | None = None) -> Credentials:
     """The shared key if there is one; certificates otherwise; neither only on loopback."""
     federation = config.federation
     if federation.key_file is not None:
@@ -89,10 +97,10 @@ def credentials_of(config: Config, platform: Platform = SYSTEM) -> Credentials:
             raise ConfigError(f"cannot read {federation.key_file}: {error.strerror}") from None
         if len(key) < KEY_BYTES_MIN:
             raise ConfigError(f"the key in {federation.key_file} is shorter than {KEY_BYTES_MIN} bytes")
-        return Credentials(config.broker.name, key, platform)
+        return Credentials(config.broker.name, key, platform, epoch=epoch)
     if federation.certfile is None and not _on_loopback(config):
         raise ConfigError("[federation] needs key_file or certfile, keyfile and cafile, except on loopback")
-    return Credentials(config.broker.name, None, platform)
+    return Credentials(config.broker.name, None, platform, epoch=epoch)
 
 
 def _on_loopback(config: Config) -> bool:
@@ -117,4 +125,17 @@ def tls_of(config: Config) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None
             context.load_cert_chain(section.certfile, section.keyfile)
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"[federation] certificate: {error}") from None
+    problem = certificate_problem(config.broker.name, _first_certificate(section.certfile))
+    if problem is not None:
+        raise ConfigError(f"[federation] certfile {section.certfile}: {problem}")
     return listen, dial
+
+
+def _first_certificate(path: str) -> bytes:
+    """The broker's own, which comes before those that signed it."""
+    _, header, rest = Path(path).read_text(errors="replace").partition(ssl.PEM_HEADER)
+    body, footer, _ = rest.partition(ssl.PEM_FOOTER)
+    try:
+        return ssl.PEM_cert_to_DER_cert(header + body + footer)
+    except ValueError:
+        raise ConfigError(f"[federation] certfile {path}: not a certificate in PEM") from None

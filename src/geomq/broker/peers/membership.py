@@ -17,6 +17,7 @@ from geomq.broker.peers.changes import EditionView, FederationChanges
 from geomq.broker.peers.federating import address_of, credentials_of, description_of, entry_of, peers_of, tls_of
 from geomq.broker.peers.peer_settings import PeerAddress
 from geomq.broker.peers.peering import Peering
+from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.seeking import Seeker
 from geomq.broker.peers.store import PeerStore
 from geomq.broker.state.links import Cloud, CloudAndPeers
@@ -28,6 +29,7 @@ from geomq.routing.federation.edition_messages import Phase
 from geomq.routing.federation.editions import DescriptionLearned, Kept
 from geomq.routing.node import Node
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
+from geomq.routing.wire.frames import NameTaken
 
 log = logging.getLogger("geomq.peers")
 
@@ -75,6 +77,7 @@ class Membership:
         config: Config,
         kept: PeerStore | None,
         peering: Peering | None,
+        refusals: PeerRefusals,
         start_cloud: Callable[[BroadcastGroups], Cloud],
     ) -> None:
         self.change = changes.change
@@ -86,6 +89,7 @@ class Membership:
         self._config = config
         self._kept = kept
         self._peering = peering
+        self._refusals = refusals
         self._start_cloud = start_cloud
         self._seeker: Seeker | None = None
         self._stopping: set[asyncio.Task[None]] = set()
@@ -121,12 +125,16 @@ class Membership:
             self._seeker = Seeker(
                 PeerAddress(host.strip("[]"), int(port)),
                 entry_of(self._config),
-                credentials_of(self._config, self._core.platform),
+                credentials_of(self._config, self._core.platform, epoch=self._node.epoch),
                 dial_tls=tls_of(self._config)[1],
                 found=self._changes.learn,
+                name_taken=self._name_taken,
                 uniform=self._core.platform.uniform,
             )
             self._seeker.start()
+
+    def _name_taken(self, seed: str, frame: NameTaken) -> None:
+        self._refusals.name_taken(self._node.me, by=seed, mine=frame.refused, linked=frame.linked)
 
     async def stop(self) -> None:
         if self._seeker is not None:

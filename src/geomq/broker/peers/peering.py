@@ -1,7 +1,6 @@
-"""The links to all other brokers: who dials whom, who is there, what goes over which link.
+"""The links to all other brokers: who is there, what goes over which link.
 
-It carries messages and decides nothing about them. Of two brokers the one whose name sorts first dials; a broken
-connection is dialled again after a growing pause. The link protocol on top makes sure that nothing is lost, doubled
+It carries messages and decides nothing about them. The link protocol on top makes sure that nothing is lost, doubled
 or reordered, whatever the connections do.
 """
 
@@ -13,6 +12,8 @@ from functools import partial
 from operator import attrgetter
 
 from geomq.broker.peers.channel import Credentials, PeerChannel
+from geomq.broker.peers.dialling import Dialler
+from geomq.broker.peers.namesakes import RETRY_S, Namesakes
 from geomq.broker.peers.peer_settings import DEFAULT_LIMITS, PeerAddress, PeerLimits
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.store import OUTBOX, Notes, PeerStore
@@ -27,18 +28,15 @@ from geomq.routing.core.messages import Message, is_promised
 from geomq.routing.core.model import BrokerId, Edition
 from geomq.routing.core.plan import EventBatch
 from geomq.routing.federation.edition_messages import unwrapped, wrapped
-from geomq.routing.wire.frames import BUILT_IN, Aside, Described, LooseBatch, Ping, Pong, Refused, unsendable
+from geomq.routing.wire.frames import BUILT_IN, Aside, AskToJoin, LooseBatch, NameTaken, Ping, Pong, Refused, unsendable
 from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, runs
 
 log = logging.getLogger("geomq.peers")
 
-RETRY_S = (0.1, 10.0)
 RESEND_MS = 5_000.0
 PROBE_S = 1.0
 SILENCE_S_MAX = 6.0
 WINDOW = 2048
-PATIENCE_S = 5.0
-"""How long a peer that is to dial us has time for it."""
 SMOOTHING = 0.2
 UNPROVEN_MAX = 256
 """Connections that have not proved a name yet; beyond that the oldest of them makes room."""
@@ -48,13 +46,12 @@ _NUMBER = attrgetter("number")
 class _Peer:
     """What is known of one peer."""
 
-    def __init__(self, name: BrokerId, address: PeerAddress | None, link: Link) -> None:
+    def __init__(self, name: BrokerId, link: Link, dialler: Dialler) -> None:
         self.name = name
-        self.address = address
         self.link = link
+        self.dialler = dialler
         self.channel: PeerChannel | None = None
         self.up = False
-        self.met = False
         self.waits = self.waits_for_disk = False
         """Whether the link took something in this tick that is not pumped yet, and whether it has to be safe first."""
         self.promised: list[Data] = []
@@ -64,8 +61,6 @@ class _Peer:
         self.held = 0
         self.heard_s = 0.0
         self.latency_ms: float | None = None
-        self.pause_s = RETRY_S[0]
-        self.dial: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -76,7 +71,6 @@ class Peering:
         self,
         *,
         me: BrokerId,
-        epoch: int,
         peers: Mapping[BrokerId, PeerAddress | None],
         handle: Callable[[RoutingEvent], object],
         credentials: Credentials,
@@ -97,14 +91,13 @@ class Peering:
         self._refusals = refusals
         self._limits = limits
         self._dial_tls = dial_tls
-        self._epoch = epoch
         self._kept = kept
         self._notes = {kind: kept for kind, kept in (notes or {}).items() if kind.startswith(OUTBOX)}
         self._peers = {name: self._new_peer(name, address) for name, address in peers.items()}
         self._server: Server | None = None
         self._probe: asyncio.TimerHandle | None = None
-        self._unknown_broker_handler = unknown_broker_handler
         self._unknown_brokers = UnknownBrokers(unknown_broker_handler)
+        self._namesakes = Namesakes(me, refusals, self._take_over)
         self._unproven: dict[PeerChannel, None] = {}
         self._closing = False
         self._waiting: list[_Peer] = []
@@ -113,14 +106,24 @@ class Peering:
 
     def _new_peer(self, name: BrokerId, address: PeerAddress | None) -> _Peer:
         link = Link(
-            epoch=self._epoch,
+            epoch=self._platform.new_epoch(),  # for each anew: it may not have heard that it was forgotten before
             retry_ms=RESEND_MS,
             outbox_max=self._limits.outbox_max,
             window=WINDOW,
             unsent=[] if self._kept is None else self._kept.load_outbox(name, self._notes),
         )
         self._notes.pop(OUTBOX + name, None)
-        return _Peer(name, address, link)
+        dialler = Dialler(
+            name,
+            address,
+            ours=self._me < name,
+            tls=self._dial_tls,
+            make_channel=lambda: self._channel(name),
+            is_missing=lambda: peer.channel is None,
+            platform=self._platform,
+        )
+        peer = _Peer(name, link, dialler)
+        return peer
 
     async def start(self, host: str | None, port: int | None, tls: ssl.SSLContext | None = None) -> None:
         """Listen for peers (if there is a port) and dial those that are ours to dial."""
@@ -131,7 +134,7 @@ class Peering:
                 lambda: self._channel(None), host, port, tls=lambda: tls, end=self._platform.descriptors().others_end
             )
         for peer in self._peers.values():
-            self._dial(peer)
+            peer.dialler.start()
         self._probe_all()
 
     @property
@@ -155,10 +158,11 @@ class Peering:
         if self._server is not None:
             self._server.close()
         self._unknown_brokers.close()
+        self._namesakes.close()
         for peer in self._peers.values():
-            for pending in (peer.dial, peer.timer):
-                if pending is not None:
-                    pending.cancel()
+            peer.dialler.stop()
+            if peer.timer is not None:
+                peer.timer.cancel()
             if peer.channel is not None:
                 peer.channel.close("this broker is shutting down")
 
@@ -169,20 +173,16 @@ class Peering:
         for name, address in peers.items():
             known = self._peers.get(name)
             if known is None:
-                self._epoch += 1  # it may not have heard that it was forgotten, and count on from there
                 known = self._peers[name] = self._new_peer(name, address)
-            elif address not in (None, known.address):
-                known.address = address
-                if known.dial is not None:
-                    known.dial.cancel()
-                    known.dial = None
+            known.dialler.move(address)
             if known.channel is None:
-                self._dial(known)
+                known.dialler.start()
 
     def _forget(self, gone: _Peer) -> None:
-        for pending in (gone.dial, gone.timer):
-            if pending is not None:
-                pending.cancel()
+        gone.dialler.stop()
+        if gone.timer is not None:
+            gone.timer.cancel()
+        self._namesakes.forget(gone.name, "no longer a peer")
         if gone.channel is not None:
             channel, gone.channel = gone.channel, None
             channel.close("no longer a peer")
@@ -283,30 +283,6 @@ class Peering:
             next(iter(self._unproven)).close("too many unknown brokers at once")
         self._unproven[channel] = None
 
-    def _dial(self, peer: _Peer) -> None:
-        """Dial a peer that is ours to dial, or that has not dialled us yet: it may no longer want to."""
-        ours = self._me < peer.name
-        if peer.address is not None and (ours or not peer.met) and peer.dial is None and not self._closing:
-            peer.dial = self._loop.create_task(self._keep_dialling(peer, peer.address, 0.0 if ours else PATIENCE_S))
-
-    async def _keep_dialling(self, peer: _Peer, address: PeerAddress, patience_s: float) -> None:
-        """Try until there is a connection; its end starts this anew."""
-        await asyncio.sleep(patience_s)
-        while peer.channel is None and not self._closing:
-            try:
-                await self._loop.create_connection(
-                    lambda: self._channel(peer.name),
-                    address.host,
-                    address.port,
-                    ssl=self._dial_tls,
-                    server_hostname=peer.name if self._dial_tls is not None else None,
-                )
-            except (OSError, ssl.SSLError) as error:
-                log.debug("peer connection failed", extra={"peer": peer.name, "reason": str(error)})
-            await asyncio.sleep(peer.pause_s * self._platform.uniform(0.5, 1.0))
-            peer.pause_s = min(2 * peer.pause_s, RETRY_S[1])
-        peer.dial = None
-
     # What channels say.
 
     def opened(self, channel: PeerChannel) -> bool:
@@ -315,23 +291,34 @@ class Peering:
         peer = self._peers.get(BrokerId(channel.peer or ""))
         if self._closing:
             return False
-        if peer is None:
+        if channel.peer == self._me:
+            self._namesakes.met(channel)
+        elif peer is None:
             return self._unknown_brokers.accept(channel)
+        elif peer.channel is not None and peer.channel.epoch != channel.epoch:
+            self._namesakes.challenge(peer, channel)
+        else:
+            self._take_over(peer, channel)
+        return True
+
+    def _take_over(self, peer: _Peer, channel: PeerChannel, asked: AskToJoin | None = None) -> None:
+        """From now on the peer is reached by this connection, over which it may have asked to join."""
         if peer.channel is not None:
             before, peer.channel = peer.channel, None
             before.close("replaced by a new connection")
             self._down(peer)
         peer.channel = channel
         peer.heard_s = self._loop.time()
-        peer.pause_s = RETRY_S[0]
         self._carry_out(peer, peer.link.connected(now=self._now_ms()))
-        return True
+        if asked is not None:
+            self.heard(channel, asked)
 
     def heard(self, channel: PeerChannel, frame: Frame | Aside) -> None:
         peer = self._peers.get(BrokerId(channel.peer or ""))
         if peer is None or peer.channel is not channel:
-            if channel in self._unknown_brokers:
-                self._unknown_brokers.received(channel, frame)
+            for waiting in (self._unknown_brokers, self._namesakes):
+                if channel in waiting:
+                    waiting.received(channel, frame)
             return
         peer.heard_s = self._loop.time()
         if isinstance(frame, Frame):
@@ -349,8 +336,11 @@ class Peering:
                 before = round_trip_ms / 2 if peer.latency_ms is None else peer.latency_ms
                 peer.latency_ms = before + SMOOTHING * (round_trip_ms / 2 - before)
                 self._handle(LatencyMeasured(peer.name, round_trip_ms / 2))
-        elif isinstance(frame, Described) and self._unknown_broker_handler is not None:
-            self._unknown_broker_handler.described(peer.name, frame.description)
+        elif isinstance(frame, NameTaken):
+            peer.dialler.refused(for_s=RETRY_S)
+            self._refusals.name_taken(self._me, by=peer.name, mine=frame.refused, linked=frame.linked)
+        else:
+            self._unknown_brokers.said_by_peer(channel, frame)
 
     def unsent(self, peer: BrokerId, message: Message, reason: str) -> None:
         self._refusals.unsent(peer, type(unwrapped(message)[0]).__name__, reason)
@@ -359,15 +349,17 @@ class Peering:
     def closed(self, channel: PeerChannel, reason: str) -> None:
         self._unproven.pop(channel, None)
         peer = self._peers.get(BrokerId(channel.peer or ""))
-        if self._unknown_brokers.closed(channel):
+        if self._unknown_brokers.closed(channel) or self._namesakes.closed(channel):
             return
         if peer is not None and peer.channel is channel:
             log.info("peer disconnected", extra={"peer": peer.name, "reason": reason})
             peer.channel = None
             self._down(peer)
-            self._dial(peer)
+            if not self._closing:
+                self._namesakes.peer_closed(peer)
+                peer.dialler.start()
         elif channel.peer is None and not self._closing:
-            log.warning("peer refused", extra={"reason": reason})
+            self._refusals.broker(channel.address, reason)
 
     def _down(self, peer: _Peer) -> None:
         peer.link.disconnected()
@@ -394,7 +386,8 @@ class Peering:
             self._emit(peer, peer.channel, frames, durable=durable)
         if output.came_up:
             log.info("peer connected", extra={"peer": peer.name})
-            peer.up = peer.met = True
+            peer.up = True
+            peer.dialler.linked()
             self._handle(PeerUp(peer.name))
         self._watch(peer)
 

@@ -17,7 +17,7 @@ from geomq.broker.platform import SYSTEM
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId
 from geomq.routing.federation.description import BrokerEntry
-from geomq.routing.wire.frames import Aside, AskToJoin, Described, NotJoined
+from geomq.routing.wire.frames import Aside, AskToJoin, Described, NameTaken, NotJoined
 from geomq.routing.wire.link import Frame
 
 log = logging.getLogger("geomq.peers")
@@ -38,6 +38,7 @@ class Seeker:
         *,
         dial_tls: ssl.SSLContext | None,
         found: Callable[[bytes], bool],
+        name_taken: Callable[[str, NameTaken], None] = lambda _, __: None,
         uniform: Callable[[float, float], float] = SYSTEM.uniform,
     ) -> None:
         self._uniform = uniform
@@ -46,6 +47,7 @@ class Seeker:
         self._credentials = credentials
         self._dial_tls = dial_tls
         self._found = found
+        self._name_taken = name_taken
         self._answer: asyncio.Future[bytes] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -90,7 +92,8 @@ class Seeker:
         """The seed has yet to prove its name."""
 
     def opened(self, channel: PeerChannel) -> bool:
-        channel.send(AskToJoin(msgspec.msgpack.encode(self._entry)))
+        if channel.peer != self._credentials.me:
+            channel.send(AskToJoin(msgspec.msgpack.encode(self._entry)))
         return True
 
     def heard(self, channel: PeerChannel, frame: Frame | Aside) -> None:
@@ -100,6 +103,9 @@ class Seeker:
             self._answer.set_result(frame.description)
         elif isinstance(frame, NotJoined):
             self._answer.set_exception(ConnectionRefusedError(frame.reason[:200]))
+        elif isinstance(frame, NameTaken):
+            self._name_taken(channel.peer or "", frame)
+            self._answer.set_exception(ConnectionRefusedError("another broker of this name is linked there"))
 
     def unsent(self, peer: BrokerId, message: Message, reason: str) -> None:
         """No message is sent to a seed."""

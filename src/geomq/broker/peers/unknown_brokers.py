@@ -5,7 +5,7 @@ from typing import Protocol
 
 from geomq.broker.peers.channel import PeerChannel
 from geomq.routing.core.model import BrokerId
-from geomq.routing.wire.frames import Aside, AskToJoin
+from geomq.routing.wire.frames import Aside, AskToJoin, Described
 from geomq.routing.wire.link import Frame, Hello
 
 UNKNOWN_BROKERS_MAX = 64
@@ -54,6 +54,13 @@ class UnknownBrokers:
             channel.send(answer)
         else:
             channel.close(f"broker {name[:80]!r} is not expected here")
+
+    def said_by_peer(self, channel: PeerChannel, frame: Frame | Aside) -> None:
+        """A peer may say what this broker has missed, and one that has lost its disk asks what it has missed itself."""
+        if self._handler is not None and isinstance(frame, Described):
+            self._handler.described(BrokerId(channel.peer or ""), frame.description)
+        elif self._handler is not None and isinstance(frame, AskToJoin):
+            channel.send(self._handler.asked_to_join(BrokerId(channel.peer or ""), frame.entry))
 
     def closed(self, channel: PeerChannel) -> bool:
         """A connection ended; whether it was an unknown broker's."""

@@ -5,6 +5,7 @@ class Counts:
     """What happened since the start."""
 
     __slots__ = (
+        "brokers_refused",
         "bytes_received",
         "bytes_sent",
         "connections_opened",
@@ -20,6 +21,7 @@ class Counts:
         "geo_errors",
         "location_updates",
         "locations_dropped",
+        "name_conflicts",
         "packets_received",
         "peer_messages_refused",
         "peer_messages_unsent",
@@ -36,6 +38,7 @@ class Counts:
         for name in self.__slots__:
             setattr(self, name, 0)
 
+    brokers_refused: int
     bytes_received: int
     bytes_sent: int
     connections_opened: int
@@ -51,6 +54,7 @@ class Counts:
     geo_errors: int
     location_updates: int
     locations_dropped: int
+    name_conflicts: int
     packets_received: int
     peer_messages_refused: int
     peer_messages_unsent: int

@@ -17,8 +17,8 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class EventId(NamedTuple):
-    """Unique forever: the home that accepted the event, that broker's epoch (it grows with every start), and a
-    running number."""
+    """Unique forever: the home that accepted the event, that broker's epoch (a random number that it draws at every
+    start), and a running number."""
 
     origin: BrokerId
     epoch: Number

@@ -127,6 +127,14 @@ class NotJoined(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fie
     reason: str
 
 
+class NameTaken(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=10):
+    """The receiver is not linked, because another broker of its name is there: both their addresses, as the sender sees
+    them."""
+
+    refused: str
+    linked: str
+
+
 class LooseBatch(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=_LOOSE):
     """An EventBatch without a number: nothing that was sent before it still waits, and it is never sent again."""
 
@@ -139,7 +147,7 @@ class LooseBatch(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fi
 
 _BATCH = EventBatch.wire_id
 _encoder = msgspec.msgpack.Encoder()
-Aside = LooseBatch | Ping | Pong | AskToJoin | Described | NotJoined
+Aside = LooseBatch | Ping | Pong | AskToJoin | Described | NotJoined | NameTaken
 """What is said beside the link protocol."""
 _decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireRun | WireAck | Aside)
 _shell_decoder = msgspec.msgpack.Decoder(_Shell | _RunShell)
@@ -160,7 +168,7 @@ def encode_frame(frame: Frame | Aside) -> bytes:
                 return _encoder.encode(WireAck(epoch, next_number))
             case Hello():
                 return _encoder.encode(WireHello(*astuple(frame)))
-            case Ping() | Pong() | AskToJoin() | Described() | NotJoined():
+            case Ping() | Pong() | AskToJoin() | Described() | NotJoined() | NameTaken():
                 return _encoder.encode(frame)
     except _UNWRITABLE as error:
         raise ProtocolError(_problem(frame, error)) from None
@@ -236,7 +244,7 @@ def decode_frame(data: bytes | memoryview) -> Frame | Aside:
                 return Run(epoch, number, tuple(map(_from_wire, messages)))
             case WireAck(epoch=epoch, next_number=next_number):
                 return Ack(epoch, next_number)
-            case LooseBatch() | Ping() | Pong() | AskToJoin() | Described() | NotJoined():
+            case LooseBatch() | Ping() | Pong() | AskToJoin() | Described() | NotJoined() | NameTaken():
                 return wire
         return Hello(*astuple(wire))
     except _UNREADABLE as error:

@@ -1,10 +1,10 @@
 """A reliable, ordered link between two brokers over anything that may lose, repeat or reorder frames.
 
 Bytes and sockets are the driver's affair: frames go in, frames and messages come out. Frames carry the sender's
-epoch (its start count) and a running number; the receiver takes them in order, ignores what it had and asks again for
-what is missing. What a peer has not acknowledged is sent again after a pause, and after every reconnection; but of
-batches of QoS 0 events only the number, and after the peer's restart of all events of QoS 0: it may have had them, and
-no longer knows.
+epoch (a random number that it draws at every start) and a running number; the receiver takes them in order, ignores
+what it had and asks again for what is missing. What a peer has not acknowledged is sent again after a pause, and after
+every reconnection; but of batches of QoS 0 events only the number, and after the peer's restart of all events of QoS 0:
+it may have had them, and no longer knows. No frame outlives the connection that it was sent on.
 
 While the link is down only events and deliveries of QoS 1 and 2 wait (they were promised to somebody, and their number
 is bounded). Subscriptions, locations and control messages are not kept: when the link comes up the strategy repeats
@@ -259,8 +259,6 @@ class Link:
 
     def _greeted(self, hello: Hello, now: float) -> LinkOutput:
         came_up = self.state == "greeting" or hello.epoch != self._heard_epoch
-        if self._heard_epoch is not None and hello.epoch < self._heard_epoch:
-            return LinkOutput([], [])  # a straggler from before the peer's restart
         if hello.epoch != self._heard_epoch:
             self._heard_epoch, self._heard_next = hello.epoch, hello.starts_at
             self._give_up_sent()
