@@ -67,7 +67,7 @@ class Retention:
 
     def take_limits(self, limits: Limits) -> None:
         """The settings changed."""
-        self._events.count_max, self._events.bytes_max = limits.retained_messages_max, limits.retained_bytes_max
+        self._events.bound(limits.retained_messages_max, limits.retained_bytes_max)
 
     def load(self, retained: dict[str, tuple[ApplicationMessage, RetainedRecord]]) -> None:
         """Take in what the store remembered."""

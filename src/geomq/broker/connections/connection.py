@@ -19,15 +19,7 @@ from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
 from geomq.mqtt.codec.decoder import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.faults import MqttError, ProtocolViolation
-from geomq.mqtt.codec.packets import (
-    Auth,
-    Connack,
-    Connect,
-    Disconnect,
-    Packet,
-    Subscribe,
-    Unsubscribe,
-)
+from geomq.mqtt.codec.packets import Auth, Connack, Connect, Disconnect, Packet, Subscribe, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode, to_connack
 from geomq.mqtt.codec.types import V5, V311, PacketType
@@ -50,6 +42,7 @@ class Connection:
         "_admitted_at",
         "_core",
         "_counts",
+        "_extra_s",
         "_greedy",
         "_handlers",
         "_publish_fast",
@@ -98,6 +91,7 @@ class Connection:
         self.version = V311
         self.keep_alive_s = 0
         self.opened_at = self.last_read = self._admitted_at = core.loop.time()
+        self._extra_s = 0.0
         self.paused = False
         self.heard = False
         self.last_route: Any = None
@@ -179,7 +173,7 @@ class Connection:
 
     def _parse(self, data: bytes, pos: int, tried: int = -1) -> None:
         outbox = self._core.outbox
-        outbox.arriving = True
+        outbox.arrive()
         try:
             if self._steps is not None and not self._finish(self._steps):
                 self._rest = data
@@ -356,6 +350,10 @@ class Connection:
         """Whether anything came from the client since it was let in, so that it knows how."""
         return self.heard or self.last_read > self._admitted_at
 
+    def wait_longer(self, wait_s: float) -> None:
+        """Letting the client in takes up to so long from now on."""
+        self._extra_s = self._core.loop.time() - self.opened_at + wait_s
+
     def listen_for_auth(self) -> None:
         """Read on although the client is not let in yet."""
         if self.client is None:
@@ -448,7 +446,7 @@ class Connection:
             silent = now - self.last_read
             if self.keep_alive_s and silent > self.keep_alive_s * 1.5 and not self._stopped:
                 self.dismiss(ReasonCode.KEEP_ALIVE_TIMEOUT)
-        elif self.opening and now - self.opened_at > self._core.config.limits.connect_timeout_s:
+        elif self.opening and now - self.opened_at > self._core.config.limits.connect_timeout_s + self._extra_s:
             self._shut(None)
 
 

@@ -87,7 +87,7 @@ class FastArrivals:
             cache = self._caches[said.peer, said.edition] = RouteCache({}, {})
         history = self._core.node.routings.publishing.seen.history((said.peer, batch.epoch))
         arriving = Arriving(said, cache, history, len(data) >= LONG_BYTES_MIN)
-        outbox.arriving = True
+        outbox.arrive()
         try:
             for entry, start, end in spread(batch, len(data)):
                 taken, pos = 0, start

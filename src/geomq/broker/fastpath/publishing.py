@@ -118,7 +118,7 @@ class FastPath:
             outbox = self._core.outbox
             if outbox.arriving:
                 return self._publish_runs(connection, data, pos)
-            outbox.arriving = True
+            outbox.arrive()
             pos = self._publish_runs(connection, data, pos)
             outbox.arrived()
             return pos
@@ -313,7 +313,7 @@ class FastPath:
         if since != self._plans_since:
             self._plans_since = since
             self.forget()
-            self._links.edition = node.plan_edition
+            self._links.use(node.plan_edition)
 
     def learn(self, topic: str, matches: tuple[Match, ...]) -> None:
         """A plain event of QoS 0 just took the normal path: keep its route if the next one would take it, too."""

@@ -31,7 +31,7 @@ Held = list[tuple[Sender, bytes]]
 class Outbox:
     """`journal` is the list that durable sessions append to; `before_write` runs first in every flush.
 
-    `arriving` is set by a connection while it handles data, which it ends with `arrived`.
+    Whoever handles data that came in says so with `arrive`, and with `arrived` when it is done.
     """
 
     def __init__(
@@ -82,6 +82,15 @@ class Outbox:
             self._prompt = True
         else:
             self._loop.call_soon(self._end_tick)
+
+    def forget(self, client_id: str) -> None:
+        """A session is over: what this tick already journalled must not bring it back, nor change what is gone."""
+        self.journal[:] = [change for change in self.journal if change.client_id != client_id]
+        self.schedule()
+
+    def arrive(self) -> None:
+        """Data came in and is handled from here on."""
+        self.arriving = True
 
     def arrived(self) -> None:
         """The data that was `arriving` is handled.

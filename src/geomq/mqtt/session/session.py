@@ -178,6 +178,11 @@ class Session:
         if self._outbound is not None:
             self._outbound.disconnect()
 
+    def take_will(self) -> Will | None:
+        """The will, which the end of this connection then leaves unpublished."""
+        will, self.will = self.will, None
+        return will
+
     @property
     def _receive_max(self) -> int:
         # MQTT 3.1.1 cannot be told a limit, so only the packet identifiers bound it.
