@@ -134,7 +134,8 @@ class Node:
 
     def ask_rights(self, may_read: Callable[[ClientId, str], bool]) -> None:
         """Have the driver say whether an own client may read a topic, so that those that may get what groups share."""
-        self.shared.may_read = self._own.shared.may_read = may_read
+        for groups in (self.shared, self._own.shared):
+            groups.ask_rights(may_read)
 
     @property
     def strategy(self) -> Strategy:

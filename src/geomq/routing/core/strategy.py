@@ -101,6 +101,11 @@ class Strategy:
     def latency_measured(self, peer: BrokerId, latency_ms: float, *, now: float) -> None:
         """A link was probed."""
 
+    def change_federation(self, federation: Federation, *, now: float) -> None:
+        """The routing goes on with other brokers or areas."""
+        before, self.federation = self.federation, federation
+        self.federation_changed(before, now=now)
+
     def federation_changed(self, before: Federation, *, now: float) -> None:
         """Brokers or areas changed; `self.federation` is the new one."""
 

@@ -137,11 +137,14 @@ class SharedGroups:
         """Peers that heard of all own members since their link came up."""
         self._turns: dict[Group, int] = {}
         self._served = SeenEvents()
-        self.may_read: Callable[[ClientId, str], bool] = lambda _client, _topic: True
-        """Whether an own client has the right to the events of a topic: the driver's to say."""
+        self._may_read: Callable[[ClientId, str], bool] = lambda _client, _topic: True
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def ask_rights(self, may_read: Callable[[ClientId, str], bool]) -> None:
+        """Have the driver say whether an own client has the right to the events of a topic."""
+        self._may_read = may_read
 
     @property
     def version(self) -> int:
@@ -232,7 +235,7 @@ class SharedGroups:
 
     def _able(self, event: Event, members: list[Subscriber]) -> list[Subscriber]:
         """Those that may read the event; of others' clients only their homes know."""
-        return [m for m in members if m.home != self._me or self.may_read(m.client, event.topic)]
+        return [m for m in members if m.home != self._me or self._may_read(m.client, event.topic)]
 
     def _serve(
         self,

@@ -24,21 +24,53 @@ class Station:
     """What all groups of one broker have in common."""
 
     def __init__(
-        self, me: BrokerId, *, redundancy: int, announce_ms: float, expire_after: int, patience_ms: float
+        self,
+        me: BrokerId,
+        up: tuple[BrokerId, ...],
+        stamp: Stamp | None,
+        *,
+        redundancy: int,
+        announce_ms: float,
+        expire_after: int,
+        patience_ms: float,
     ) -> None:
         self.me = me
+        self.up = up
+        self.stamp = stamp
         self.redundancy = redundancy
         self.announce_ms = announce_ms
         self.lifetime_ms = announce_ms * expire_after
         self.patience_ms = patience_ms
-        self.up: tuple[BrokerId, ...] = ()
         self.gained: dict[BrokerId, None] = {}
         """Neighbours that are new in the mesh of some group."""
         self.outbox = Outbox()
         self.wake_ms = inf
-        self.stamp: Stamp | None = None
         self.sequence_floor = 0
         """No announcement of ours that others may remember has a larger number: what we announce next is above it."""
+
+    def reach(self, up: tuple[BrokerId, ...]) -> None:
+        """These neighbours are linked now."""
+        self.up = up
+
+    def adopt(self, stamp: Stamp | None) -> None:
+        """The topic-to-group map of this stamp is in force."""
+        self.stamp = stamp
+
+    def wake_by(self, ms: float) -> None:
+        """Some group has something to do at this time."""
+        self.wake_ms = min(self.wake_ms, ms)
+
+    def awake(self) -> None:
+        """All groups look at the time now, and say anew when they want to next."""
+        self.wake_ms = inf
+
+    def take_gained(self) -> dict[BrokerId, None]:
+        gained, self.gained = self.gained, {}
+        return gained
+
+    def take_outbox(self) -> Outbox:
+        outbox, self.outbox = self.outbox, Outbox()
+        return outbox
 
     def raise_floor(self, sequence: int) -> None:
         self.sequence_floor = max(self.sequence_floor, sequence)
@@ -53,9 +85,9 @@ class Heard(NamedTuple):
 
 
 class MeshGroup:
-    def __init__(self, name: str, station: Station) -> None:
+    def __init__(self, name: str, station: Station, *, wanted: bool = False) -> None:
         self.name = name
-        self.wanted = False
+        self.wanted = wanted
         self.core: BrokerId | None = None
         self.sequence = 0
         self.distance: int | None = None
@@ -293,7 +325,7 @@ class MeshGroup:
                 self._forget_way(neighbour, now)
             self._settle()
             if self.distance is None:
-                self._station.wake_ms = min(self._station.wake_ms, self._expires_ms)
+                self._station.wake_by(self._expires_ms)
 
     def core_lost(self, now: float) -> None:
         """The core is silent for too long, or no longer exists. Who has subscribers stands for its place."""
@@ -350,7 +382,7 @@ class MeshGroup:
         """No way to the core is left. If it lives it answers our question well within one period."""
         self.distance = None
         self._expires_ms = min(self._expires_ms, now + self._station.announce_ms)
-        self._station.wake_ms = min(self._station.wake_ms, self._expires_ms)
+        self._station.wake_by(self._expires_ms)
         self._asked = self.sequence
         self._ask(self._station.up)
 
