@@ -15,7 +15,7 @@ from typing import Final
 from geomq.errors import GeomqError, ProtocolError
 from geomq.mqtt.client.events import Acknowledged, Connected, Ended, Event, Refused, Request, words
 from geomq.mqtt.client.session import ClientSession
-from geomq.mqtt.codec.decoder import body_bounds
+from geomq.mqtt.codec.cutter import body_bounds
 from geomq.transport.address import Address
 
 READ_BYTES: Final = 1 << 20

@@ -14,9 +14,9 @@ from geomq.broker.connections.order import State, check_order
 from geomq.broker.connections.ports import Exchange, Handlers, Steps, Transport
 from geomq.broker.core import Core
 from geomq.broker.state.client import Client
-from geomq.mqtt.codec.decode import BODIES, decode_publish, pubacks_at
+from geomq.mqtt.codec.cutter import Reassembly, body_bounds, check_first_byte, pubacks_at
+from geomq.mqtt.codec.decode import BODIES, decode_publish
 from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
-from geomq.mqtt.codec.decoder import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.faults import MqttError, ProtocolViolation
 from geomq.mqtt.codec.packets import Auth, Connack, Connect, Disconnect, Packet, Subscribe, Unsubscribe
@@ -212,17 +212,11 @@ class Connection:
                 check_order(first >> 4, self._state, connecting=connecting, authenticating=authenticating)
             elif self._state is not _OPEN:
                 raise ProtocolViolation("PUBLISH before the client is admitted")
-            if pos + 1 < end and (length := data[pos + 1]) < 0x80:
-                body, stop = pos + 2, pos + 2 + length
-            else:
-                bounds = body_bounds(data, pos, self.size_max, strict=self.version == V5)
-                if bounds is None:
-                    self._reassembly = Reassembly(data[pos:], 0)
-                    return
-                body, stop = bounds
-            if stop > end:
-                self._reassembly = Reassembly(data[pos:], stop - pos)
+            bounds = body_bounds(data, pos, self.size_max, strict=self.version == V5)
+            if bounds is None or bounds[1] > end:
+                self._reassembly = Reassembly(data[pos:], 0 if bounds is None else bounds[1] - pos)
                 return
+            body, stop = bounds
             is_publish = first & 0xF0 == 0x30
             if is_publish and not self._may_publish():
                 break

@@ -15,6 +15,7 @@ from geomq.broker.fastpath.packet_runs import as_old, as_v5, end_of_run
 from geomq.broker.state.client import Client
 from geomq.broker.state.client import ClientConnection as Connection
 from geomq.broker.state.drops import Reason
+from geomq.mqtt.codec.cutter import plain_publish
 from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5
 from geomq.mqtt.codec.wire import text
@@ -149,18 +150,11 @@ class FastPath:
             return pos
         all_allowed, may_write = client.rights.all_allowed, client.rights.may_write
         for _ in STEPS:
-            if end - pos <= 4 or data[pos] != 0x30:
+            if pos == end or data[pos] != 0x30:
                 break
-            body, length = pos + 2, data[pos + 1]
-            if length > 127:
-                if not 0 < data[body] < 128:
-                    break
-                body, length = pos + 3, length & 127 | data[body] << 7
-            stop, topic_end = body + length, body + 2 + (data[body] << 8 | data[body + 1])
+            body, topic_end, payload, stop = plain_publish(data, pos, end, new, 0)
             route = self._routes.get(data[body:topic_end])
-            if route is None or stop > end or topic_end + new > stop or (new and data[topic_end]):
-                break
-            if stop - pos > connection.size_max or not (all_allowed or may_write(route.topic)):
+            if route is None or stop - pos > connection.size_max or not (all_allowed or may_write(route.topic)):
                 break
             count, alike, others = 1, route.v5 if new else route.old, route.old if new else route.v5
             if others is not None:
@@ -168,10 +162,10 @@ class FastPath:
             elif stop < end:
                 if stop + 1 < end and data[stop + 1] == data[pos + 1]:
                     size = stop - pos
-                    stop = end_of_run(data, pos, topic_end + new, stop, end)
+                    stop = end_of_run(data, pos, payload, stop, end)
                     count = (stop - pos) // size
             elif not pos and route.targets is None:
-                connection.last_route = LastRoute(data[: topic_end + new], end, alike, self.generation)
+                connection.last_route = LastRoute(data[:payload], end, alike, self.generation)
             if alike is not None:
                 self.gather(alike, data[pos:stop], count)
             if targets is not route.targets:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from geomq.errors import GeomqError, ProtocolError
 from geomq.geo import parse_location
-from geomq.mqtt.codec.decoder import body_bounds
+from geomq.mqtt.codec.cutter import body_bounds
 from geomq.mqtt.codec.properties import Properties, decode_properties
 from geomq.mqtt.codec.types import V5, PacketType
 from geomq.mqtt.codec.wire import read_varint

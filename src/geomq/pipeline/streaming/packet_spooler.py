@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.codec.decoder import body_bounds
+from geomq.mqtt.codec.cutter import body_bounds
 from geomq.mqtt.codec.types import V5
 from geomq.mqtt.codec.wire import read_varint
 from geomq.pipeline.streaming.connection import PACKET_SIZE_MAX

@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from geomq.errors import GeometryError, ProtocolError
 from geomq.geo import Location, make_location
+from geomq.mqtt.codec.cutter import body_bounds
 from geomq.mqtt.codec.decode import decode_publish
-from geomq.mqtt.codec.decoder import body_bounds
 from geomq.mqtt.codec.faults import MqttError
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.codec.topics import TopicNames
