@@ -133,9 +133,10 @@ WRITES_TO_OTHERS: dict[str, set[str]] = {
     "geomq/broker/operations/http_server.py": {"self._server.should_exit"},
     "geomq/broker/operations/logs.py": {"logger.propagate"},
     "geomq/broker/peers/federating.py": {"dial.check_hostname", "listen.verify_mode"},
+    # For each event: a call would cost more than the write.
+    "geomq/broker/fastpath/publishing.py": {"connection.last_route", "self._pacing.arrivals", "self._pacing.credit"},
     # Still to become calls.
     "geomq/broker/connections/admission.py": {"connection.exchange", "connection.pending_connect"},
-    "geomq/broker/fastpath/publishing.py": {"connection.last_route"},
     "geomq/broker/peers/channel.py": {"self._incoming.bytes_max"},
     "geomq/routing/federation/live_editions.py": {"routings.publishing", "self._routings.publishing"},
     "geomq/routing/federation/routings.py": {"made.seen"},

@@ -27,10 +27,6 @@ WEIGHT_MAX = 1 << 26
 CLIENT_BYTES = 64
 STEPS = range(1_024)
 """So many events, or runs of equal ones, are sent at most before it may be the turn of another connection."""
-PROMPT_MAX = 32
-"""How many arrivals at most are written at once before a whole tick is looked at again."""
-
-
 Chunk = bytes | memoryview
 """A view is of something larger."""
 
@@ -100,7 +96,8 @@ class FastPath:
         self.generation = 0
         self._dirty: list[Receivers] = []
         self._overlapping = False
-        self._arrivals = self._credit = self._streak = self._taken = 0
+        self._taken = 0
+        self._pacing = core.outbox.pacing
 
     def publish(self, connection: Connection, data: bytes, pos: int) -> int:
         """Send QoS 0 PUBLISH packets on their way as long as their topics have routes, up to a number of them.
@@ -124,15 +121,15 @@ class FastPath:
             outbox.arrived()
             return pos
         receivers = last.receivers
-        if receivers is None or (self._credit and not self._dirty):
+        if receivers is None or (self._pacing.credit and not self._dirty):
             counts = self._counts
             counts.events_received += 1
             counts.packets_received += 1
             if receivers is not None:
-                self._credit -= 1
+                self._pacing.credit -= 1
                 self._write(receivers.connections, data, 1)
             return last.size
-        self._arrivals += 1
+        self._pacing.arrivals += 1
         self._taken += 1
         if receivers.count:
             receivers.count += 1
@@ -177,10 +174,8 @@ class FastPath:
             pos = stop
         if targets is not None:
             self._links.gather(connection, targets, data[targets_from:pos], targets_count)
-        if pos != start:
-            self._arrivals += 1
-            if not self._dirty and not self._links.waiting:
-                self._count_taken()
+        if pos != start and not self._dirty and not self._links.waiting:
+            self._count_taken()
         return pos
 
     def _count_taken(self) -> None:
@@ -216,8 +211,6 @@ class FastPath:
             self._count_taken()
         if not self._dirty:
             return
-        self._streak = min(2 * self._streak + 1, PROMPT_MAX) if self._arrivals <= 1 else 0
-        self._credit, self._arrivals = self._streak, 0
         if self._overlapping and len(self._dirty) > 1:
             self.drain()
             return

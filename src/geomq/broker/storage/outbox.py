@@ -28,6 +28,23 @@ class Sender(Protocol):
 Held = list[tuple[Sender, bytes]]
 
 
+class Pacing:
+    """When to write: while arrivals come one to a tick, each is answered here and now: gathering would only add delay.
+    Now and then a tick is waited for, to see whether it is still so.
+
+    `credit` is how many may be answered at once before that, `arrivals` those of this tick that were not.
+    """
+
+    __slots__ = ("_streak", "arrivals", "credit")
+
+    def __init__(self) -> None:
+        self.arrivals = self.credit = self._streak = 0
+
+    def end_tick(self) -> None:
+        self._streak = min(2 * self._streak + 1, PROMPT_MAX) if self.arrivals <= 1 else 0
+        self.credit, self.arrivals = self._streak, 0
+
+
 class Outbox:
     """`journal` is the list that durable sessions append to; `before_write` runs first in every flush.
 
@@ -54,7 +71,7 @@ class Outbox:
         self._held: Held = []
         self._scheduled = False
         self._prompt = False
-        self._arrivals = self._credit = self._streak = 0
+        self.pacing = Pacing()
 
     @property
     def durable(self) -> bool:
@@ -77,8 +94,8 @@ class Outbox:
         if self._scheduled:
             return
         self._scheduled = True
-        if self.arriving and self._credit:
-            self._credit -= 1
+        if self.arriving and self.pacing.credit:
+            self.pacing.credit -= 1
             self._prompt = True
         else:
             self._loop.call_soon(self._end_tick)
@@ -93,23 +110,16 @@ class Outbox:
         self.arriving = True
 
     def arrived(self) -> None:
-        """The data that was `arriving` is handled.
-
-        While arrivals come one to a tick, each is answered here and now: gathering would only add delay. Now and then
-        a tick is waited for, to see whether it is still so.
-        """
+        """The data that was `arriving` is handled."""
         self.arriving = False
         if self._prompt:
             self._prompt = False
             self.flush()
         else:
-            self._arrivals += 1
+            self.pacing.arrivals += 1
 
     def _end_tick(self) -> None:
-        lonely = self._arrivals <= 1
-        self._streak = min(2 * self._streak + 1, PROMPT_MAX) if lonely else 0
-        self._credit = self._streak
-        self._arrivals = 0
+        self.pacing.end_tick()
         self.flush()
 
     def hold(self, connection: Sender, data: bytes) -> None:
