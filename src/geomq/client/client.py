@@ -125,7 +125,7 @@ class Client:
         return Properties(session_expiry_interval=self._expiry_s or None, user_properties=user)
 
     def _is_at(self, place: "Location") -> None:
-        """Note the place, which the client says again on its next connection."""
+        """Note the place, which the client sends again on its next connection."""
         self._location = place
         session = self._session
         session.connect = msgspec.structs.replace(session.connect, properties=self._connect_properties())
@@ -137,7 +137,7 @@ class Client:
 
     @property
     def location(self) -> "Location | None":
-        """Where this client last said it is."""
+        """The location this client last sent."""
         return self._location
 
     @property
@@ -207,7 +207,7 @@ class Client:
         self._give_up("the client was closed")
 
     def _again(self, end: End) -> bool:
-        """Whether to connect once more: not if the broker would only say the same again."""
+        """Whether to connect once more: not if the broker would only refuse again."""
         final = (isinstance(end.said, Refused) and end.said.reason not in PASSING) or (
             isinstance(end.said, Ended) and end.said.reason in FINAL
         )
@@ -265,7 +265,7 @@ class Client:
         self.dropped += 1
 
     def _answer(self, publish: Publish | Repeated) -> None:
-        """Tell the broker that a message was read."""
+        """Acknowledge a message that was read."""
         channel = self._link.channel
         if channel is not None:
             channel.send(self._session.acknowledge(publish))
@@ -277,7 +277,7 @@ class Client:
     # Calls.
 
     async def move(self, lat: float, lon: float, *, qos: int = 0) -> None:
-        """Tell the broker that this client is somewhere else now."""
+        """Send the broker this client's new location."""
         place = location_of((lat, lon))
         self._is_at(place)
         with plain_errors("cannot send the location"):

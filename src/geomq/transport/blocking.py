@@ -44,7 +44,7 @@ class BlockingLink:
         self._rest = b""
 
     def connect(self) -> Connected:
-        """Connect and wait for CONNACK: OSError if nobody answers, RefusedByBroker if the broker says no."""
+        """Connect and wait for CONNACK: OSError if nobody answers, RefusedByBroker if the broker refuses."""
         self.disconnect()
         self._dial()
         self.session.open(self._clock())

@@ -121,7 +121,7 @@ class Channel(asyncio.Protocol):
             return
         if self._paused:
             if len(self._answers) + self.session.unsent > UNREAD_ANSWERS_MAX:
-                self.close("the broker reads nothing")
+                self.close("the broker stopped reading")
             return
         data = self.session.take_bytes(self._loop.time())
         if self._answers:

@@ -1,6 +1,6 @@
 """Clients in places: moves, named fences, crossings, and telling a client what only concerns it.
 
-What is said to `$geo/enter/...`, `$geo/leave/...` and `$geo/error` reaches this one client, if it subscribed to it.
+What is sent on `$geo/enter/...`, `$geo/leave/...` and `$geo/error` reaches this one client, if it subscribed to it.
 """
 
 from collections.abc import Callable, Iterator

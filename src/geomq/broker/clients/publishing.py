@@ -38,11 +38,11 @@ from geomq.routing.core.model import ClientId
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, ONCE_PROPERTY
 
 BROKER: Final = ClientId("\0broker")
-"""Who publishes what the broker itself has to say."""
+"""Who publishes the broker's own events."""
 
 
 class Refused(Exception):  # noqa: N818
-    """The event goes nowhere; the client is told why if its version can be."""
+    """The event is refused; the client gets the reason if its version has one."""
 
     def __init__(self, reason: ReasonCode, text: str) -> None:
         super().__init__(text)
@@ -50,7 +50,7 @@ class Refused(Exception):  # noqa: N818
 
 
 class Publishing:
-    """The way in for every event. `send_qos1` sends a plain one of QoS 1 or 2 if it is known to whom."""
+    """Takes in every event. `send_qos1` sends a plain one of QoS 1 or 2 if it is known to whom."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Publishing:
         self.writers = Writers(core.store)
 
     def receive(self, client: Client, packet: Publish) -> bool:
-        """A connected client published; whether its event went its way now."""
+        """A connected client published; whether its event was routed now."""
         core = self._core
         core.counts.events_received += 1
         message = client.session.accept(packet, core.wall_s())
@@ -102,7 +102,7 @@ class Publishing:
         return True
 
     def publish(self, client: Client, message: ApplicationMessage) -> int:
-        """Let an event of this client go its way; how many deliveries it made. Raises Refused."""
+        """Route an event of this client; how many deliveries it made. Raises Refused."""
         fence: Fence | None = None
         once: str | None = None
         try:

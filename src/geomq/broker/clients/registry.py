@@ -1,6 +1,6 @@
 """The clients of a broker through their lives: sessions begin, are taken over, resumed, left, and end.
 
-Also their wills, and the deadlines of both. Everything that must survive is told to the store here.
+Also their wills, and the deadlines of both. Everything that must survive is written to the store here.
 """
 
 import heapq

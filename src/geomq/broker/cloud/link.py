@@ -1,4 +1,4 @@
-"""The link to the cloud of broadcast groups: who to be there, and what the strategy and the log are told of it.
+"""The link to the cloud of broadcast groups: who to be there, and what the strategy and the log learn of it.
 
 The cloud is any MQTT 5 broker. One that speaks only MQTT 3.1.1 is refused: it could carry neither event ids nor
 geo-context, and echoes could only be guessed from payloads. What is sent on the connection is `cloud_session`'s.

@@ -1,6 +1,6 @@
 """One network connection: bytes in, packets to those who handle them, bytes out once per tick.
 
-Parsing happens where the data arrives. PUBLISH takes the shortest way; everything else goes through the codec's tables.
+Parsing happens where the data arrives. PUBLISH takes the shortest path, the rest the codec's tables.
 The connection knows MQTT's rules about packet order and keep-alive; what packets mean is decided elsewhere.
 """
 

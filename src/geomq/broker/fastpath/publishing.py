@@ -323,7 +323,7 @@ class FastPath:
             self.forget()
 
     def is_followed(self) -> bool:
-        """Whether somebody wants to know of single events, or of what is said to peers."""
+        """Whether somebody wants to know of single events, or of what is sent to peers."""
         tracer = self._core.tracer
         return tracer is not None and (tracer.of_events or self._core.links.active)
 
@@ -340,7 +340,7 @@ class FastPath:
         return route
 
     def route(self, topic: str, matches: tuple[Match, ...]) -> Route | None:
-        """The way to the clients of these matches, if it is the same for every event of the topic."""
+        """The route to the clients of these matches, if it is the same for every event of the topic."""
         clients = self.plain_receivers(topic, matches)
         if clients is None:
             return None

@@ -1,4 +1,4 @@
-"""The way out: bytes for one connection leave in one write per loop tick, and what needs the disk waits for it.
+"""The outbox: bytes for one connection leave in one write per loop tick, and what needs the disk waits for it.
 
 `send` is for what may go at once. `hold` is for acknowledgements and for QoS 1 and 2 messages: they leave only when
 everything the store collected before is safe, in the order they were held. Nothing here waits for a slow reader.

@@ -324,7 +324,7 @@ class Session:
         return len(gone)
 
     def watch(self, watch: Watch | None) -> None:
-        """Tell what becomes of QoS 1 and 2 messages."""
+        """Report what becomes of QoS 1 and 2 messages."""
         self._watch = watch
 
     # Persistence.

@@ -50,7 +50,7 @@ class Connection:
         in_flight_max: int = 65_535,
         queue_max: int = 1_000,
     ) -> "Connection":
-        """Connect: OSError if nobody answers, Refused if the broker says no."""
+        """Connect: OSError if nobody answers, Refused if the broker refuses."""
         connect = Connect(
             client_id,
             login.version,

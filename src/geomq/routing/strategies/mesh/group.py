@@ -1,6 +1,6 @@
-"""One group at one broker: its core, the way there, and the mesh around it.
+"""One group at one broker: its core, the path there, and the mesh around it.
 
-Owns the protocol of a single group and writes what is to be said into the outbox all groups of the broker share.
+Owns the protocol of a single group and writes what is to be sent into the outbox all groups of the broker share.
 It never sees events, topics or clients, and it never sends.
 
 A group is in one of four states here:
@@ -8,7 +8,7 @@ A group is in one of four states here:
     unknown     no core is known (and nobody here wants the group)
     core        this broker announces the group
     routed      another broker is the core and `distance` hops away, reached over any of `parents`
-    orphaned    the core is known but no way to it is left; a newer announcement is awaited
+    orphaned    the core is known but no path to it is left; a newer announcement is awaited
 """
 
 from collections.abc import Iterable
@@ -61,7 +61,7 @@ class Station:
         self.wake_ms = min(self.wake_ms, ms)
 
     def awake(self) -> None:
-        """All groups look at the time now, and say anew when they want to next."""
+        """All groups look at the time now, and ask anew when to be woken."""
         self.wake_ms = inf
 
     def take_gained(self) -> dict[BrokerId, None]:
@@ -99,7 +99,7 @@ class MeshGroup:
         self.lingering: dict[BrokerId, float] = {}
         """Mesh neighbours lost without a farewell: events still go to them until the mesh has surely re-formed."""
         self.former: dict[BrokerId, int] = {}
-        """Parents left for a shorter way, as in `parents`: they serve us until the next announcement, when we are
+        """Parents left for a shorter path, as in `parents`: they serve us until the next announcement, when we are
         surely connected over the new ones."""
         self._station = station
         self._announced_ms = 0.0
@@ -138,8 +138,8 @@ class MeshGroup:
         return list(self.parents)[:1] or list(self.lingering)
 
     def _relies_on_us(self, source: BrokerId) -> bool:
-        """Whether an event may have come from `source` because we are its way to the core. One that announced
-        the same sequence number no farther from the core than we are has another way."""
+        """Whether an event may have come from `source` because we are on its path to the core. One that announced
+        the same sequence number no farther from the core than we are has another path."""
         heard = self.heard.get(source)
         if heard is None or heard.sequence != self.sequence or self.distance is None:
             return True
@@ -244,11 +244,11 @@ class MeshGroup:
             self.parents.clear()
             self.distance = reach
         self._fill_parents(first=neighbour)
-        if fresh:  # a shorter way found later is told with the next announcement, so that each costs at most 2 x links
+        if fresh:  # a shorter path found later goes with the next announcement: each costs at most 2 x links
             self._tell(n for n in self._station.up if n != neighbour)
 
     def _fell_back(self, neighbour: BrokerId, fresh: bool, now: float) -> bool:
-        """A neighbour announced a longer way than ours. Only if it was our last parent is that our way now."""
+        """A neighbour announced a longer path than ours. Only if it was our last parent is that our path now."""
         if neighbour not in self.parents:
             return False
         joined = self.parents.pop(neighbour)
@@ -379,7 +379,7 @@ class MeshGroup:
                 self._orphan(now)
 
     def _orphan(self, now: float) -> None:
-        """No way to the core is left. If it lives it answers our question well within one period."""
+        """No path to the core is left. If it lives it answers our question well within one period."""
         self.distance = None
         self._expires_ms = min(self._expires_ms, now + self._station.announce_ms)
         self._station.wake_by(self._expires_ms)

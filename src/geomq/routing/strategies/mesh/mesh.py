@@ -1,7 +1,7 @@
 """`mesh`: each topic group has a core and a mesh of the brokers that want it; events travel along the mesh.
 
 Subscriptions stay at home and join their home to the mesh of their group. An event from a member goes to all its mesh
-neighbours, an event from outside goes towards the core until it meets a member. Brokers speak to their neighbours in
+neighbours, an event from outside goes towards the core until it meets a member. Brokers send to their neighbours in
 the overlay only. This file owns the broker's side: which groups there are, where events go, who is linked; the
 protocol of one group is `mesh_group`.
 """
@@ -161,7 +161,7 @@ class Mesh(Strategy):
             self.recent.note(event, hops, source, targets, now=self._now)
 
     def _offer_recent(self) -> None:
-        """The mesh grew: who is new in it may be the way to some that late events did not reach."""
+        """The mesh grew: who is new in it may be on the path to some that late events did not reach."""
         gained = self.station.take_gained()
         for passed in self.recent.current(now=self._now):
             if passed.hops >= self._hop_max():
@@ -385,7 +385,7 @@ class Mesh(Strategy):
         return super().take_actions()
 
     def _flush(self) -> None:
-        """Put into messages what the groups have to say, one of a kind for each neighbour."""
+        """Put into messages what the groups have to send, one of a kind for each neighbour."""
         if not self.station.outbox:
             return
         outbox = self.station.take_outbox()
