@@ -9,7 +9,7 @@ A driver that carries these actions out, in order, is all a strategy needs to ru
 The node owns the clients and hands what happened to its parts: `routings` (the strategies, one for each live edition of
 the federation description), `editions` (how that description changes), `shared` (share groups), `session_moves` (events
 of clients that change brokers), `session_searches` (their sessions), `retained` (retained events, the same everywhere).
-Each part answers with actions; what a broker says of its editions comes after what its strategies had to say to get
+Each part answers with actions; what a broker sends about its editions comes after what its strategies sent to get
 there.
 
 Topics under `$SYS/` are about one broker: no strategy hears of them, and their events never leave home. Nor do

@@ -187,7 +187,7 @@ class CloudReader:
         return CloudPublished(event)
 
     def _split(self, publish: Publish) -> tuple[Properties, dict[str, str]]:
-        """The publisher's own properties, and what a broker says about the event or, without one, the publisher."""
+        """The publisher's own properties, and a broker's about the event or, without one, the publisher."""
         pairs = publish.properties.user_properties
         own = msgspec.structs.replace(publish.properties, subscription_identifiers=())
         carried: dict[str, str] = {}

@@ -154,7 +154,7 @@ def _micros(text: bytes | None, default: int) -> int:
 
 
 def _read_properties(data: bytes, pos: int, end: int) -> tuple[Sequence[bytes | None], list[tuple[str, str]], int]:
-    """What the broker told, all other properties as texts, and where the payload begins."""
+    """The broker's own details, all other properties as texts, and where the payload begins."""
     start = pos
     length, pos = read_varint(data, pos, end)
     stop = pos + length

@@ -105,7 +105,7 @@ class PacketSpooler:
         return Taken(pos, total, appended, result)
 
     def _repeated(self, packet: bytes, mark: int, result: list[tuple[int, bytes]]) -> bool:
-        """A packet the broker says it may have sent before; whether it was spooled."""
+        """A packet the broker marks as perhaps sent before; whether it was spooled."""
         if self._kept is None:
             self._kept = self._read_kept()
         packet_id = packet[mark : mark + 2]
