@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -183,6 +184,14 @@ def test_no_imports_form_a_cycle() -> None:
     """A module can be read with only those it imports in mind; imports for type checking count."""
     graph = {module: imports_of(path) for module, path in MODULES.items()}
     assert {module for module in graph if module in reached_from(module, graph)} == set()
+
+
+def test_the_architecture_draws_the_packages_as_import_linter_orders_them() -> None:
+    drawing = text_of(ROOT / "ARCHITECTURE.md").split("```")[1].strip().splitlines()
+    drawn = [set(row[:27].split()) for row in drawing]
+    contracts = tomllib.loads(text_of(ROOT / "pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    ordered = [set(layer.split(" | ")) for layer in contracts[0]["layers"]]
+    assert drawn == [layer for layer in ordered if layer != {"__main__"}]
 
 
 def fields_of(tree: ast.Module) -> set[str]:
