@@ -32,8 +32,13 @@ def test_a_plain_publish_is_cut_as_the_decoder_reads_it(version: int, event: Pub
     if data.draw(st.booleans()):
         wire[data.draw(st.integers(3, min(len(wire) - 2, 12)))] = data.draw(st.integers(0, 255))
     buf, end = bytes(wire), data.draw(st.sampled_from([len(wire), len(wire) - 1, len(wire) - 2]))
-    body, topic_end, payload, stop = plain_publish(buf, 2, end, version == V5, 2 * event.qos)
-    assert plain_publish(memoryview(buf), 2, end, version == V5, 2 * event.qos) == (body, topic_end, payload, stop)
+    body, topic_end, payload, stop = plain_publish(buf, 2, end, version == V5, 2 * event.qos + (version == V5))
+    assert plain_publish(memoryview(buf), 2, end, version == V5, 2 * event.qos + (version == V5)) == (
+        body,
+        topic_end,
+        payload,
+        stop,
+    )
     if not stop:
         return
     assert stop <= end
@@ -49,8 +54,8 @@ def test_a_plain_publish_is_cut_as_the_decoder_reads_it(version: int, event: Pub
 @given(versions, st.text("ab/", min_size=1, max_size=20), st.sampled_from([0, 1, 100, 127, 128, 16_000]), st.booleans())
 def test_every_plain_publish_that_is_all_there_is_cut(version: int, topic: str, size: int, acked: bool) -> None:
     wire = encode(Publish(topic, b"x" * size, int(acked), packet_id=7 * acked), version)
-    assert plain_publish(wire, 0, len(wire), version == V5, 2 * acked)[3] == len(wire)
-    assert plain_publish(wire, 0, len(wire) - 1, version == V5, 2 * acked) == NOT_PLAIN
+    assert plain_publish(wire, 0, len(wire), version == V5, 2 * acked + (version == V5))[3] == len(wire)
+    assert plain_publish(wire, 0, len(wire) - 1, version == V5, 2 * acked + (version == V5)) == NOT_PLAIN
 
 
 @pytest.mark.parametrize(
@@ -69,4 +74,4 @@ def test_every_plain_publish_that_is_all_there_is_cut(version: int, topic: str, 
 )
 def test_the_rest_is_left_to_the_decoder(wire: str, new: bool) -> None:
     data = bytes.fromhex(wire)
-    assert plain_publish(data, 0, len(data), new, 0) == NOT_PLAIN
+    assert plain_publish(data, 0, len(data), new, int(new)) == NOT_PLAIN

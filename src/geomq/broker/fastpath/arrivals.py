@@ -128,6 +128,7 @@ class FastArrivals:
         Events that follow each other and go to the same receivers go as one piece.
         """
         events, new, matches = entry.events, entry.is_v5, entry.matches
+        between = int(new)
         said, (by_matches, last_batches), history, _ = arriving
         if entry.sequence <= history.highest:
             return 0, pos
@@ -140,7 +141,7 @@ class FastArrivals:
         audience: object = None
         piece_from = piece_first = 0
         while pos < end and data[pos] == 0x30 and taken < events:
-            body, topic_end, payload, stop = plain_publish(data, pos, end, new, 0)
+            body, topic_end, payload, stop = plain_publish(data, pos, end, new, between)
             if not stop:
                 break
             key = bytes(data[body:topic_end]) if isinstance(data, memoryview) else data[body:topic_end]

@@ -141,6 +141,7 @@ class FastPath:
     def _publish_runs(self, connection: Connection, data: bytes, pos: int) -> int:
         """Equal heads and sizes that follow each other are sent as one piece."""
         new, start, end = connection.version == V5, pos, len(data)
+        between = int(new)
         targets, targets_from, targets_count = None, pos, 0
         client = connection.client
         if client is None or client.publish_bucket is not None or client.rights.fenced:
@@ -149,7 +150,7 @@ class FastPath:
         for _ in STEPS:
             if pos == end or data[pos] != 0x30:
                 break
-            body, topic_end, payload, stop = plain_publish(data, pos, end, new, 0)
+            body, topic_end, payload, stop = plain_publish(data, pos, end, new, between)
             route = self._routes.get(data[body:topic_end])
             if route is None or stop - pos > connection.size_max or not (all_allowed or may_write(route.topic)):
                 break

@@ -58,10 +58,11 @@ class FastQos1:
         self._fast.drain()
         version, may_write, send, hold = connection.version, client.rights.may_write, self._delivery.send, outbox.hold
         new, end, count = version == V5, len(data), 0
+        between = 2 + new
         for _ in STEPS:
             if pos == end or data[pos] != 0x32:
                 break
-            body, id_at, payload_at, stop = plain_publish(data, pos, end, new, 2)
+            body, id_at, payload_at, stop = plain_publish(data, pos, end, new, between)
             rest = id_at + 2
             packet_id = data[id_at:rest]
             known = self._by_key.get(data[body:id_at])

@@ -57,11 +57,12 @@ def body_bounds(buf: bytes, pos: int, size_max: int, *, strict: bool) -> tuple[i
     return None
 
 
-def plain_publish(buf: bytes | memoryview, pos: int, end: int, new: bool, id_bytes: int) -> tuple[int, int, int, int]:
+def plain_publish(buf: bytes | memoryview, pos: int, end: int, new: bool, between: int) -> tuple[int, int, int, int]:
     """Where the body of the PUBLISH at `pos` begins, where its topic ends, its payload begins, and the packet ends.
 
     NOT_PLAIN if it is not all there before `end`, is 16 kB or longer, or, `new` being MQTT 5, has properties: then it
-    is taken apart by `body_bounds` and decoded. `id_bytes` is the length of its packet identifier.
+    is taken apart by `body_bounds` and decoded. `between` topic and payload are so many bytes: two of a packet
+    identifier, one for the length of the properties.
     """
     if end - pos <= 4:
         return NOT_PLAIN
@@ -71,7 +72,7 @@ def plain_publish(buf: bytes | memoryview, pos: int, end: int, new: bool, id_byt
             return NOT_PLAIN
         body, length = pos + 3, length & 127 | buf[body] << 7
     stop, topic_end = body + length, body + 2 + (buf[body] << 8 | buf[body + 1])
-    payload = topic_end + id_bytes + new
+    payload = topic_end + between
     if stop > end or payload > stop or (new and buf[payload - 1]):
         return NOT_PLAIN
     return body, topic_end, payload, stop
