@@ -34,7 +34,7 @@ from geomq.client.packets import (
 )
 from geomq.client.places import FenceLike, LocationLike, location_of, location_text_of
 from geomq.mqtt.client import state as client_state
-from geomq.mqtt.client.events import Acknowledged, Connected, Dropped, Ended, Event, Refused, Repeated, words
+from geomq.mqtt.client.events import Acknowledged, Connected, ConnectRefused, Dropped, Ended, Event, Repeated, words
 from geomq.mqtt.client.requests import QueueFull
 from geomq.mqtt.client.session import ClientSession
 from geomq.mqtt.client.terms import PACKET_ID_MAX, ClientPolicy
@@ -44,7 +44,7 @@ from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.topics import check_topic
 from geomq.mqtt.codec.types import V5
 from geomq.transport.address import PORTS, Address
-from geomq.transport.link import End, Link
+from geomq.transport.link import ClientLink, End
 from geomq.vocabulary import DETAILS_PROPERTY, LOCATION_TOPIC, ROAM_PROPERTY
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Client:
             )
             self._session = _session(connect, state, queue_max, outgoing_max, timeout_s)
         address = _address(host, port, tls, path if websocket else None)
-        self._link = Link(
+        self._link = ClientLink(
             self._session, address, handle=self._on_event, again=self._again, follows=roam, connect_s=timeout_s
         )
         self.dropped = 0
@@ -208,7 +208,7 @@ class Client:
 
     def _again(self, end: End) -> bool:
         """Whether to connect once more: not if the broker would only refuse again."""
-        final = (isinstance(end.said, Refused) and end.said.reason not in PASSING) or (
+        final = (isinstance(end.said, ConnectRefused) and end.said.reason not in PASSING) or (
             isinstance(end.said, Ended) and end.said.reason in FINAL
         )
         return self._reconnects and self._session.known and not final
@@ -218,7 +218,7 @@ class Client:
             return
         error = task.exception()
         end = End(f"the client failed: {error!r}") if error is not None else task.result()
-        if isinstance(end.said, Refused):
+        if isinstance(end.said, ConnectRefused):
             self._refused = refusal("connect", end.said.reason, end.said.properties)
         self._lost = end.reason
         self._give_up(end.reason)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from geomq.broker.clients.geotopics import read_filter
-from geomq.broker.clients.publishing import Publishing, Refused
+from geomq.broker.clients.publishing import EventRefused, Publishing
 from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
@@ -179,7 +179,7 @@ class Registry:
         self._core.counts.wills_published += 1
         try:
             self._publishing.publish(client, due.message(self._core.wall_s()))
-        except Refused as refused:
+        except EventRefused as refused:
             log.info("will of %s refused: %s", client.id, refused)
 
     # Deadlines.
