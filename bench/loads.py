@@ -18,7 +18,7 @@ from bench.measure import BenchError
 from bench.results import Row, Target, Verdict, cheaper
 from bench.stage import Stage, cpu_us_each, interleaved
 from bench.swarm import V5, V311, Swarm, clock, connect, publish, subscribe
-from geomq.mqtt.codec.decoder import body_bounds
+from geomq.mqtt.codec.cutter import body_bounds
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import Publish
 from geomq.mqtt.codec.properties import Properties

@@ -106,6 +106,13 @@ def test_links_of_the_pages_at_the_top_lead_somewhere(page: Path) -> None:
         assert "://" in target or (ROOT / target).exists(), target
 
 
+def test_every_decision_has_a_number_of_its_own() -> None:
+    decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    numbers = [f"{number:03}" for number in range(1, len(decisions) + 1)]
+    assert [each.name[:4] for each in decisions] == [f"{number}-" for number in numbers]
+    assert [each.read_text()[:6] for each in decisions] == [f"# {number} " for number in numbers]
+
+
 class Stage:
     """Where the blocks of one page run."""
 

@@ -33,6 +33,8 @@ BETTER = {
     r"\bhung up\b": "disconnected",
     r"\bfor ever\b": "forever",
     r"\b(visitors?|strangers?)\b": "unknown brokers, page clients",
+    r"\b(brokers|peers) (say|tell|hear)\b": "send, announce, receive",
+    r"\b(tells?|told) (a |the |all |every |other )*(brokers?|peers?|homes?)\b": "sends, notifies",
 }
 CAUGHT = (
     "a location or fence that is none",
@@ -50,6 +52,8 @@ CAUGHT = (
     "the broker hung up",
     "they would be turned away for ever",
     "too many strangers at once",
+    "what brokers say to each other",
+    "each broker tells all other brokers",
 )
 
 

@@ -227,7 +227,7 @@ def test_a_run_too_short_for_subscriptions_says_so(more: list[str]) -> None:
 def test_the_transcript_of_the_readme_shows_an_event_at_another_broker() -> None:
     command = "--strategy disgb_events --brokers 9 --clients 100 --topics 5 --explain"
     assert f"geomq simulate {command}\n" in (Path(__file__).parents[2] / "README.md").read_text()
-    assert re.search(r" said ForwardEvent .*\n +-> deliver", run(*command.split()).output)
+    assert re.search(r": from \w+: ForwardEvent .*\n +-> deliver", run(*command.split()).output)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from geomq.sim.checkers import Checker, NoDuplicates, SameAsOracle
 from geomq.sim.engine import Origin
 from geomq.sim.faults import Disturbance, FaultySimulation
 from geomq.sim.script import Step
-from geomq.sim.sessions import Kept, SessionDisks
+from geomq.sim.sessions import KeptSession, SessionDisks
 from geomq.sim.soak_world import DRAIN_MS, REROUTING, SETTLED_MS, Dicer
 
 PATIENT = [name for name in STRATEGIES if name != "single" and name not in REROUTING]
@@ -25,7 +25,7 @@ def play(strategy: str, seed: int, *, refuses: bool) -> tuple[SessionDisks, Faul
     simulation.connect_all()
     simulation.measure_all()
     ids, place = dicer.federation.ids, dicer.place()
-    disks.begin(ids[0], R, Kept(place, {"#": None}))
+    disks.begin(ids[0], R, KeptSession(place, {"#": None}))
     first = [ClientMoved(R, place), ClientSubscribed(R, "#")]
     settle = [*dicer.setting_up(), *(Step(3_000, ids[0], event) for event in first)]
     simulation.run(sorted(settle, key=lambda step: step.t_ms), until_ms=SETTLED_MS)

@@ -27,10 +27,10 @@ def test_a_transcript_tells_the_story() -> None:
     assert lines == [
         "       6 b1: ClientSubscribed client=s topic_filter=t",
         "           -> to b2: PutSubscription client=s topic_filter=t location=5,5",
-        "      16 b2: b1 said PutSubscription client=s topic_filter=t location=5,5",
+        "      16 b2: from b1: PutSubscription client=s topic_filter=t location=5,5",
         "     105 b2: ClientPublished client=p topic=t",
         "           -> to b1: DeliverEvent event=b2:0:1(p t) matches=[s:t]",
-        "     115 b1: b2 said DeliverEvent event=b2:0:1(p t) matches=[s:t]",
+        "     115 b1: from b2: DeliverEvent event=b2:0:1(p t) matches=[s:t]",
         "           -> deliver b2:0:1 to s",
         "     120 s: received b2:0:1 on t after 20 ms",
     ]

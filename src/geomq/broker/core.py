@@ -1,4 +1,4 @@
-"""What all parts of a running broker share: settings, clients, the routing node, the store, the ways out."""
+"""What all parts of a running broker share: settings, clients, the routing node, the store, the outbox and links."""
 
 import asyncio
 from collections.abc import Callable, Iterable

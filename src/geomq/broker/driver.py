@@ -61,7 +61,7 @@ class Retained(Protocol):
         """A peer's event was refused."""
 
 
-class Kept(Protocol):
+class Keeper(Protocol):
     """Keeps what must survive a crash."""
 
     def note_received(self, peer: BrokerId, message: Message, edition: Edition | None) -> None: ...
@@ -85,7 +85,7 @@ class Driver:
         arrivals: Arrivals,
         retained: Retained,
         move_session: Callable[[SessionAction], None],
-        kept: Kept | None,
+        kept: Keeper | None,
         keep_editions: Callable[[KeptEditions], None],
         before_sending: Callable[[], None],
     ) -> None:

@@ -47,7 +47,7 @@ class Calls:
         return bool(waiting)
 
     async def answered(self, call: Call, action: str) -> Acknowledged:
-        """The broker's answer, for which only time spent connected counts; RefusedError if it says no."""
+        """The broker's answer, for which only time spent connected counts; RefusedError if it refuses."""
         try:
             while not call.done():
                 await asyncio.wait((call,), timeout=self._timeout_s)

@@ -34,7 +34,7 @@ from geomq.client.packets import (
 )
 from geomq.client.places import FenceLike, LocationLike, location_of, location_text_of
 from geomq.mqtt.client import state as client_state
-from geomq.mqtt.client.events import Acknowledged, Connected, Dropped, Ended, Event, Refused, Repeated, words
+from geomq.mqtt.client.events import Acknowledged, Connected, ConnectRefused, Dropped, Ended, Event, Repeated, words
 from geomq.mqtt.client.requests import QueueFull
 from geomq.mqtt.client.session import ClientSession
 from geomq.mqtt.client.terms import PACKET_ID_MAX, ClientPolicy
@@ -44,7 +44,7 @@ from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.topics import check_topic
 from geomq.mqtt.codec.types import V5
 from geomq.transport.address import PORTS, Address
-from geomq.transport.link import End, Link
+from geomq.transport.link import ClientLink, End
 from geomq.vocabulary import DETAILS_PROPERTY, LOCATION_TOPIC, ROAM_PROPERTY
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Client:
             )
             self._session = _session(connect, state, queue_max, outgoing_max, timeout_s)
         address = _address(host, port, tls, path if websocket else None)
-        self._link = Link(
+        self._link = ClientLink(
             self._session, address, handle=self._on_event, again=self._again, follows=roam, connect_s=timeout_s
         )
         self.dropped = 0
@@ -125,7 +125,7 @@ class Client:
         return Properties(session_expiry_interval=self._expiry_s or None, user_properties=user)
 
     def _is_at(self, place: "Location") -> None:
-        """Note the place, which the client says again on its next connection."""
+        """Note the place, which the client sends again on its next connection."""
         self._location = place
         session = self._session
         session.connect = msgspec.structs.replace(session.connect, properties=self._connect_properties())
@@ -137,7 +137,7 @@ class Client:
 
     @property
     def location(self) -> "Location | None":
-        """Where this client last said it is."""
+        """The location this client last sent."""
         return self._location
 
     @property
@@ -207,8 +207,8 @@ class Client:
         self._give_up("the client was closed")
 
     def _again(self, end: End) -> bool:
-        """Whether to connect once more: not if the broker would only say the same again."""
-        final = (isinstance(end.said, Refused) and end.said.reason not in PASSING) or (
+        """Whether to connect once more: not if the broker would only refuse again."""
+        final = (isinstance(end.said, ConnectRefused) and end.said.reason not in PASSING) or (
             isinstance(end.said, Ended) and end.said.reason in FINAL
         )
         return self._reconnects and self._session.known and not final
@@ -218,7 +218,7 @@ class Client:
             return
         error = task.exception()
         end = End(f"the client failed: {error!r}") if error is not None else task.result()
-        if isinstance(end.said, Refused):
+        if isinstance(end.said, ConnectRefused):
             self._refused = refusal("connect", end.said.reason, end.said.properties)
         self._lost = end.reason
         self._give_up(end.reason)
@@ -265,7 +265,7 @@ class Client:
         self.dropped += 1
 
     def _answer(self, publish: Publish | Repeated) -> None:
-        """Tell the broker that a message was read."""
+        """Acknowledge a message that was read."""
         channel = self._link.channel
         if channel is not None:
             channel.send(self._session.acknowledge(publish))
@@ -277,7 +277,7 @@ class Client:
     # Calls.
 
     async def move(self, lat: float, lon: float, *, qos: int = 0) -> None:
-        """Tell the broker that this client is somewhere else now."""
+        """Send the broker this client's new location."""
         place = location_of((lat, lon))
         self._is_at(place)
         with plain_errors("cannot send the location"):

@@ -1,4 +1,4 @@
-"""What a client can run into: a connection that fails, or a broker that says no."""
+"""What a client can run into: a connection that fails, or a broker that refuses."""
 
 from geomq.errors import GeomqError
 

@@ -83,7 +83,7 @@ def places(*, at: LocationLike | None = None, fence: FenceLike | None = None) ->
 
 
 def refusal(action: str, reason: ReasonCode, properties: Properties) -> RefusedError:
-    """The broker said no."""
+    """The broker refused."""
     return RefusedError(action, int(reason), words(reason, properties))
 
 

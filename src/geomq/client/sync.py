@@ -79,7 +79,7 @@ class Client:
 
     @property
     def location(self) -> "Location | None":
-        """Where this client last said it is."""
+        """The location this client last sent."""
         return self._client.location
 
     @property
@@ -157,7 +157,7 @@ class Client:
     # Calls.
 
     def move(self, lat: float, lon: float, *, qos: int = 0) -> None:
-        """Tell the broker that this client is somewhere else now."""
+        """Send the broker this client's new location."""
         self._run(self._client.move(lat, lon, qos=qos))
 
     def subscribe(

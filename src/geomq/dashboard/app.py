@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket
 
 from geomq import __version__
 from geomq.dashboard.access import Access
-from geomq.dashboard.commands import ChangeStrategy, Commands, Move, Publish, Refused, Subscribe, Unsubscribe
+from geomq.dashboard.commands import ActionRefused, ChangeStrategy, Commands, Move, Publish, Subscribe, Unsubscribe
 from geomq.dashboard.guard import BODY_BYTES_MAX, COOKIE, Guard, error
 from geomq.dashboard.hub import Page
 from geomq.dashboard.live import Live
@@ -68,7 +68,7 @@ def make_app(shown: Shown, access: Access, *, page: Path = PAGE, secure: bool = 
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard, access=access)],
-        exception_handlers={404: _not_found, 405: _not_allowed, Refused: _forbidden, GeomqError: _refused},
+        exception_handlers={404: _not_found, 405: _not_allowed, ActionRefused: _forbidden, GeomqError: _refused},
     )
 
 

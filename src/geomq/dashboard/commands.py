@@ -56,7 +56,7 @@ class Movers(Protocol):
         ...
 
 
-class Refused(GeomqError):  # noqa: N818
+class ActionRefused(GeomqError):  # noqa: N818
     """The page may not do this."""
 
 
@@ -104,7 +104,9 @@ class Commands:
         if await self._page_clients.move(client_id, to):
             return
         if self._movers is None or not await self._movers.move(client_id, to):
-            raise Refused("only demo clients and the page's own can be moved; other clients send their own locations")
+            raise ActionRefused(
+                "only demo clients and the page's own can be moved; other clients send their own locations"
+            )
 
     async def change_strategy(self, asked: ChangeStrategy) -> None:
         """Any broker will do: it tells the others."""

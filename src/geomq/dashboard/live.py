@@ -90,7 +90,7 @@ class Live:
         self.hub.tell(msgspec.json.encode(tick))
 
     async def _look(self, feed: Feed) -> None:
-        """Take in what a broker tells; all its clients anew if something was missed."""
+        """Take in a broker's answer; all its clients anew if something was missed."""
         name = feed.name
         cursor = self._cursors.get(name)
         try:

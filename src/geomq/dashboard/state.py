@@ -1,4 +1,4 @@
-"""What the page shows, kept from what brokers tell: clients, subscriptions, rates, flows, events and their latency.
+"""What the page shows, kept from the brokers' answers: clients, subscriptions, rates, flows, events and their latency.
 
 Pure bookkeeping: no clock, no input or output. Everything is bounded, and what does not fit into one tick waits for
 the next (clients, subscriptions) or is counted as skipped (events).
@@ -45,7 +45,7 @@ class _Pending(Generic[Key]):
 
 
 class _BrokerState:
-    """What one broker told: totals at its last look, what they grew by a second, and latencies since the last tick."""
+    """What one broker answered: totals at its last look, their growth a second, and latencies since the last tick."""
 
     def __init__(self) -> None:
         self.up = False
@@ -99,10 +99,10 @@ class State:
         self._linked: set[tuple[str, str]] = set()
         self._ticks_since_links = 0
 
-    # What brokers tell.
+    # What brokers answer.
 
     def looked(self, name: str, t_ms: float, look: Look) -> None:
-        """A broker told what happened since the last look."""
+        """A broker answered what happened since the last look."""
         broker = self._brokers.setdefault(name, _BrokerState())
         for record in look.records:
             self._apply(broker, record)

@@ -1,7 +1,7 @@
 """Evaluation on Spark: blocks of clients become packed topics, topics become tallies, tallies are added up.
 
 Owns the three stages and how many tasks each has: pack by topic, evaluate topics, and bring together by client the
-moves that topics told brokers of. All arithmetic is the workload package's, so the numbers are those of the single
+moves that topics sent to brokers. All arithmetic is the workload package's, so the numbers are those of the single
 process, whatever the partitions. Several evaluations (a sweep) run as one job.
 """
 

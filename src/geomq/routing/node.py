@@ -9,7 +9,7 @@ A driver that carries these actions out, in order, is all a strategy needs to ru
 The node owns the clients and hands what happened to its parts: `routings` (the strategies, one for each live edition of
 the federation description), `editions` (how that description changes), `shared` (share groups), `session_moves` (events
 of clients that change brokers), `session_searches` (their sessions), `retained` (retained events, the same everywhere).
-Each part answers with actions; what a broker says of its editions comes after what its strategies had to say to get
+Each part answers with actions; what a broker sends about its editions comes after what its strategies sent to get
 there.
 
 Topics under `$SYS/` are about one broker: no strategy hears of them, and their events never leave home. Nor do
@@ -134,7 +134,8 @@ class Node:
 
     def ask_rights(self, may_read: Callable[[ClientId, str], bool]) -> None:
         """Have the driver say whether an own client may read a topic, so that those that may get what groups share."""
-        self.shared.may_read = self._own.shared.may_read = may_read
+        for groups in (self.shared, self._own.shared):
+            groups.ask_rights(may_read)
 
     @property
     def strategy(self) -> Strategy:

@@ -1,4 +1,4 @@
-"""What brokers say to each other whatever the strategy: the messages of the parts that all share.
+"""The messages of brokers whatever the strategy: the messages of the parts that all share.
 
 Importing this declares all messages of GeoMQ, those of the strategies among them.
 """

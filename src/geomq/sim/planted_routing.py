@@ -1,4 +1,4 @@
-"""Faults of one line in what brokers say to each other: links, strategies, node, editions, retained events, moves."""
+"""Faults of one line in the messages of brokers: links, strategies, node, editions, retained events, moves."""
 
 from geomq.sim.planting import Fault
 
@@ -55,7 +55,7 @@ IN_ROUTING: tuple[Fault, ...] = (
         seed=2,
     ),
     Fault(
-        "a rendezvous does not tell homes what matched",
+        "a rendezvous does not notify homes of what matched",
         _RENDEZVOUS,
         "elif self.notifies(event, home):",
         "elif False and self.notifies(event, home):",

@@ -39,7 +39,7 @@ WAIT_MS = 2_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSession:
     """One session; `had` is what its client had when it was packed."""
 
     location: Location | None
@@ -52,7 +52,7 @@ class Kept:
 class Disk:
     """What one broker has on disk of sessions; routing asks it which there are."""
 
-    sessions: dict[ClientId, Kept] = field(default_factory=dict)
+    sessions: dict[ClientId, KeptSession] = field(default_factory=dict)
     notes: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
 
     def find(self, client: ClientId) -> OwnSession | None:
@@ -80,7 +80,7 @@ class SessionDisks:
         self._attempts: dict[ClientId, tuple[int, int]] = {}
         """The latest connection of each client, and when that was by the clock of its broker."""
         self._count = 0
-        self._packed: list[Kept] = []
+        self._packed: list[KeptSession] = []
 
     def load(self, node: Node, now: float) -> None:
         """A broker starts, perhaps again: its clients have lost their connections."""
@@ -92,7 +92,7 @@ class SessionDisks:
         if secret is not None:
             self.note(node.me, secret)
 
-    def begin(self, broker: BrokerId, client: ClientId, kept: Kept) -> None:
+    def begin(self, broker: BrokerId, client: ClientId, kept: KeptSession) -> None:
         """A client has a session, and is connected."""
         self.disks[broker].sessions[client] = kept
         self.at[client] = broker
@@ -118,7 +118,7 @@ class SessionDisks:
         match action:
             case LetClientIn(client=client, attempt=attempt) if self._attempts[client][0] == attempt:
                 self.new += client not in sessions
-                kept = sessions.get(client, Kept(None, {}))
+                kept = sessions.get(client, KeptSession(None, {}))
                 sessions[client] = replace(kept, since_ms=self._attempts[client][1])
                 self.at[client] = node.me
             case TurnClientAway(client=client, why=why):
@@ -138,12 +138,12 @@ class SessionDisks:
         if self.at.get(client) == node.me:
             del self.at[client]
         had = node.had_by([client])
-        self._packed.append(Kept(kept.location, kept.subscriptions, kept.since_ms, had))
+        self._packed.append(KeptSession(kept.location, kept.subscriptions, kept.since_ms, had))
         self.given += 1
         number = f"{len(self._packed) - 1:04}".encode()
         return SessionPacked(client, action.to, action.token, (number[:2], number[2:]), (client,))
 
-    def _unpack(self, node: Node, client: ClientId, kept: Kept) -> list[RoutingEvent]:
+    def _unpack(self, node: Node, client: ClientId, kept: KeptSession) -> list[RoutingEvent]:
         events: list[RoutingEvent] = [ClientArrived(client, kept.had)]
         sessions = self.disks[node.me].sessions
         if client not in sessions:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol, cast
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.client.events import Acknowledged, Answered, Connected, Dropped, Ended, Event, Refused
+from geomq.mqtt.client.events import Acknowledged, Answered, Connected, ConnectRefused, Dropped, Ended, Event
 from geomq.mqtt.client.session import ClientSession
 from geomq.mqtt.client.terms import ClientPolicy
 from geomq.mqtt.codec.packets import Connect, Publish, Subscribe
@@ -122,7 +122,7 @@ class ReplayClient(asyncio.Protocol):
                 self._have_answer()
             case Connected() if not self.ready.done():
                 self.ready.set_result(None)
-            case Refused(reason=reason):
+            case ConnectRefused(reason=reason):
                 self._ear.refused(self.number, f"CONNECT: {reason.name}")
             case Ended(reason=reason):
                 self._ear.refused(self.number, f"DISCONNECT: {reason.name}")

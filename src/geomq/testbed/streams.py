@@ -22,7 +22,7 @@ from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.types import V5
 from geomq.testbed.ledger import Acknowledged, Connected, Entry, Received
 from geomq.transport.address import Address
-from geomq.transport.link import End, Link
+from geomq.transport.link import ClientLink, End
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY
 
 IN_FLIGHT_MAX = 10
@@ -65,17 +65,17 @@ class Role:
         return Properties(user_properties=() if self.fence is None else ((FENCE_PROPERTY, self.fence),))
 
 
-def lasting_link(session: ClientSession, port: int, handle: Callable[[Event], None]) -> Link:
+def lasting_link(session: ClientSession, port: int, handle: Callable[[Event], None]) -> ClientLink:
     """A connection to a broker that is made again and again."""
     address, backoff = Address(HOST, port), Backoff(RETRY_S, RETRY_S)
-    return Link(session, address, handle=handle, again=lambda _: True, backoff=backoff)
+    return ClientLink(session, address, handle=handle, again=lambda _: True, backoff=backoff)
 
 
 async def die_repeatedly(connect: Connect, port: int) -> None:
     """Connect again and again, and each time end without a DISCONNECT."""
     session = ClientSession(connect, ClientPolicy())
     while True:
-        link = Link(session, Address(HOST, port), handle=lambda _: None, again=lambda _: False)
+        link = ClientLink(session, Address(HOST, port), handle=lambda _: None, again=lambda _: False)
         connection = asyncio.create_task(link.run())
         try:
             await asyncio.wait((connection,), timeout=LIFE_S)
@@ -194,7 +194,7 @@ class Hopper(Receiver):
     async def run(self) -> None:
         while True:
             address = Address(HOST, self._ports[self._at])
-            link = Link(self._session, address, handle=self._on_event, again=lambda _: False)
+            link = ClientLink(self._session, address, handle=self._on_event, again=lambda _: False)
             connection = asyncio.create_task(link.run())
             try:
                 await self._stay_for_a_while(connection)

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 from geomq.errors import GeomqError, ProtocolError
-from geomq.mqtt.client.events import Acknowledged, Connected, Ended, Event, Refused, Request, words
+from geomq.mqtt.client.events import Acknowledged, Connected, ConnectRefused, Ended, Event, Request, words
 from geomq.mqtt.client.session import ClientSession
-from geomq.mqtt.codec.decoder import body_bounds
+from geomq.mqtt.codec.cutter import body_bounds
 from geomq.transport.address import Address
 
 READ_BYTES: Final = 1 << 20
@@ -25,7 +25,7 @@ PACKET_BYTES_MIN: Final = 2
 class RefusedByBroker(GeomqError):  # noqa: N818
     """The broker does not accept the client; trying again will not help."""
 
-    def __init__(self, address: Address, said: Refused) -> None:
+    def __init__(self, address: Address, said: ConnectRefused) -> None:
         more = f" ({words(said.reason, said.properties)})" if said.properties.reason_string else ""
         super().__init__(f"broker {address} refused the connection: {words(said.reason).lower()}{more}")
 
@@ -44,7 +44,7 @@ class BlockingLink:
         self._rest = b""
 
     def connect(self) -> Connected:
-        """Connect and wait for CONNACK: OSError if nobody answers, RefusedByBroker if the broker says no."""
+        """Connect and wait for CONNACK: OSError if nobody answers, RefusedByBroker if the broker refuses."""
         self.disconnect()
         self._dial()
         self.session.open(self._clock())
@@ -53,7 +53,7 @@ class BlockingLink:
             while True:
                 self._read_packet()
                 for event in self.session.take_events():
-                    if isinstance(event, Refused):
+                    if isinstance(event, ConnectRefused):
                         raise RefusedByBroker(self.address, event)
                     if isinstance(event, Connected):
                         return event

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.client.events import Connected, Ended, Event, Refused, words
+from geomq.mqtt.client.events import Connected, ConnectRefused, Ended, Event, words
 from geomq.mqtt.client.session import ClientSession
 from geomq.transport.address import Address
 
@@ -27,7 +27,7 @@ class Channel(asyncio.Protocol):
     def __init__(self, session: ClientSession, address: Address, handle: Callable[[Event], None]) -> None:
         self.session = session
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.said: Refused | Ended | None = None
+        self.said: ConnectRefused | Ended | None = None
         """The broker's own word on why the connection ended."""
         self.welcomed = False
         self._address = address
@@ -121,7 +121,7 @@ class Channel(asyncio.Protocol):
             return
         if self._paused:
             if len(self._answers) + self.session.unsent > UNREAD_ANSWERS_MAX:
-                self.close("the broker reads nothing")
+                self.close("the broker stopped reading")
             return
         data = self.session.take_bytes(self._loop.time())
         if self._answers:
@@ -155,7 +155,7 @@ class Channel(asyncio.Protocol):
                 if isinstance(event, Connected):
                     self.welcomed = True
                     self._set_timer()
-                elif isinstance(event, Refused):
+                elif isinstance(event, ConnectRefused):
                     self.said = event
                     self.close(f"the broker refused to connect: {words(event.reason, event.properties)}")
                 elif isinstance(event, Ended):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from geomq.mqtt.client.backoff import Backoff
-from geomq.mqtt.client.events import Connected, Ended, Event, Refused, server_references
+from geomq.mqtt.client.events import Connected, ConnectRefused, Ended, Event, server_references
 from geomq.mqtt.client.session import ClientSession
 from geomq.transport.address import Address
 from geomq.transport.channel import Channel
@@ -31,12 +31,12 @@ class End(NamedTuple):
     reason: str
     contacted: bool = False
     up: bool = False
-    said: Refused | Ended | None = None
+    said: ConnectRefused | Ended | None = None
     """The broker's own word, if it gave one."""
     sent_to: str | None = None
 
 
-class Link:
+class ClientLink:
     """`again` is asked after each end, redirects excepted, whether to connect once more.
 
     `leave_s` is how long what was written may take to leave when the link is cancelled; `dice` gives numbers in 0..1.

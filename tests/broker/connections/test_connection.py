@@ -1,23 +1,24 @@
 """Whatever bytes a client sends, the broker answers or closes; it never fails inside."""
 
+import contextlib
 import itertools
 import logging
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.connections.pretended import (
+    Failures,
+    PretendedTransport,
+    handlers_of_a_broker,
+    received,
+)
 
-from geomq.broker.config.settings import Config, Limits, Listener
-from geomq.broker.core import Security
-from geomq.broker.packet_handlers import PacketHandlers
-from geomq.broker.parts import Parts
-from geomq.broker.platform import Platform
+from geomq.broker.config.settings import Listener
 from geomq.broker.state.turns import TURN_NS
-from geomq.broker.storage.memory import MemoryStore
 from geomq.mqtt.codec.decoder import Decoder, Side
 from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.faults import MqttError
 from geomq.mqtt.codec.packets import (
     Auth,
     Connect,
@@ -36,79 +37,10 @@ from geomq.mqtt.codec.packets import (
 )
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.types import V5, V311
-from geomq.routing.core.model import BrokerId
-from geomq.routing.core.topology import Federation
-from geomq.routing.node import Node
 
 TOPICS = ["a", "a/b", "$geo/location", "$geo/fence/f", "$geo/to/f/a", "$geo/x", "$SYS/x", "owntracks/a/b", ""]
 PAYLOADS = [b"", b"x", b"1,2", b"geo:1,2;u=30", b"\xff", b'{"_type":"location","lat":1,"lon":2}', b"91,0"]
 FILTERS = ["a", "#", "a/+", "$geo/#", "$geo/from/f/a", "$share/g/a", "$share/g/$geo/from/f/#", "$geo/from/x/a"]
-
-
-class PretendedLoop:
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.ready: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
-
-    def time(self) -> float:
-        return self.now
-
-    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
-        self.ready.append((callback, args))
-
-    def call_later(self, _delay: float, callback: Callable[..., object], *args: Any) -> None:
-        self.now += _delay
-        self.ready.append((callback, args))
-
-    def run(self) -> None:
-        while self.ready:
-            callback, args = self.ready.pop(0)
-            callback(*args)
-
-
-class Failures(logging.Filter):
-    """Notes errors inside the broker and keeps the log quiet."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[logging.LogRecord] = []
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info:
-            self.seen.append(record)
-        return False
-
-
-class PretendedTransport:
-    def __init__(self) -> None:
-        self.written = bytearray()
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def nothing(self, *_: object) -> None: ...
-
-    close = abort = pause_reading = resume_reading = set_write_buffer_limits = nothing
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 1) if name == "peername" else default
-
-
-def _handlers(step_ns: int = 0) -> tuple[PacketHandlers, Any]:
-    """Those of a broker for which each step of a connection takes so long."""
-    loop: Any = PretendedLoop()
-    me = BrokerId("b")
-    node = Node(me=me, federation=Federation.alone(me), strategy="single", rng=None)  # type: ignore[arg-type]
-    config = Config(limits=Limits(publish_rate_per_s=1e6, location_rate_per_s=1e6))
-    parts = Parts(
-        config,
-        loop=loop,
-        node=node,
-        store=MemoryStore(),
-        security=Security(None, None),
-        platform=Platform(wall_s=loop.time, turn_ns=itertools.count(0, step_ns or 1).__next__),
-    )
-    return parts.handlers, loop
 
 
 properties = st.sampled_from(
@@ -150,7 +82,7 @@ packets: st.SearchStrategy[Packet] = st.one_of(
 @given(st.sampled_from([V311, V5]), st.lists(packets, max_size=12), st.data())
 @settings(max_examples=400)
 def test_the_broker_survives_every_conversation(version: int, said: list[Packet], data: st.DataObject) -> None:
-    handlers, loop = _handlers()
+    handlers, loop = handlers_of_a_broker()
     log, failures = logging.getLogger("geomq.broker"), Failures()
     log.addFilter(failures)
     try:
@@ -179,11 +111,54 @@ def test_the_broker_survives_every_conversation(version: int, said: list[Packet]
     assert not handlers.connections
 
 
+events = st.builds(
+    lambda topic, payload, qos, packet_id, alias: Publish(
+        topic, payload, qos, False, False, packet_id if qos else 0, Properties(message_expiry_interval=alias)
+    ),
+    st.sampled_from(["a", "a/b", "b"]),
+    st.sampled_from([b"", b"x", b"y" * 200]),
+    st.sampled_from([0, 0, 0, 1]),
+    st.integers(1, 60_000),
+    st.sampled_from([None, None, None, 9]),
+)
+
+
+def is_for_everybody(event: Publish) -> bool:
+    more = event.properties
+    return (
+        not event.topic.startswith("$")
+        and event.qos < 2
+        and more.topic_alias is None
+        and more.message_expiry_interval != 0
+    )
+
+
+@given(st.sampled_from([V311, V5]), st.lists(events, min_size=1, max_size=30), st.data())
+@settings(max_examples=300)
+def test_what_arrives_is_what_the_decoder_reads_however_it_is_cut(
+    version: int, said: list[Publish], data: st.DataObject
+) -> None:
+    """Each event takes the normal path or one of the fast ones; a byte may be damaged, and the stream may be torn."""
+    wire = bytearray(b"".join(encode(each, version) for each in said) * 2)
+    for _ in range(data.draw(st.integers(0, 1))):
+        wire[data.draw(st.integers(0, len(wire) - 1))] = data.draw(st.integers(0, 255))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=3)))
+    read, decoder = [], Decoder(Side.SERVER, version=version)
+    with contextlib.suppress(MqttError):
+        for packet in decoder.feed(bytes(wire)):
+            if not isinstance(packet, Publish) or not is_for_everybody(packet):
+                return  # damaged to something else
+            read.append((packet.topic, packet.payload))
+    out = received(version, [bytes(wire[i:j]) for i, j in itertools.pairwise([0, *cuts, len(wire)])])
+    arrived = [each for each in Decoder(Side.CLIENT, version=version).feed(out) if isinstance(each, Publish)]
+    assert [(each.topic, each.payload) for each in arrived] == read
+
+
 @pytest.mark.parametrize(
     "wire", [b"\xff" * 100, b"\x10" + b"\xff" * 4, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00"]
 )
 def test_other_protocols_are_closed(wire: bytes) -> None:
-    handlers, loop = _handlers()
+    handlers, loop = handlers_of_a_broker()
     connection = handlers.make_connection(Listener(host="127.0.0.1"))
     connection.connection_made(PretendedTransport())
     connection.data_received(wire)
@@ -193,7 +168,7 @@ def test_other_protocols_are_closed(wire: bytes) -> None:
 
 @pytest.mark.parametrize(("wire", "closed"), [(b"\x40\2\0\1" * 3 + b"\xc0\0", False), (b"\x40\2\0\1\x40\2\0\0", True)])
 def test_acknowledgements_in_a_row_are_packets_like_others(wire: bytes, closed: bool) -> None:
-    handlers, loop = _handlers()
+    handlers, loop = handlers_of_a_broker()
     connection, transport = handlers.make_connection(Listener(host="127.0.0.1")), PretendedTransport()
     connection.connection_made(transport)
     connection.data_received(encode(Connect("c", V5), V5))
@@ -207,6 +182,13 @@ def test_acknowledgements_in_a_row_are_packets_like_others(wire: bytes, closed: 
     assert connection._counts.packets_received == before + len(wire) // 4 + (not closed)
 
 
+@pytest.mark.parametrize("version", [V311, V5])
+def test_an_event_with_packet_identifier_0_is_refused_when_its_topic_is_known_too(version: int) -> None:
+    wire = encode(Publish("a", b"x", 1, packet_id=7), version)
+    out = received(version, [wire, wire, wire.replace(b"\0\7", b"\0\0"), wire])
+    assert len(list(Decoder(Side.CLIENT, version=version).feed(out))) == 2
+
+
 @given(st.sampled_from([V311, V5]), st.lists(packets, min_size=2, max_size=30), st.integers(1, 5), st.integers(0, 99))
 @settings(max_examples=150)
 def test_packets_are_answered_alike_however_few_share_a_turn(
@@ -217,7 +199,7 @@ def test_packets_are_answered_alike_however_few_share_a_turn(
     wire += b"".join(encode(packet, version) for packet in said if version == V5 or not isinstance(packet, Auth))
     answers = []
     for step_ns in (0, TURN_NS // steps + 1):
-        handlers, loop = _handlers(step_ns)
+        handlers, loop = handlers_of_a_broker(step_ns)
         connection, transport = handlers.make_connection(Listener(host="127.0.0.1")), PretendedTransport()
         connection.connection_made(transport)
         for piece in (wire[:cut], wire[cut:]):
@@ -234,7 +216,7 @@ def test_packets_are_answered_alike_however_few_share_a_turn(
 
 
 def test_a_connection_takes_few_steps_a_turn_when_steps_are_slow() -> None:
-    handlers, loop = _handlers(TURN_NS)
+    handlers, loop = handlers_of_a_broker(TURN_NS)
     connection, transport = handlers.make_connection(Listener(host="127.0.0.1")), PretendedTransport()
     connection.connection_made(transport)
     connection.data_received(encode(Connect("c", V5), V5) + encode(Pingreq(), V5) * 9)
@@ -249,7 +231,7 @@ def test_a_connection_takes_few_steps_a_turn_when_steps_are_slow() -> None:
 
 
 def test_who_had_to_wait_for_a_turn_waits_as_long_as_others_do_and_who_did_not_is_served_at_once() -> None:
-    handlers, loop = _handlers(TURN_NS)
+    handlers, loop = handlers_of_a_broker(TURN_NS)
     connections, transports = [], []
     for number in range(2):
         connection, transport = handlers.make_connection(Listener(host="127.0.0.1")), PretendedTransport()

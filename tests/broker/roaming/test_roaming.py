@@ -108,6 +108,10 @@ async def test_the_same_client_at_another_broker_takes_its_session_over() -> Non
         second, connack = await Probe.connect(brokers["columbus"].port, lasting("r"))
         assert connack.session_present
         assert (await first.expect(Disconnect)).reason == ReasonCode.SESSION_TAKEN_OVER
+        view, now = brokers["columbus"].view.client("r"), brokers["columbus"].core.wall_s()
+        assert view is not None
+        assert view.connected_at is not None
+        assert view.connected_at <= now, "the wait for the session is not counted"
         third, connack = await Probe.connect(brokers["frankfurt"].port, lasting("r", clean=True))
         assert not connack.session_present
         assert (await second.expect(Disconnect)).reason == ReasonCode.SESSION_TAKEN_OVER

@@ -4,7 +4,8 @@ from collections import deque
 
 from geomq.mqtt.client.events import Event
 from geomq.mqtt.client.session import ClientSession
-from geomq.mqtt.codec.decoder import Decoder, Side, body_bounds
+from geomq.mqtt.codec.cutter import body_bounds
+from geomq.mqtt.codec.decoder import Decoder, Side
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import (
     Connect,

@@ -12,10 +12,10 @@ from geomq.mqtt.client.events import (
     Acknowledged,
     Answered,
     Connected,
+    ConnectRefused,
     Dropped,
     Ended,
     Event,
-    Refused,
     Repeated,
     server_references,
     words,
@@ -137,7 +137,7 @@ def test_a_refusal_is_reported(version: int) -> None:
     bench = Bench(connect=Connect("c", version))
     bench.session.open(0.0)
     (event,) = bench.hear(Connack(False, ReasonCode.NOT_AUTHORIZED))
-    assert event == Refused(ReasonCode.NOT_AUTHORIZED)
+    assert event == ConnectRefused(ReasonCode.NOT_AUTHORIZED)
     assert not bench.session.up
 
 
@@ -145,7 +145,7 @@ def test_a_server_of_the_old_version_refuses_in_its_own_words() -> None:
     bench = Bench()
     bench.session.open(0.0)
     bench.session.receive(b"\x20\x02\x00\x01", 0.0)
-    assert bench.session.take_events() == [Refused(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)]
+    assert bench.session.take_events() == [ConnectRefused(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)]
 
 
 def test_a_server_says_where_to_go() -> None:

@@ -12,7 +12,7 @@ from geomq.mqtt.codec.packets import Connack, Suback
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5
-from geomq.pipeline.streaming.connection import Connection, Refused
+from geomq.pipeline.streaming.connection import Connection, RefusedForGood
 from geomq.pipeline.streaming.options import Address, Login
 
 
@@ -58,7 +58,7 @@ def test_what_follows_the_handshake_is_kept(listener: socket.socket) -> None:
 def test_a_refusal_says_why(listener: socket.socket) -> None:
     refusal = Connack(False, ReasonCode.NOT_AUTHORIZED, Properties(reason_string="a user name is required"))
     thread = answer(listener, encode(refusal, V5))
-    with pytest.raises(Refused, match=r"refused the connection: not authorized \(a user name is required\)"):
+    with pytest.raises(RefusedForGood, match=r"refused the connection: not authorized \(a user name is required\)"):
         dial(listener)
     thread.join()
 

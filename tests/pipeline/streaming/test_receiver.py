@@ -15,7 +15,7 @@ from geomq.mqtt.codec.packets import Connack, Disconnect, Suback
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5
-from geomq.pipeline.streaming.connection import Connection, Refused
+from geomq.pipeline.streaming.connection import Connection, RefusedForGood
 from geomq.pipeline.streaming.decode import Columns, Origin, packets_of
 from geomq.pipeline.streaming.options import source_options
 from geomq.pipeline.streaming.receiver import Receiver
@@ -241,7 +241,7 @@ def test_what_a_broker_says_before_it_hangs_up_is_read(tmp_path: Path) -> None:
         with closing(Connection.open(options.brokers[0], options.login, "one", clean=True, keep_alive_s=60)) as there:
             thread.join()
             reading = Receiver(options, options.brokers[0], 0)
-            with pytest.raises(Refused, match=r"is the same query running twice\?"):
+            with pytest.raises(RefusedForGood, match=r"is the same query running twice\?"):
                 reading._receive(there)
             reading.stop()
 

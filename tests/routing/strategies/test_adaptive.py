@@ -41,7 +41,7 @@ def test_it_switches_to_advertising_and_back(check_golden: Callable[[str, str], 
     stage.do("b2", subscribed("s", "air/o3", circle(5, 15, 100)))
     stage.do("b1", published("p", "air/o3"))
     stage.do("b1", published("p", "air/o3"))
-    stage.say("Two in vain are enough: b2 advertised (it had nothing to say). Events stay at b1.")
+    stage.say("Two in vain are enough: b2 advertised (it had nothing to send). Events stay at b1.")
     stage.do("b1", published("p", "air/o3"))
     stage.say("A subscription that meets b1's area goes there; an event comes on a match.")
     stage.do("b2", subscribed("s", "air/o3", BOTH))

@@ -12,7 +12,7 @@ def test_events_and_subscriptions_meet_where_rows_cross_columns(check_golden: Ca
     stage = Stage(grid_of(3), "grid_quorum")
     stage.say("A subscription at r2c2 goes to its row and its column.")
     stage.do("r2c2", subscribed("s", "t"))
-    stage.say("So does an event at r0c0. They meet at r0c2 and at r2c0; r0c2, reached along the row, tells r2c2.")
+    stage.say("So does an event at r0c0. They meet at r0c2 and at r2c0; r0c2, reached along the row, notifies r2c2.")
     stage.do("r0c0", published("p", "t"))
     check_golden("grid-quorum", stage.text())
 
@@ -23,7 +23,7 @@ def test_with_notify_twice_both_crossings_tell_and_the_second_is_dropped(
     stage = Stage(grid_of(2), "grid_quorum", {"notify_twice": True})
     stage.do("r1c1", subscribed("s", "t"))
     stage.forget()
-    stage.say("An event at r0c0 meets the subscription of r1c1 at r0c1 and at r1c0; both tell r1c1.")
+    stage.say("An event at r0c0 meets the subscription of r1c1 at r0c1 and at r1c0; both notify r1c1.")
     stage.do("r0c0", published("p", "t"))
     check_golden("grid-quorum-twice", stage.text())
     assert stage.wire.of(DeliverEvent) == [("r0c1", "r1c1"), ("r1c0", "r1c1")]

@@ -38,7 +38,7 @@ def test_what_is_no_input_is_printed_as_it_is() -> None:
 
 
 def test_what_a_peer_said_names_the_peer() -> None:
-    assert describe(PeerSaid(PEER, SyncBegin())) == "b2 said SyncBegin"
+    assert describe(PeerSaid(PEER, SyncBegin())) == "from b2: SyncBegin"
 
 
 def test_empty_fields_are_left_out() -> None:

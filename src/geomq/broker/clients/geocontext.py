@@ -1,6 +1,6 @@
 """Clients in places: moves, named fences, crossings, and telling a client what only concerns it.
 
-What is said to `$geo/enter/...`, `$geo/leave/...` and `$geo/error` reaches this one client, if it subscribed to it.
+What is sent on `$geo/enter/...`, `$geo/leave/...` and `$geo/error` reaches this one client, if it subscribed to it.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class GeoContext:
         self._core.counts.location_updates += 1
         if location == before:
             return
-        client.location = location
+        client.move(location)
         if client.session.durable:
             self._core.moved[client.id] = client
         if client.prefixes:
@@ -58,12 +58,11 @@ class GeoContext:
 
     def _cross(self, client: Client) -> None:
         place = client.location
-        inside = frozenset(name for name, fence in client.fences.items() if place is not None and fence.contains(place))
-        before, client.inside = client.inside, inside
         payload = b"" if place is None else location_text(place).encode()
-        for name in sorted(before - inside):
+        left, entered = client.cross()
+        for name in left:
             self.tell(client, LEAVE_PREFIX + name, payload)
-        for name in sorted(inside - before):
+        for name in entered:
             self.tell(client, ENTER_PREFIX + name, payload)
 
     def define_fence(self, client: Client, name: str, text: str) -> None:
@@ -86,7 +85,6 @@ class GeoContext:
         if any(_readings(client, name)):
             raise GeometryError(f"fence {name!r} is still used by a subscription")
         client.define_fence(name, None)
-        client.inside -= {name}
         if client.session.durable:
             self._core.store.delete_fence(client.id, name)
             self._core.outbox.schedule()

@@ -79,7 +79,7 @@ class Reading(NamedTuple):
 def read_filter(topic_filter: str) -> Reading:
     """Take `$share/<group>/` and `$geo/from/<name>/` off a filter.
 
-    Other filters under `$geo/` are private: they see only what the broker tells this client.
+    Other filters under `$geo/` are private: they match only what the broker sends this client.
     """
     group, rest = split_shared(topic_filter) if topic_filter.startswith("$share/") else (None, topic_filter)
     name = None

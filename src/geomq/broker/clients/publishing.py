@@ -38,11 +38,11 @@ from geomq.routing.core.model import ClientId
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY, ONCE_PROPERTY
 
 BROKER: Final = ClientId("\0broker")
-"""Who publishes what the broker itself has to say."""
+"""Who publishes the broker's own events."""
 
 
-class Refused(Exception):  # noqa: N818
-    """The event goes nowhere; the client is told why if its version can be."""
+class EventRefused(Exception):  # noqa: N818
+    """The event is refused; the client gets the reason if its version has one."""
 
     def __init__(self, reason: ReasonCode, text: str) -> None:
         super().__init__(text)
@@ -50,7 +50,7 @@ class Refused(Exception):  # noqa: N818
 
 
 class Publishing:
-    """The way in for every event. `send_qos1` sends a plain one of QoS 1 or 2 if it is known to whom."""
+    """Takes in every event. `send_qos1` sends a plain one of QoS 1 or 2 if it is known to whom."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Publishing:
         self.writers = Writers(core.store)
 
     def receive(self, client: Client, packet: Publish) -> bool:
-        """A connected client published; whether its event went its way now."""
+        """A connected client published; whether its event was routed now."""
         core = self._core
         core.counts.events_received += 1
         message = client.session.accept(packet, core.wall_s())
@@ -83,7 +83,7 @@ class Publishing:
             return False
         try:
             delivered = self.publish(client, message)
-        except Refused as refused:
+        except EventRefused as refused:
             core.counts.events_refused += 1
             if core.tracer is not None:
                 core.tracer.refused(client, message, str(refused))
@@ -102,7 +102,7 @@ class Publishing:
         return True
 
     def publish(self, client: Client, message: ApplicationMessage) -> int:
-        """Let an event of this client go its way; how many deliveries it made. Raises Refused."""
+        """Route an event of this client; how many deliveries it made. Raises EventRefused."""
         fence: Fence | None = None
         once: str | None = None
         try:
@@ -120,9 +120,9 @@ class Publishing:
             elif self._core.config.geo.owntracks_topics and self._following.is_owntracks(message.topic):
                 self._follow(client, message.payload)
         except GeometryError as error:
-            raise Refused(ReasonCode.PAYLOAD_FORMAT_INVALID, str(error)) from None
+            raise EventRefused(ReasonCode.PAYLOAD_FORMAT_INVALID, str(error)) from None
         except TopicError as error:
-            raise Refused(ReasonCode.TOPIC_NAME_INVALID, str(error)) from None
+            raise EventRefused(ReasonCode.TOPIC_NAME_INVALID, str(error)) from None
         self._check(client, message, fence)
         if message.qos and not message.retain and fence is None and message.properties is NO_PROPERTIES:
             delivered = self._send_qos1(message)
@@ -137,7 +137,7 @@ class Publishing:
         """Keep it if it is retained, then hand it to the routing core."""
         core = self._core
         if message.retain and not self._retention.put(message, about, stored=publisher is not BROKER):
-            raise Refused(ReasonCode.QUOTA_EXCEEDED, "the limit on retained messages is reached")
+            raise EventRefused(ReasonCode.QUOTA_EXCEEDED, "the limit on retained messages is reached")
         properties = b""
         if core.links.active and message.properties is not NO_PROPERTIES:
             properties = encode_properties(message.properties, PacketType.PUBLISH)
@@ -196,7 +196,7 @@ class Publishing:
         bucket = client.location_bucket
         if bucket is not None and not bucket.take(now=self._core.loop.time()):
             self._core.counts.locations_dropped += 1
-            raise Refused(ReasonCode.QUOTA_EXCEEDED, "too many location updates")
+            raise EventRefused(ReasonCode.QUOTA_EXCEEDED, "too many location updates")
 
     def _follow(self, client: Client, payload: bytes) -> None:
         """OwnTracks: take the place if there is one; whatever else is in the payload is an event like any."""
@@ -216,15 +216,17 @@ class Publishing:
         rights: Rights = client.rights
         topic = message.topic
         if topic.count("/") >= self._core.config.limits.topic_levels_max:
-            raise Refused(ReasonCode.TOPIC_NAME_INVALID, "the topic has too many levels")
+            raise EventRefused(ReasonCode.TOPIC_NAME_INVALID, "the topic has too many levels")
         if rights.all_allowed:
             return
         if not rights.may_write(topic):
-            raise Refused(ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {topic[:80]!r}")
+            raise EventRefused(ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {topic[:80]!r}")
         if not rights.may_publish_from(topic, client.location):
-            raise Refused(ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {topic[:80]!r} from here")
+            raise EventRefused(ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {topic[:80]!r} from here")
         if not rights.may_publish_into(topic, fence):
-            raise Refused(ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {topic[:80]!r} into this fence")
+            raise EventRefused(
+                ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {topic[:80]!r} into this fence"
+            )
 
     def _refuse_for_space(self, client: Client, packet: Publish) -> None:
         """Say so where MQTT has words for it, end the connection where it has none; the identifier is free again."""
@@ -244,4 +246,4 @@ class Publishing:
 
 def _check_not_sys(topic: str) -> None:
     if topic.startswith("$SYS/") or topic == "$SYS":
-        raise Refused(ReasonCode.NOT_AUTHORIZED, "$SYS belongs to the broker")
+        raise EventRefused(ReasonCode.NOT_AUTHORIZED, "$SYS belongs to the broker")

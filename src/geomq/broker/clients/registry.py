@@ -1,6 +1,6 @@
 """The clients of a broker through their lives: sessions begin, are taken over, resumed, left, and end.
 
-Also their wills, and the deadlines of both. Everything that must survive is told to the store here.
+Also their wills, and the deadlines of both. Everything that must survive is written to the store here.
 """
 
 import heapq
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from geomq.broker.clients.geotopics import read_filter
-from geomq.broker.clients.publishing import Publishing, Refused
+from geomq.broker.clients.publishing import EventRefused, Publishing
 from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
@@ -72,14 +72,10 @@ class Registry:
             client.session.forget_journal()
             self._forget_stored(client)
         client.session.renew(core.policy)
-        client.user = user
+        client.attach(connection, user, now_ms=int(core.wall_s() * 1000))
         self.give_rights(client)
-        client.due_will = None
-        client.since_ms = int(core.wall_s() * 1000)
-        client.told_new = not present
-        client.roams = roams(connect)
-        client.asks = bool(core.config.geo.details) and connect.properties.user(DETAILS_PROPERTY) is not None
-        client.connection = connection
+        asks = bool(core.config.geo.details) and connect.properties.user(DETAILS_PROPERTY) is not None
+        client.agree(roams=roams(connect), asks=asks, told_new=not present)
         if core.tracer is not None:
             core.tracer.connected(client)
         resumed = client.session.attach(agreement, connect.will, core.wall_s())
@@ -92,7 +88,8 @@ class Registry:
     def give_rights(self, client: Client) -> None:
         """The client has the rights of its user as they are now, also to what already waits for it."""
         core = self._core
-        rights = client.rights = core.security.rights(client.user, client.id)
+        rights = core.security.rights(client.user, client.id)
+        client.authorize(rights)
         if not rights.all_allowed and client.session.pending:
             denied = client.session.withdraw(
                 lambda message: not rights.may_read(message.topic), "not authorized to read"
@@ -109,8 +106,10 @@ class Registry:
 
     def _limit(self, client: Client) -> None:
         limits, now = self._core.config.limits, self._core.loop.time()
-        client.publish_bucket = make_bucket(limits.publish_rate_per_s, limits.publish_burst, now=now)
-        client.location_bucket = make_bucket(limits.location_rate_per_s, limits.location_burst, now=now)
+        client.limit(
+            make_bucket(limits.publish_rate_per_s, limits.publish_burst, now=now),
+            make_bucket(limits.location_rate_per_s, limits.location_burst, now=now),
+        )
 
     def _tell_ready(self, client: Client, ready: bool) -> None:
         """Share groups prefer members that are there."""
@@ -127,9 +126,8 @@ class Registry:
         will = session.will
         expiry_s = expiry_after(farewell, session.expiry_s, core.policy)
         session.detach(expiry_s, now)
-        client.connection = None
+        client.detach(due_will(will, farewell, session_expires_at=session.expires_at, now=now))
         core.topology_changed()
-        client.due_will = due_will(will, farewell, session_expires_at=session.expires_at, now=now)
         if not expiry_s:
             self.end(client)
             return
@@ -143,14 +141,13 @@ class Registry:
 
     def send_away(self, client: Client, address: str) -> None:
         """Tell a client to go to another broker; its will waits for it to arrive there."""
-        connection, will = client.connection, client.session.will
+        connection, will = client.connection, client.session.take_will()
         assert connection is not None
-        client.session.will = None
         connection.dismiss(ReasonCode.USE_ANOTHER_SERVER, "another broker serves this location", go_to=address)
         if will is not None and client.id in self._core.clients:
             delay_s = max(JOURNEY_S, will.properties.will_delay_interval or 0)
             due_at = min(self._core.wall_s() + delay_s, client.session.expires_at or math.inf)
-            client.due_will = DueWill(will, due_at)
+            client.keep_will(DueWill(will, due_at))
             self._remember(client)
             self._expect(client)
 
@@ -173,19 +170,16 @@ class Registry:
         core.topology_changed()
 
     def _forget_stored(self, client: Client) -> None:
-        outbox = self._core.outbox
         self._core.store.delete_session(client.id)
-        # What this tick already journalled for the session must not bring it back, nor change what is gone.
-        outbox.journal[:] = [change for change in outbox.journal if change.client_id != client.id]
-        outbox.schedule()
+        self._core.outbox.forget(client.id)
 
     def _publish_will(self, client: Client) -> None:
-        due, client.due_will = client.due_will, None
+        due = client.take_will()
         assert due is not None
         self._core.counts.wills_published += 1
         try:
             self._publishing.publish(client, due.message(self._core.wall_s()))
-        except Refused as refused:
+        except EventRefused as refused:
             log.info("will of %s refused: %s", client.id, refused)
 
     # Deadlines.
@@ -255,25 +249,21 @@ class Registry:
         """A session comes from another broker: it lives here from now on, in memory and on disk."""
         core = self._core
         client = self._load_one(client_id, stored, core.wall_s())
-        self._find_inside(client)
+        client.cross()
         if client.session.durable:
             self._store_wishes(client, stored)
-            core.outbox.journal += _changes_of(client_id, stored)
+            core.outbox.journal.extend(_changes_of(client_id, stored))
         self._remember(client)
         core.topology_changed()
 
     def complete(self, client: Client, stored: StoredSession) -> None:
         """A session began empty, and its client may believe that it goes on: it gets what the former one wanted."""
         self._take_wishes(client, stored)
-        self._find_inside(client)
+        client.cross()
         if client.session.durable:
             self._store_wishes(client, stored)
             self._remember(client)
         self._core.topology_changed()
-
-    def _find_inside(self, client: Client) -> None:
-        place = client.location
-        client.inside = frozenset(name for name, fence in client.fences.items() if place and fence.contains(place))
 
     def _store_wishes(self, client: Client, stored: StoredSession) -> None:
         for name, text in stored.fences.items():
@@ -291,8 +281,7 @@ class Registry:
             session.expires_at = now + record.expiry_s
         session.restore(stored.deliveries, stored.receipts)
         session.miss(stored.missed)
-        client = Client(session, record.user, core.security.rights(record.user, client_id))
-        client.asks = record.asks
+        client = Client(session, record.user, core.security.rights(record.user, client_id), asks=record.asks)
         core.clients[client_id] = client
         if core.tracer is not None:
             core.tracer.watch(client)
@@ -311,7 +300,7 @@ class Registry:
         """Where the client is, its fences and its subscriptions, as they were stored."""
         place = stored.record.location
         if place is not None and client.location is None:
-            client.location = Location(*place)
+            client.move(Location(*place))
             self._handle(ClientMoved(client.id, client.location))
         for name, text in stored.fences.items():
             try:

@@ -67,7 +67,7 @@ class Retention:
 
     def take_limits(self, limits: Limits) -> None:
         """The settings changed."""
-        self._events.count_max, self._events.bytes_max = limits.retained_messages_max, limits.retained_bytes_max
+        self._events.bound(limits.retained_messages_max, limits.retained_bytes_max)
 
     def load(self, retained: dict[str, tuple[ApplicationMessage, RetainedRecord]]) -> None:
         """Take in what the store remembered."""
@@ -84,7 +84,7 @@ class Retention:
                 self._core.store.delete_retained(message.topic)
                 self._core.outbox.schedule()
             return True
-        # What the broker itself says is little, and must not depend on how much clients have it keep.
+        # What the broker itself publishes is little, and must not depend on how much clients have it keep.
         if not self._keep(message, about, beyond=not stored):
             self._core.counts.retained_refused += 1
             return False

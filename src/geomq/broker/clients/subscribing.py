@@ -94,8 +94,7 @@ class Subscribing:
         mine = client.session.subscriptions
         existed = subscription.topic_filter in mine
         if not existed:
-            client.levels += _levels(subscription.topic_filter)
-            client.count_pattern(_pattern(reading), 1)
+            client.count_filter(_levels(subscription.topic_filter), _pattern(reading), 1)
         mine[subscription.topic_filter] = subscription
         if reading.private:
             return
@@ -147,9 +146,8 @@ class Subscribing:
     def _drop(self, client: Client, topic_filter: str) -> ReasonCode:
         if client.session.subscriptions.pop(topic_filter, None) is None:
             return ReasonCode.NO_SUBSCRIPTION_EXISTED
-        client.levels -= _levels(topic_filter)
         reading = read_filter(topic_filter)
-        client.count_pattern(_pattern(reading), -1)
+        client.count_filter(_levels(topic_filter), _pattern(reading), -1)
         if not reading.private:
             key = client.subscription_key(reading.prefix)
             self._fenced.note(key, reading.plain, fenced=False)

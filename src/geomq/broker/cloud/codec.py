@@ -1,4 +1,4 @@
-"""What broadcast groups say to the cloud, as PUBLISH packets of any MQTT 5 broker, and back. No state of a connection.
+"""What broadcast groups send to the cloud, as PUBLISH packets of any MQTT 5 broker, and back. No state of a connection.
 
 An event is published on its own topic with its own payload, QoS, retain flag and properties, so clients of the cloud
 see a plain message. In front of its user properties stand ours, `geo-event` (the event's id) as the last of them:
@@ -73,7 +73,7 @@ def fetch_identifier(number: int) -> int:
 
 
 def live_identifier(number: int) -> int:
-    """The subscription identifier under which filter `number` hears what is published from then on."""
+    """The subscription identifier under which filter `number` receives what is published from then on."""
     return 2 * number + 1
 
 
@@ -128,7 +128,7 @@ class _Latest(NamedTuple):
 class CloudReader:
     """Reads what the cloud sends. Knows from which messages without an id the last ones were made.
 
-    Such messages get an id of this reader: `broker@cloud`, its epoch, a running number. Two brokers that hear the
+    Such messages get an id of this reader: `broker@cloud`, its epoch, a running number. Two brokers that receive the
     same message from the cloud give it two ids; nothing in the packet would tell a copy from an equal message.
     """
 
@@ -157,7 +157,7 @@ class CloudReader:
 
     def read(self, publish: Publish) -> CloudPublished | CloudAnnounced | None:
         """What a PUBLISH of the cloud says; None for a copy of the message before, or if it makes no sense, or for what
-        brokers of this federation have retained, which they tell each other."""
+        brokers of this federation have retained, which they send each other."""
         if publish.topic == self._leaders_topic:
             return self._announced(publish)
         own, carried = self._split(publish)
@@ -187,7 +187,7 @@ class CloudReader:
         return CloudPublished(event)
 
     def _split(self, publish: Publish) -> tuple[Properties, dict[str, str]]:
-        """The publisher's own properties, and what a broker says about the event or, without one, the publisher."""
+        """The publisher's own properties, and a broker's about the event or, without one, the publisher."""
         pairs = publish.properties.user_properties
         own = msgspec.structs.replace(publish.properties, subscription_identifiers=())
         carried: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The link to the cloud of broadcast groups: who to be there, and what the strategy and the log are told of it.
+"""The link to the cloud of broadcast groups: who to be there, and what the strategy and the log learn of it.
 
 The cloud is any MQTT 5 broker. One that speaks only MQTT 3.1.1 is refused: it could carry neither event ids nor
 geo-context, and echoes could only be guessed from payloads. What is sent on the connection is `cloud_session`'s.
@@ -21,7 +21,7 @@ from geomq.broker.peers.store import Notes, PeerStore
 from geomq.broker.platform import SYSTEM
 from geomq.errors import ConfigError
 from geomq.mqtt.client.backoff import Backoff
-from geomq.mqtt.client.events import Connected, Event, Refused, Repeated
+from geomq.mqtt.client.events import Connected, ConnectRefused, Event, Repeated
 from geomq.mqtt.codec.packets import Connect, Publish
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
@@ -32,7 +32,7 @@ from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
 from geomq.routing.strategies.groups.messages import CloudAnnounce, CloudPublish
 from geomq.transport.address import Address
 from geomq.transport.channel import Channel
-from geomq.transport.link import End, Link
+from geomq.transport.link import ClientLink, End
 
 log = logging.getLogger("geomq.cloud")
 
@@ -65,7 +65,7 @@ class CloudLink:
         self.name = self._cloud = cloud
         self._handle = handle
         self._hold = hold
-        self._link = Link(
+        self._link = ClientLink(
             session.mqtt,
             address,
             handle=self._on_event,
@@ -114,7 +114,7 @@ class CloudLink:
     def _again(self, end: End) -> bool:
         """A connection ended or never came about: log why, tell the strategy, and connect once more."""
         reason = end.reason
-        if isinstance(end.said, Refused) and end.said.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+        if isinstance(end.said, ConnectRefused) and end.said.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             reason = "it does not speak MQTT 5, only 3.1.1 or something else; broadcast groups need MQTT 5"
         elif end.said is None and end.contacted and not end.up:
             reason += "; does it speak MQTT 5?"

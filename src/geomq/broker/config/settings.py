@@ -399,7 +399,7 @@ class Admin(Section, frozen=True):
 
 
 class Metrics(Section, frozen=True):
-    """What the broker tells about itself."""
+    """What the broker publishes about itself."""
 
     public: Annotated[bool, about("Serve /metrics without the admin token.", reload=True)] = False
     sys_interval_s: Annotated[

@@ -1,6 +1,6 @@
 """One network connection: bytes in, packets to those who handle them, bytes out once per tick.
 
-Parsing happens where the data arrives. PUBLISH takes the shortest way; everything else goes through the codec's tables.
+Parsing happens where the data arrives. PUBLISH takes the shortest path, the rest the codec's tables.
 The connection knows MQTT's rules about packet order and keep-alive; what packets mean is decided elsewhere.
 """
 
@@ -16,9 +16,9 @@ from geomq.broker.connections.ports import Exchange, Handlers, Steps, Transport,
 from geomq.broker.core import Core
 from geomq.broker.security.identity import Identity
 from geomq.broker.state.client import Client
-from geomq.mqtt.codec.decode import BODIES, decode_publish, pubacks_at
+from geomq.mqtt.codec.cutter import Reassembly, body_bounds, check_first_byte, pubacks_at
+from geomq.mqtt.codec.decode import BODIES, decode_publish
 from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
-from geomq.mqtt.codec.decoder import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.faults import MqttError, ProtocolViolation
 from geomq.mqtt.codec.packets import Auth, Connack, Connect, Disconnect, Packet, Subscribe, Unsubscribe
@@ -44,6 +44,7 @@ class Connection:
         "_admitted_at",
         "_core",
         "_counts",
+        "_extra_s",
         "_greedy",
         "_handlers",
         "_publish_fast",
@@ -94,6 +95,7 @@ class Connection:
         self.version = V311
         self.keep_alive_s = 0
         self.opened_at = self.last_read = self._admitted_at = core.loop.time()
+        self._extra_s = 0.0
         self.paused = False
         self.heard = False
         self.last_route: Any = None
@@ -177,7 +179,7 @@ class Connection:
 
     def _parse(self, data: bytes, pos: int, tried: int = -1) -> None:
         outbox = self._core.outbox
-        outbox.arriving = True
+        outbox.arrive()
         try:
             if self._steps is not None and not self._finish(self._steps):
                 self._rest = data
@@ -216,17 +218,11 @@ class Connection:
                 check_order(first >> 4, self._state, connecting=connecting, authenticating=authenticating)
             elif self._state is not _OPEN:
                 raise ProtocolViolation("PUBLISH before the client is admitted")
-            if pos + 1 < end and (length := data[pos + 1]) < 0x80:
-                body, stop = pos + 2, pos + 2 + length
-            else:
-                bounds = body_bounds(data, pos, self.size_max, strict=self.version == V5)
-                if bounds is None:
-                    self._reassembly = Reassembly(data[pos:], 0)
-                    return
-                body, stop = bounds
-            if stop > end:
-                self._reassembly = Reassembly(data[pos:], stop - pos)
+            bounds = body_bounds(data, pos, self.size_max, strict=self.version == V5)
+            if bounds is None or bounds[1] > end:
+                self._reassembly = Reassembly(data[pos:], 0 if bounds is None else bounds[1] - pos)
                 return
+            body, stop = bounds
             is_publish = first & 0xF0 == 0x30
             if is_publish and not self._may_publish():
                 break
@@ -351,6 +347,10 @@ class Connection:
         """Whether anything came from the client since it was let in, so that it knows how."""
         return self.heard or self.last_read > self._admitted_at
 
+    def wait_longer(self, wait_s: float) -> None:
+        """Letting the client in takes up to so long from now on."""
+        self._extra_s = self._core.loop.time() - self.opened_at + wait_s
+
     def listen_for_auth(self) -> None:
         """Read on although the client is not let in yet."""
         if self.client is None:
@@ -446,5 +446,8 @@ class Connection:
             silent = now - self.last_read
             if self.keep_alive_s and silent > self.keep_alive_s * 1.5 and not self._stopped:
                 self.dismiss(ReasonCode.KEEP_ALIVE_TIMEOUT)
-        elif self._state is not State.CLOSED and now - self.opened_at > self._core.config.limits.connect_timeout_s:
+        elif (
+            self._state is not State.CLOSED
+            and now - self.opened_at > self._core.config.limits.connect_timeout_s + self._extra_s
+        ):
             self._shut(None)

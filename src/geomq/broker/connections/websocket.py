@@ -1,7 +1,7 @@
 """MQTT over WebSocket (RFC 6455): the upgrade request, frames in, frames out.
 
 Payloads are fed to an ordinary connection as a byte stream, as MQTT wants it. Memory is bounded by the request head and
-the control frames; data frames are passed on piece by piece, whatever length they claim. docs/decisions/012 says why
+the control frames; data frames are passed on piece by piece, whatever length they claim. docs/decisions/013 says why
 the frames are not those of the `websockets` library, whose masking this uses.
 """
 

@@ -11,6 +11,7 @@ from geomq.broker.fastpath.packet_runs import as_old, as_v5, end_of_run, heads
 from geomq.broker.fastpath.publishing import ROUTES_MAX, FastPath, Receivers, Route
 from geomq.broker.peers.frames import LONG_BYTES_MIN
 from geomq.errors import TopicError
+from geomq.mqtt.codec.cutter import plain_publish
 from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.routing.core.events import PeerSaid
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Match
@@ -87,7 +88,7 @@ class FastArrivals:
             cache = self._caches[said.peer, said.edition] = RouteCache({}, {})
         history = self._core.node.routings.publishing.seen.history((said.peer, batch.epoch))
         arriving = Arriving(said, cache, history, len(data) >= LONG_BYTES_MIN)
-        outbox.arriving = True
+        outbox.arrive()
         try:
             for entry, start, end in spread(batch, len(data)):
                 taken, pos = 0, start
@@ -127,6 +128,7 @@ class FastArrivals:
         Events that follow each other and go to the same receivers go as one piece.
         """
         events, new, matches = entry.events, entry.is_v5, entry.matches
+        between = int(new)
         said, (by_matches, last_batches), history, _ = arriving
         if entry.sequence <= history.highest:
             return 0, pos
@@ -138,14 +140,9 @@ class FastArrivals:
         piece: Route | None = None
         audience: object = None
         piece_from = piece_first = 0
-        while pos + 4 < end and data[pos] == 0x30 and taken < events:
-            body, length = pos + 2, data[pos + 1]
-            if length > 127:
-                if not 0 < data[body] < 128:
-                    break
-                body, length = pos + 3, length & 127 | data[body] << 7
-            stop, topic_end = body + length, body + 2 + (data[body] << 8 | data[body + 1])
-            if stop > end or topic_end + new > stop or (new and data[topic_end]):
+        while pos < end and data[pos] == 0x30 and taken < events:
+            body, topic_end, payload, stop = plain_publish(data, pos, end, new, between)
+            if not stop:
                 break
             key = bytes(data[body:topic_end]) if isinstance(data, memoryview) else data[body:topic_end]
             route = get(key)
@@ -163,8 +160,8 @@ class FastArrivals:
                 self._fast.gather(others, other, 1)
                 taken += 1
             elif events == 1 or (stop + 1 < end and data[stop + 1] == data[pos + 1]):
-                size, head = stop - pos, bytes(data[pos : topic_end + new])
-                stop = end_of_run(data, pos, topic_end + new, stop, end)
+                size, head = stop - pos, bytes(data[pos:payload])
+                stop = end_of_run(data, pos, payload, stop, end)
                 count = (stop - pos) // size
                 if count == events and stop == end:
                     last = LastBatch(

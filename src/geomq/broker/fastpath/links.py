@@ -33,11 +33,11 @@ class PeerBatch(NamedTuple):
 
 
 class FastLinks:
-    """What waits for peers, in `waiting`. Batches are marked with `edition`."""
+    """What waits for peers, in `waiting`. Batches are marked with the edition in `use`."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.edition: Edition | None = None
+        self._edition: Edition | None = None
         self.waiting: dict[BrokerId, PeerBatch] = {}
         self._bytes = 0
 
@@ -61,6 +61,10 @@ class FastLinks:
         if self._bytes >= BATCH_BYTES_MAX:
             self.send()
 
+    def use(self, edition: Edition | None) -> None:
+        """What is gathered from now on is of this edition."""
+        self._edition = edition
+
     def send(self) -> None:
         """Let everything go that waits."""
         waiting, self.waiting, self._bytes = self.waiting, {}, 0
@@ -69,4 +73,4 @@ class FastLinks:
             at_ms = int(core.wall_s() * 1000)
             for peer, (entries, packets) in waiting.items():
                 batch = EventBatch(core.node.epoch, at_ms, tuple(entries), tuple(packets))
-                core.links.send_batch(peer, batch, self.edition)
+                core.links.send_batch(peer, batch, self._edition)

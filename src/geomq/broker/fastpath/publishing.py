@@ -15,6 +15,7 @@ from geomq.broker.fastpath.packet_runs import as_old, as_v5, end_of_run
 from geomq.broker.state.client import Client
 from geomq.broker.state.client import ClientConnection as Connection
 from geomq.broker.state.drops import Reason
+from geomq.mqtt.codec.cutter import plain_publish
 from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5
 from geomq.mqtt.codec.wire import text
@@ -26,10 +27,6 @@ WEIGHT_MAX = 1 << 26
 CLIENT_BYTES = 64
 STEPS = range(1_024)
 """So many events, or runs of equal ones, are sent at most before it may be the turn of another connection."""
-PROMPT_MAX = 32
-"""How many arrivals at most are written at once before a whole tick is looked at again."""
-
-
 Chunk = bytes | memoryview
 """A view is of something larger."""
 
@@ -99,7 +96,8 @@ class FastPath:
         self.generation = 0
         self._dirty: list[Receivers] = []
         self._overlapping = False
-        self._arrivals = self._credit = self._streak = self._taken = 0
+        self._taken = 0
+        self._pacing = core.outbox.pacing
 
     def publish(self, connection: Connection, data: bytes, pos: int) -> int:
         """Send QoS 0 PUBLISH packets on their way as long as their topics have routes, up to a number of them.
@@ -118,20 +116,20 @@ class FastPath:
             outbox = self._core.outbox
             if outbox.arriving:
                 return self._publish_runs(connection, data, pos)
-            outbox.arriving = True
+            outbox.arrive()
             pos = self._publish_runs(connection, data, pos)
             outbox.arrived()
             return pos
         receivers = last.receivers
-        if receivers is None or (self._credit and not self._dirty):
+        if receivers is None or (self._pacing.credit and not self._dirty):
             counts = self._counts
             counts.events_received += 1
             counts.packets_received += 1
             if receivers is not None:
-                self._credit -= 1
+                self._pacing.credit -= 1
                 self._write(receivers.connections, data, 1)
             return last.size
-        self._arrivals += 1
+        self._pacing.arrivals += 1
         self._taken += 1
         if receivers.count:
             receivers.count += 1
@@ -143,24 +141,18 @@ class FastPath:
     def _publish_runs(self, connection: Connection, data: bytes, pos: int) -> int:
         """Equal heads and sizes that follow each other are sent as one piece."""
         new, start, end = connection.version == V5, pos, len(data)
+        between = int(new)
         targets, targets_from, targets_count = None, pos, 0
         client = connection.client
         if client is None or client.publish_bucket is not None or client.rights.fenced:
             return pos
         all_allowed, may_write = client.rights.all_allowed, client.rights.may_write
         for _ in STEPS:
-            if end - pos <= 4 or data[pos] != 0x30:
+            if pos == end or data[pos] != 0x30:
                 break
-            body, length = pos + 2, data[pos + 1]
-            if length > 127:
-                if not 0 < data[body] < 128:
-                    break
-                body, length = pos + 3, length & 127 | data[body] << 7
-            stop, topic_end = body + length, body + 2 + (data[body] << 8 | data[body + 1])
+            body, topic_end, payload, stop = plain_publish(data, pos, end, new, between)
             route = self._routes.get(data[body:topic_end])
-            if route is None or stop > end or topic_end + new > stop or (new and data[topic_end]):
-                break
-            if stop - pos > connection.size_max or not (all_allowed or may_write(route.topic)):
+            if route is None or stop - pos > connection.size_max or not (all_allowed or may_write(route.topic)):
                 break
             count, alike, others = 1, route.v5 if new else route.old, route.old if new else route.v5
             if others is not None:
@@ -168,10 +160,10 @@ class FastPath:
             elif stop < end:
                 if stop + 1 < end and data[stop + 1] == data[pos + 1]:
                     size = stop - pos
-                    stop = end_of_run(data, pos, topic_end + new, stop, end)
+                    stop = end_of_run(data, pos, payload, stop, end)
                     count = (stop - pos) // size
             elif not pos and route.targets is None:
-                connection.last_route = LastRoute(data[: topic_end + new], end, alike, self.generation)
+                connection.last_route = LastRoute(data[:payload], end, alike, self.generation)
             if alike is not None:
                 self.gather(alike, data[pos:stop], count)
             if targets is not route.targets:
@@ -183,10 +175,8 @@ class FastPath:
             pos = stop
         if targets is not None:
             self._links.gather(connection, targets, data[targets_from:pos], targets_count)
-        if pos != start:
-            self._arrivals += 1
-            if not self._dirty and not self._links.waiting:
-                self._count_taken()
+        if pos != start and not self._dirty and not self._links.waiting:
+            self._count_taken()
         return pos
 
     def _count_taken(self) -> None:
@@ -222,8 +212,6 @@ class FastPath:
             self._count_taken()
         if not self._dirty:
             return
-        self._streak = min(2 * self._streak + 1, PROMPT_MAX) if self._arrivals <= 1 else 0
-        self._credit, self._arrivals = self._streak, 0
         if self._overlapping and len(self._dirty) > 1:
             self.drain()
             return
@@ -313,7 +301,7 @@ class FastPath:
         if since != self._plans_since:
             self._plans_since = since
             self.forget()
-            self._links.edition = node.plan_edition
+            self._links.use(node.plan_edition)
 
     def learn(self, topic: str, matches: tuple[Match, ...]) -> None:
         """A plain event of QoS 0 just took the normal path: keep its route if the next one would take it, too."""
@@ -336,7 +324,7 @@ class FastPath:
             self.forget()
 
     def is_followed(self) -> bool:
-        """Whether somebody wants to know of single events, or of what is said to peers."""
+        """Whether somebody wants to know of single events, or of what is sent to peers."""
         tracer = self._core.tracer
         return tracer is not None and (tracer.of_events or self._core.links.active)
 
@@ -353,7 +341,7 @@ class FastPath:
         return route
 
     def route(self, topic: str, matches: tuple[Match, ...]) -> Route | None:
-        """The way to the clients of these matches, if it is the same for every event of the topic."""
+        """The route to the clients of these matches, if it is the same for every event of the topic."""
         clients = self.plain_receivers(topic, matches)
         if clients is None:
             return None

@@ -9,6 +9,7 @@ from geomq.broker.core import Core
 from geomq.broker.fastpath.publishing import ROUTES_MAX, FastPath
 from geomq.broker.state.client import Client
 from geomq.broker.state.client import ClientConnection as Connection
+from geomq.mqtt.codec.cutter import plain_publish
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.codec.types import V5
@@ -57,23 +58,20 @@ class FastQos1:
         self._fast.drain()
         version, may_write, send, hold = connection.version, client.rights.may_write, self._delivery.send, outbox.hold
         new, end, count = version == V5, len(data), 0
+        between = 2 + new
         for _ in STEPS:
-            if end - pos <= 6 or data[pos] != 0x32:
+            if pos == end or data[pos] != 0x32:
                 break
-            body, length = pos + 2, data[pos + 1]
-            if length > 127:
-                if not 0 < data[body] < 128:
-                    break
-                body, length = pos + 3, length & 127 | data[body] << 7
-            stop, id_at = body + length, body + 2 + (data[body] << 8 | data[body + 1])
-            rest, packet_id = id_at + 2, data[id_at : id_at + 2]
+            body, id_at, payload_at, stop = plain_publish(data, pos, end, new, between)
+            rest = id_at + 2
+            packet_id = data[id_at:rest]
             known = self._by_key.get(data[body:id_at])
-            if known is None or stop > end or rest + new > stop or (new and data[rest]) or packet_id == b"\0\0":
+            if known is None or packet_id == b"\0\0":
                 break
             topic, receivers = known
             if stop - pos > connection.size_max or not may_write(topic):
                 break
-            payload = data[rest + new : stop]
+            payload = data[payload_at:stop]
             fanout = Fanout(ApplicationMessage(topic, payload, 1), 0.0)
             fanout.preset(version, 1, data[pos:id_at], data[rest:stop] if new else payload)
             if sum([send(receiver, fanout, PLAIN_TERMS[min(1, theirs)]) for receiver, theirs in receivers]):

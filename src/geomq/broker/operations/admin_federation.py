@@ -18,7 +18,7 @@ BODY_BYTES_MAX = 1 << 22
 
 
 class NewPeer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a request to add a broker says; `strategy` for a broker that was alone until now."""
+    """What a request to add a broker contains; `strategy` for a broker that was alone until now."""
 
     name: str
     address: str

@@ -26,7 +26,7 @@ HELP = {
     "connections_revoked": "Connections ended by a reload: user gone, or password or right to connect changed.",
     "deliveries_denied": "Deliveries denied by access control.",
     "events_delivered": "Events delivered to subscribers.",
-    "dropped_events": "The same, by `reason`, `receiver` (`client`, kept `session`, `peer` or `cloud`) and `peer`.",
+    "dropped_events": "Deliveries given up by `reason`, `receiver` (`client`, `session`, `peer`, `cloud`) and `peer`.",
     "events_dropped": "Deliveries given up: to clients, sessions, peers and the cloud. See `geomq_dropped_events`.",
     "events_received": "Events received from clients.",
     "events_refused": "Events refused by access control, limits or the disk.",

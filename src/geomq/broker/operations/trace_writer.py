@@ -26,7 +26,7 @@ HAND_OVER_S = 0.5
 
 
 class TraceWriter:
-    """A sink. `close` returns when everything it was told is on disk."""
+    """A sink. `close` returns when everything it was given is on disk."""
 
     def __init__(
         self, config: Trace, name: str, counts: Counts, *, start_ms: int, outline: Outline | None = None

@@ -1,6 +1,6 @@
 """One connection between two brokers: who is there, and frames of bounded length in both directions.
 
-The two sides first say their names and prove them: with a shared key, by a code over both sides' random numbers; with
+The two sides first send their names and prove them: with a shared key, by a code over both sides' random numbers; with
 certificates, by the name in the certificate. Nothing else is listened to before that. Frames written in one turn of
 the event loop leave in one write; acknowledgements wait a moment for others to go with.
 """
@@ -81,7 +81,7 @@ class Credentials:
 
 
 class ChannelOwner(Protocol):
-    """Who hears what happens on a channel."""
+    """Receives what happens on a channel."""
 
     def made(self, channel: "PeerChannel") -> None:
         """There is a connection; nothing is known of the other side."""
@@ -98,7 +98,7 @@ class ChannelOwner(Protocol):
 
 
 class PeerChannel(asyncio.BufferedProtocol):
-    """Speaks to one peer until the connection ends. One with `turns` lets others have theirs between its frames."""
+    """The connection to one peer until it ends. One with `turns` lets others have theirs between its frames."""
 
     def __init__(
         self,

@@ -234,7 +234,7 @@ class Peering:
         for lost in output.lost:
             self._lost(peer.name, lost, Reason.LINK_DOWN if lost is message else Reason.QUEUE_FULL)
         if output.overrun and peer.channel is not None:
-            peer.channel.close("the peer reads nothing")
+            peer.channel.close("the peer stopped reading")
         if output.frames and peer.channel is not None:
             self._emit(peer, peer.channel, output.frames, durable=False)
         if peer.waits:
@@ -276,14 +276,14 @@ class Peering:
         )
 
     def made(self, channel: PeerChannel) -> None:
-        """Somebody is there and has yet to say who."""
+        """A connection is open and has yet to prove a name."""
         if channel.expected is not None:
             return
         if len(self._unproven) >= UNPROVEN_MAX:
             next(iter(self._unproven)).close("too many unknown brokers at once")
         self._unproven[channel] = None
 
-    # What channels say.
+    # What channels report.
 
     def opened(self, channel: PeerChannel) -> bool:
         """A peer proved its name: its link uses this connection from now on."""
@@ -369,7 +369,7 @@ class Peering:
                 self._handle(PeerDown(peer.name))
 
     def _carry_out(self, peer: _Peer, output: LinkOutput, *, durable: bool = False) -> None:
-        """What a link puts out goes before what its news makes the node say; but an acknowledgement says that
+        """What a link puts out goes before what the node sends because of its news; but an acknowledgement says that
         messages have been dealt with, so they are first."""
         for message in output.messages:
             self._take(peer, *unwrapped(message))
@@ -404,7 +404,7 @@ class Peering:
             self._refusals.failed(peer.name, type(message).__name__, error)
 
     def _emit(self, peer: _Peer, channel: PeerChannel, frames: Sequence[Frame | bytes], *, durable: bool) -> None:
-        """Write frames now, or once the disk has what they speak of; never out of order."""
+        """Write frames now, or once the disk has what they acknowledge; never out of order."""
         if self._kept is None or not (durable or peer.held):
             channel.send_all(frames)
             return

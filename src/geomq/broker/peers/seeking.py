@@ -86,7 +86,7 @@ class Seeker:
         finally:
             transport.abort()
 
-    # What the channel says.
+    # What the channel reports.
 
     def made(self, channel: PeerChannel) -> None:
         """The seed has yet to prove its name."""

@@ -154,7 +154,7 @@ class PeerStore:
     # Events that own clients had.
 
     def note_delivered(self, event: EventId, matches: tuple[Match, ...]) -> None:
-        """Remember who got which event that a peer spoke of, be it an own one that a rendezvous elsewhere matched."""
+        """Remember who got which event that a peer sent, be it an own one that a rendezvous elsewhere matched."""
         if not self._delivered:
             self._committer.wrote()
         self._delivered.append((event, [match.client for match in matches]))
@@ -251,7 +251,7 @@ class PeerStore:
     # After a restart.
 
     def restore(self, node: Node, notes: Notes, *, now: float) -> None:
-        """Let the node hear again what it knew; what it asks for is not done, the links will repeat everything."""
+        """Feed the node again what it knew; what it asks for is not done, the links will repeat everything."""
         for key, value in sorted(notes.get(SEEN, {}).items()):
             try:
                 delivered = _DELIVERED.decode(value)

@@ -31,7 +31,7 @@ from geomq.geo import Fence, Location
 from geomq.mqtt.codec.packets import Connect
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.session.handshake import Agreement
-from geomq.mqtt.session.outbound import Phase
+from geomq.mqtt.session.outbound import InFlight, Phase
 from geomq.routing.core.actions import (
     EndSession,
     ForgetNote,
@@ -169,14 +169,15 @@ class Roaming:
             )
         )
         if attempt in self._pending:
-            connection.opened_at = core.loop.time() + wait_s
+            connection.wait_longer(wait_s)
 
     def _let_in(self, client_id: str, then: Then, since_ms: int | None) -> None:
         """Let a client in; its session may know it to be outside the area."""
         then(None)
         client = self._core.clients.get(client_id)
         if client is not None:
-            client.since_ms = client.since_ms if since_ms is None else since_ms
+            if since_ms is not None:
+                client.date(since_ms)
             self.redirecting.look_at(client)
 
     # What is to be done.
@@ -231,7 +232,7 @@ class Roaming:
         if client is None or len(parts) > PARTS_MAX:
             self._driver.handle(SessionPacked(action.client, action.to, action.token))
             return
-        client.due_will = None
+        client.take_will()
         self._registry.give_away(client)
         record, keys = departed_session(client, subscribed, action.to), tuple(client.subscription_keys())
         not_had = tuple(
@@ -264,19 +265,18 @@ class Roaming:
         if known is None:
             self._registry.take_in(client_id, stored)
         else:
-            stored.deliveries = [each for each in stored.deliveries if each.message.event_id not in had_here]
-            self._withhold(known, stored)
-            self._merge(known, stored)
+            new = [each for each in stored.deliveries if each.message.event_id not in had_here]
+            self._merge(known, stored, self._allowed(known, new))
         core.counts.sessions_taken += 1
         self._driver.handle(SessionTaken(client_id))
 
-    def _withhold(self, client: Client, stored: StoredSession) -> None:
-        """Leave out what the client has no right to read."""
-        allowed = [each for each in stored.deliveries if client.rights.may_read(each.message.topic)]
-        self._core.counts.deliveries_denied += len(stored.deliveries) - len(allowed)
-        stored.deliveries = allowed
+    def _allowed(self, client: Client, deliveries: list[InFlight]) -> list[InFlight]:
+        """Without those that the client has no right to read."""
+        allowed = [each for each in deliveries if client.rights.may_read(each.message.topic)]
+        self._core.counts.deliveries_denied += len(deliveries) - len(allowed)
+        return allowed
 
-    def _merge(self, client: Client, stored: StoredSession) -> None:
+    def _merge(self, client: Client, stored: StoredSession, deliveries: list[InFlight]) -> None:
         """The client did not wait for its session and has a new one: it gets what it has not had.
 
         What was sent but not answered it may have had: that is sent as once more. It may never have heard that a new
@@ -286,7 +286,7 @@ class Roaming:
         knows = client.told_new and client.connection is not None and client.connection.answered
         if not client.session.subscriptions and not knows:
             self._registry.complete(client, stored)
-        for each in stored.deliveries:
+        for each in deliveries:
             if each.phase is not Phase.RELEASED:
                 for data in client.session.requeue(each, core.wall_s()):
                     if client.connection is not None:

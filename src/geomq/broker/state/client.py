@@ -48,6 +48,8 @@ class ClientConnection(Protocol):
 
     def send(self, data: bytes) -> None: ...
 
+    def wait_longer(self, wait_s: float) -> None: ...
+
     def write_part(self, data: bytes | memoryview) -> None: ...
 
     def write_out(self) -> None: ...
@@ -84,12 +86,12 @@ class Client:
         "user",
     )
 
-    def __init__(self, session: Session, user: str | None, rights: Rights) -> None:
+    def __init__(self, session: Session, user: str | None, rights: Rights, *, asks: bool = False) -> None:
         self.id = ClientId(session.client_id)
         self.session = session
         self.user = user
         self.rights = rights
-        self.asks = False
+        self.asks = asks
         self.connection: ClientConnection | None = None
         self.due_will: DueWill | None = None
         self.location: Location | None = None
@@ -103,6 +105,48 @@ class Client:
         self.told_new = False
         self.publish_bucket: TokenBucket | None = None
         self.location_bucket: TokenBucket | None = None
+
+    # Its connections.
+
+    def attach(self, connection: ClientConnection, user: str | None, *, now_ms: int) -> None:
+        """The session goes on with this connection; a will that was due stays unpublished."""
+        self.connection = connection
+        self.user = user
+        self.due_will = None
+        self.since_ms = now_ms
+
+    def agree(self, *, roams: bool | None, asks: bool, told_new: bool) -> None:
+        """What the client wants while it is connected, and whether it was told that its session is new."""
+        self.roams = roams
+        self.asks = asks
+        self.told_new = told_new
+
+    def authorize(self, rights: Rights) -> None:
+        self.rights = rights
+
+    def limit(self, publishes: TokenBucket | None, locations: TokenBucket | None) -> None:
+        """How often it may publish and move."""
+        self.publish_bucket = publishes
+        self.location_bucket = locations
+
+    def date(self, since_ms: int) -> None:
+        """The client was let in at this time, as other brokers know it."""
+        self.since_ms = since_ms
+
+    def detach(self, due_will: DueWill | None) -> None:
+        """The connection is gone."""
+        self.connection = None
+        self.due_will = due_will
+
+    def keep_will(self, due_will: DueWill) -> None:
+        self.due_will = due_will
+
+    def take_will(self) -> DueWill | None:
+        """The will that is due, which then waits no more."""
+        due_will, self.due_will = self.due_will, None
+        return due_will
+
+    # Its subscriptions.
 
     def subscription_key(self, prefix: str) -> ClientId:
         """The id under which subscriptions with this prefix are known to routing."""
@@ -140,20 +184,33 @@ class Client:
             self.patterns = dict(Counter(found))
         return self.patterns
 
-    def count_pattern(self, pattern: Pattern, difference: int) -> None:
-        """Count one subscription more or less whose filter has this pattern."""
+    def count_filter(self, levels: int, pattern: Pattern, difference: int) -> None:
+        """Count one subscription more or less whose filter has so many levels and this pattern."""
+        self.levels += difference * levels
         if self.patterns is not None:
             self.patterns[pattern] = self.patterns.get(pattern, 0) + difference
             if not self.patterns[pattern]:
                 del self.patterns[pattern]
+
+    # Its places.
+
+    def move(self, location: Location | None) -> None:
+        self.location = location
 
     def define_fence(self, name: str, fence: Fence | None) -> None:
         if self.fences is NO_FENCES:
             self.fences = {}
         if fence is None:
             self.fences.pop(name, None)
+            self.inside -= {name}
         else:
             self.fences[name] = fence
+
+    def cross(self) -> tuple[list[str], list[str]]:
+        """Look which fences the client is inside now: the names of those it left, and of those it entered."""
+        place, before = self.location, self.inside
+        self.inside = frozenset(name for name, fence in self.fences.items() if place and fence.contains(place))
+        return sorted(before - self.inside), sorted(self.inside - before)
 
 
 def split_subscription_key(client_id: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """What will never be delivered: counted by reason and receiver, and logged at a bounded rate with what to do.
 
-Of what is alike there is at most one line in ten seconds; it says how many events and names some of the receivers.
+Of what is alike there is at most one line in ten seconds, with the number of events and some of the receivers.
 """
 
 import logging

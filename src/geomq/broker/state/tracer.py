@@ -36,7 +36,7 @@ SinkEntry = tuple[Sink, frozenset[Step]]
 
 
 class Tracer(Recorder):
-    """Tells all sinks what happens at one broker, each the steps it asked for."""
+    """Hands all sinks what happens at one broker, each the steps it asked for."""
 
     def __init__(self, node: Node, clients: Mapping[str, Client], wall_s: Callable[[], float]) -> None:
         super().__init__(node.me, self._tell_all)
@@ -110,7 +110,7 @@ class Tracer(Recorder):
         self._client(self._wall_s() * 1000.0, "connected", "client", client.id, client.location)
 
     def disconnected(self, client: Client) -> None:
-        """The connection is gone and the session remains; its end is told by routing."""
+        """The connection is gone and the session remains; routing reports its end."""
         self._client(self._wall_s() * 1000.0, "disconnected", "client", client.id, client.location, SESSION_KEPT)
 
     def refused(self, client: Client, message: ApplicationMessage, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The way out: bytes for one connection leave in one write per loop tick, and what needs the disk waits for it.
+"""The outbox: bytes for one connection leave in one write per loop tick, and what needs the disk waits for it.
 
 `send` is for what may go at once. `hold` is for acknowledgements and for QoS 1 and 2 messages: they leave only when
 everything the store collected before is safe, in the order they were held. Nothing here waits for a slow reader.
@@ -28,10 +28,27 @@ class Sender(Protocol):
 Held = list[tuple[Sender, bytes]]
 
 
+class Pacing:
+    """When to write: while arrivals come one to a tick, each is answered here and now: gathering would only add delay.
+    Now and then a tick is waited for, to see whether it is still so.
+
+    `credit` is how many may be answered at once before that, `arrivals` those of this tick that were not.
+    """
+
+    __slots__ = ("_streak", "arrivals", "credit")
+
+    def __init__(self) -> None:
+        self.arrivals = self.credit = self._streak = 0
+
+    def end_tick(self) -> None:
+        self._streak = min(2 * self._streak + 1, PROMPT_MAX) if self.arrivals <= 1 else 0
+        self.credit, self.arrivals = self._streak, 0
+
+
 class Outbox:
     """`journal` is the list that durable sessions append to; `before_write` runs first in every flush.
 
-    `arriving` is set by a connection while it handles data, which it ends with `arrived`.
+    Whoever handles data that came in says so with `arrive`, and with `arrived` when it is done.
     """
 
     def __init__(
@@ -54,7 +71,7 @@ class Outbox:
         self._held: Held = []
         self._scheduled = False
         self._prompt = False
-        self._arrivals = self._credit = self._streak = 0
+        self.pacing = Pacing()
 
     @property
     def durable(self) -> bool:
@@ -77,30 +94,32 @@ class Outbox:
         if self._scheduled:
             return
         self._scheduled = True
-        if self.arriving and self._credit:
-            self._credit -= 1
+        if self.arriving and self.pacing.credit:
+            self.pacing.credit -= 1
             self._prompt = True
         else:
             self._loop.call_soon(self._end_tick)
 
-    def arrived(self) -> None:
-        """The data that was `arriving` is handled.
+    def forget(self, client_id: str) -> None:
+        """A session is over: what this tick already journalled must not bring it back, nor change what is gone."""
+        self.journal[:] = [change for change in self.journal if change.client_id != client_id]
+        self.schedule()
 
-        While arrivals come one to a tick, each is answered here and now: gathering would only add delay. Now and then
-        a tick is waited for, to see whether it is still so.
-        """
+    def arrive(self) -> None:
+        """Data came in and is handled from here on."""
+        self.arriving = True
+
+    def arrived(self) -> None:
+        """The data that was `arriving` is handled."""
         self.arriving = False
         if self._prompt:
             self._prompt = False
             self.flush()
         else:
-            self._arrivals += 1
+            self.pacing.arrivals += 1
 
     def _end_tick(self) -> None:
-        lonely = self._arrivals <= 1
-        self._streak = min(2 * self._streak + 1, PROMPT_MAX) if lonely else 0
-        self._credit = self._streak
-        self._arrivals = 0
+        self.pacing.end_tick()
         self.flush()
 
     def hold(self, connection: Sender, data: bytes) -> None:

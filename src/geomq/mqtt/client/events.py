@@ -72,7 +72,7 @@ class Connected(msgspec.Struct, frozen=True):
     lost: bool
 
 
-class Refused(msgspec.Struct, frozen=True):
+class ConnectRefused(msgspec.Struct, frozen=True):
     """The server refused the connection."""
 
     reason: ReasonCode
@@ -124,7 +124,7 @@ class Repeated(msgspec.Struct, frozen=True):
     publish: Publish
 
 
-Event = Publish | Connected | Refused | Ended | Accepted | Acknowledged | Dropped | Answered | Repeated
+Event = Publish | Connected | ConnectRefused | Ended | Accepted | Acknowledged | Dropped | Answered | Repeated
 
 
 def words(reason: ReasonCode, properties: Properties = NO_PROPERTIES) -> str:

@@ -20,10 +20,10 @@ from geomq.mqtt.client.events import (
     Acknowledged,
     Answered,
     Connected,
+    ConnectRefused,
     Dropped,
     Ended,
     Event,
-    Refused,
     Repeated,
     Request,
     State,
@@ -311,7 +311,7 @@ class ClientSession:
         assert self._decoder is not None, "the session is not open yet"
         self._pings.heard_at = now
         if not self.up and self._version == V5 and data[:2] == _CONNACK_V311:
-            self._events.append(Refused(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION))
+            self._events.append(ConnectRefused(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION))
             return
         for packet in self._decoder.feed(data):
             if not self.up:
@@ -325,7 +325,7 @@ class ClientSession:
         if not isinstance(packet, Connack):
             raise ProtocolViolation(f"{packet.type.name} before CONNACK")
         if packet.reason != ReasonCode.SUCCESS:
-            self._events.append(Refused(packet.reason, packet.properties))
+            self._events.append(ConnectRefused(packet.reason, packet.properties))
             return
         if packet.session_present and self._clean:
             raise ProtocolViolation("the server resumed a session although a new one was requested")

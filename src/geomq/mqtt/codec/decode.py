@@ -34,7 +34,6 @@ from geomq.mqtt.codec.topics import TopicNames, check_filter, check_topic, split
 from geomq.mqtt.codec.types import V5, PacketType
 from geomq.mqtt.codec.wire import read_text, read_u16, text_from, truncated
 
-PUBACKS_AT_ONCE: Final = 256
 FILTERS_MAX: Final = 10_000
 """So many filters may stand in one packet."""
 
@@ -72,19 +71,6 @@ def decode_publish(buf: bytes, flags: int, pos: int, end: int, version: int, nam
         if not topic and properties.topic_alias is None:
             raise ProtocolViolation("PUBLISH has neither a topic nor a topic alias")
     return Publish(topic, buf[pos:end], qos, flags & 1 == 1, flags & 8 == 8, packet_id, properties)
-
-
-def pubacks_at(buf: bytes, pos: int) -> list[int]:
-    """The identifiers of the PUBACKs without a reason that follow each other from here on, four bytes each; so many at
-    most as are dealt with at a time."""
-    found, last = [], min(len(buf), pos + 4 * PUBACKS_AT_ONCE) - 4
-    while pos <= last and buf[pos] == 0x40 and buf[pos + 1] == 2:
-        packet_id = buf[pos + 2] << 8 | buf[pos + 3]
-        if not packet_id:
-            break
-        found.append(packet_id)
-        pos += 4
-    return found
 
 
 def _topic_name(raw: bytes, names: TopicNames) -> str:

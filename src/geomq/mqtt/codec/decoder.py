@@ -1,4 +1,4 @@
-"""A byte stream to packets: framing, size limits, and which packets may come from the other side at all.
+"""A byte stream to packets, decoded, and which packets may come from the other side at all.
 
 Memory is bounded by `size_max` (checked on the fixed header, before the body is buffered) and time is linear
 in the bytes fed, however they are cut. The first packet a server sees must be CONNECT.
@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
+from geomq.mqtt.codec.cutter import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.decode import BODIES, decode_publish
 from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
-from geomq.mqtt.codec.faults import MalformedPacket, ProtocolViolation
+from geomq.mqtt.codec.faults import ProtocolViolation
 from geomq.mqtt.codec.packets import Packet
-from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.topics import TopicNames
 from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5, PacketType
-
-CRUMB_BYTES: Final = 256
-"""Shorter pieces are put together as they come: each for itself takes more memory than it holds."""
 
 
 class Side(Enum):
@@ -33,71 +30,6 @@ _READABLE: Final[dict[Side, frozenset[int]]] = {
     Side.SERVER: frozenset(_SHARED | {_P.CONNECT, _P.SUBSCRIBE, _P.UNSUBSCRIBE, _P.PINGREQ}),
     Side.CLIENT: frozenset(_SHARED | {_P.CONNACK, _P.SUBACK, _P.UNSUBACK, _P.PINGRESP}),
 }
-_FLAGS_OF_TWO: Final = frozenset({_P.PUBREL, _P.SUBSCRIBE, _P.UNSUBSCRIBE})
-
-
-def check_first_byte(first: int) -> None:
-    """Refuse reserved packet types and flag bits."""
-    packet_type, flags = first >> 4, first & 15
-    if packet_type == _P.PUBLISH:
-        return
-    if packet_type == 0:
-        raise MalformedPacket("packet type 0 is reserved")
-    if flags != (2 if packet_type in _FLAGS_OF_TWO else 0):
-        raise MalformedPacket(f"{PacketType(packet_type).name} has invalid flags")
-
-
-def body_bounds(buf: bytes, pos: int, size_max: int, *, strict: bool) -> tuple[int, int] | None:
-    """Where the body of the packet starting at `pos` begins and ends; None while its header is incomplete.
-
-    The end may lie beyond the buffer. `strict` refuses remaining lengths that are not in their shortest form.
-    """
-    end = len(buf)
-    start = pos
-    pos += 1
-    length = shift = 0
-    while pos < end:
-        byte = buf[pos]
-        pos += 1
-        length |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if strict and shift and not byte:
-                raise MalformedPacket("remaining length is not in its shortest form")
-            if pos - start + length > size_max:
-                raise ProtocolViolation(
-                    f"packet of {length} bytes exceeds the maximum of {size_max}", ReasonCode.PACKET_TOO_LARGE
-                )
-            return pos, pos + length
-        shift += 7
-        if shift == 28:
-            raise MalformedPacket("remaining length is longer than four bytes")
-    return None
-
-
-class Reassembly:
-    """Holds the pieces of an unfinished packet and joins them once, when the packet can be complete."""
-
-    __slots__ = ("_have", "_need", "_parts")
-
-    def __init__(self, rest: bytes, need: int) -> None:
-        """Start with `rest`, of which nothing can be parsed before `need` bytes are there."""
-        self._parts: list[bytes | bytearray] = [rest]
-        self._have = len(rest)
-        self._need = need
-
-    def join(self, data: bytes) -> bytes | None:
-        """All bytes so far, or None if there are still fewer than needed."""
-        last = self._parts[-1]
-        if len(data) >= CRUMB_BYTES:
-            self._parts.append(data)
-        elif isinstance(last, bytearray):
-            last += data
-        else:
-            self._parts.append(bytearray(data))
-        self._have += len(data)
-        if self._have < self._need:
-            return None
-        return b"".join(self._parts)
 
 
 class Decoder:

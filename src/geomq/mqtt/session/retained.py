@@ -27,13 +27,17 @@ class RetainedStore:
     work."""
 
     def __init__(self, count_max: int, bytes_max: int) -> None:
-        self.count_max = count_max
-        self.bytes_max = bytes_max
+        self.bound(count_max, bytes_max)
         self.bytes = 0
         """What all of them roughly occupy."""
         self._root = _Node()
         self._count = 0
         self._expiries: list[tuple[float, str]] = []
+
+    def bound(self, count_max: int, bytes_max: int) -> None:
+        """Keep at most so much from now on; what is there stays."""
+        self.count_max = count_max
+        self.bytes_max = bytes_max
 
     def __len__(self) -> int:
         return self._count

@@ -178,6 +178,11 @@ class Session:
         if self._outbound is not None:
             self._outbound.disconnect()
 
+    def take_will(self) -> Will | None:
+        """The will, which the end of this connection then leaves unpublished."""
+        will, self.will = self.will, None
+        return will
+
     @property
     def _receive_max(self) -> int:
         # MQTT 3.1.1 cannot be told a limit, so only the packet identifiers bound it.
@@ -319,7 +324,7 @@ class Session:
         return len(gone)
 
     def watch(self, watch: Watch | None) -> None:
-        """Tell what becomes of QoS 1 and 2 messages."""
+        """Report what becomes of QoS 1 and 2 messages."""
         self._watch = watch
 
     # Persistence.

@@ -18,7 +18,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 PACKET_SIZE_MAX: Final = 64 << 20
 
 
-class Refused(GeomqError):  # noqa: N818
+class RefusedForGood(GeomqError):  # noqa: N818
     """The broker does not want this connection or subscription; trying again will not help."""
 
 
@@ -50,7 +50,7 @@ class Connection:
         in_flight_max: int = 65_535,
         queue_max: int = 1_000,
     ) -> "Connection":
-        """Connect: OSError if nobody answers, Refused if the broker says no."""
+        """Connect: OSError if nobody answers, RefusedForGood if the broker refuses."""
         connect = Connect(
             client_id,
             login.version,
@@ -81,9 +81,9 @@ class Connection:
         try:
             self.connack = self.link.connect().connack
         except RefusedByBroker as error:
-            raise Refused(str(error)) from None
+            raise RefusedForGood(str(error)) from None
         except ssl.SSLError as error:
-            raise Refused(f"broker {self.address}: TLS failed: {error.reason or error}") from None
+            raise RefusedForGood(f"broker {self.address}: TLS failed: {error.reason or error}") from None
 
     @property
     def details(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from geomq.errors import GeomqError, ProtocolError
 from geomq.geo import parse_location
-from geomq.mqtt.codec.decoder import body_bounds
+from geomq.mqtt.codec.cutter import body_bounds
 from geomq.mqtt.codec.properties import Properties, decode_properties
 from geomq.mqtt.codec.types import V5, PacketType
 from geomq.mqtt.codec.wire import read_varint
@@ -154,7 +154,7 @@ def _micros(text: bytes | None, default: int) -> int:
 
 
 def _read_properties(data: bytes, pos: int, end: int) -> tuple[Sequence[bytes | None], list[tuple[str, str]], int]:
-    """What the broker told, all other properties as texts, and where the payload begins."""
+    """The broker's own details, all other properties as texts, and where the payload begins."""
     start = pos
     length, pos = read_varint(data, pos, end)
     stop = pos + length

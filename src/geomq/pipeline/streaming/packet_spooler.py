@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from geomq.errors import ProtocolError
-from geomq.mqtt.codec.decoder import body_bounds
+from geomq.mqtt.codec.cutter import body_bounds
 from geomq.mqtt.codec.types import V5
 from geomq.mqtt.codec.wire import read_varint
 from geomq.pipeline.streaming.connection import PACKET_SIZE_MAX
@@ -21,7 +21,7 @@ def _ignore(_packet: bytes) -> None:
     """For whom has no session."""
 
 
-class Kept(NamedTuple):
+class SpooledPacket(NamedTuple):
     """A spooled packet, to recognise its repeat by."""
 
     number: int
@@ -54,7 +54,7 @@ class PacketSpooler:
         self._holds = holds
         self._since = since
         self._other = other
-        self._kept: dict[int, Kept] | None = None
+        self._kept: dict[int, SpooledPacket] | None = None
 
     def take(self, data: bytes) -> Taken:
         """Everything whole; runs of new packets become one chunk."""
@@ -105,7 +105,7 @@ class PacketSpooler:
         return Taken(pos, total, appended, result)
 
     def _repeated(self, packet: bytes, mark: int, result: list[tuple[int, bytes]]) -> bool:
-        """A packet the broker says it may have sent before; whether it was spooled."""
+        """A packet the broker marks as perhaps sent before; whether it was spooled."""
         if self._kept is None:
             self._kept = self._read_kept()
         packet_id = packet[mark : mark + 2]
@@ -122,16 +122,16 @@ class PacketSpooler:
         result.append((chunk.end, ack))
         return True
 
-    def _read_kept(self) -> dict[int, Kept]:
+    def _read_kept(self) -> dict[int, SpooledPacket]:
         """The last spooled packet of each identifier of this session."""
-        found: dict[int, Kept] = {}
+        found: dict[int, SpooledPacket] = {}
         for chunk, packets in self._spool.tail():
             for number, (start, end) in enumerate(packets_of(packets), chunk.first_id):
                 packet = packets[start:end]
                 if packet[0] & 6 and number >= self._since:
                     mark = topic_end(packet, 0)[1]
                     packet_id = int.from_bytes(packet[mark : mark + 2], "big")
-                    found[packet_id] = Kept(number, content_of(packet, self._version))
+                    found[packet_id] = SpooledPacket(number, content_of(packet, self._version))
         return found
 
 

@@ -24,7 +24,7 @@ from geomq.mqtt.codec.packets import SubscribeRequest
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5
-from geomq.pipeline.streaming.connection import Connection, Refused
+from geomq.pipeline.streaming.connection import Connection, RefusedForGood
 from geomq.pipeline.streaming.options import Address, SourceOptions
 from geomq.pipeline.streaming.packet_spooler import PacketSpooler
 from geomq.pipeline.streaming.spool import Spool
@@ -118,12 +118,12 @@ class Receiver(threading.Thread):
             began = time.monotonic()
             try:
                 self._serve()
-            except (Refused, UsageError) as error:
+            except (RefusedForGood, UsageError) as error:
                 self.trouble = error
                 return
             except (OSError, ProtocolError) as error:
                 if not self.connected.is_set():
-                    self.trouble = Refused(f"broker {self.address} cannot be reached: {error}")
+                    self.trouble = RefusedForGood(f"broker {self.address} cannot be reached: {error}")
                     return
                 if time.monotonic() - began > STABLE_S:
                     backoff.reset()
@@ -200,7 +200,7 @@ class Receiver(threading.Thread):
     def _subscribed(self, answer: Acknowledged, *, since: int = 0) -> None:
         """The broker's answer. The session's packets are those from number `since` on."""
         if answer.refusal is not None:
-            raise Refused(
+            raise RefusedForGood(
                 f"broker {self.address} refused the subscription to {self._options.topic!r}:"
                 f" {answer.properties.reason_string or words(answer.refusal).lower()}"
             )
@@ -215,7 +215,7 @@ class Receiver(threading.Thread):
     def _subscribe(self, connection: Connection) -> Request:
         options = self._options
         if options.fence is not None and not connection.details:
-            raise Refused(
+            raise RefusedForGood(
                 f"broker {self.address} does not announce fences; option fence needs GeoMQ with [geo] details"
             )
         topic = f"$share/{options.session}/{options.topic}" if options.sessions > 1 else options.topic
@@ -252,7 +252,7 @@ class Receiver(threading.Thread):
         for event in connection.session.take_events():
             if isinstance(event, Ended):
                 if event.reason == ReasonCode.SESSION_TAKEN_OVER:
-                    raise Refused("another client took over the session; is the same query running twice?")
+                    raise RefusedForGood("another client took over the session; is the same query running twice?")
                 raise connection.link.ended(event)
             if isinstance(event, Acknowledged):
                 self._subscribed(event)

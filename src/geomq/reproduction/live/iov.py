@@ -1,6 +1,6 @@
 """The Internet-of-Vehicles experiment of the broadcast groups paper as a workload.
 
-Cars at two edge brokers tell each other what they do, twenty times a second; monitoring equipment at a third reports to
+Cars at two edge brokers send each other what they do, twenty times a second; monitoring equipment at a third reports to
 the traffic authority, which listens at the cloud itself. Owns who sends what, how often and where. Places mean
 nothing here: groups form by latency.
 """

@@ -36,7 +36,7 @@ TABLE_II = {
 
 
 class Told(NamedTuple):
-    """How often the prototype tells other brokers of clients when events are matched at the publisher's.
+    """How often the prototype notifies other brokers of clients when events are matched at the publisher's.
 
     A location update goes to every broker that holds a subscription of the client, even if it says nothing new, and
     besides to each that hears of the client for the first time. `removals`, that a subscription concerns a broker
@@ -75,7 +75,7 @@ def _touched(world: World, actions: Actions) -> NDArray[np.uint64]:
 
 
 def told(world: World, workload: Workload) -> Told:
-    """What the prototype's brokers tell each other of these clients."""
+    """What the prototype's brokers send each other about these clients."""
     actions = workload.actions.take(workload.actions.kind != Kind.EVENT)
     masks = _touched(world, actions)[:, 0]
     masks[actions.radius_cm == NO_FENCE] = (1 << len(world)) - 1

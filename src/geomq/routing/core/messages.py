@@ -1,4 +1,4 @@
-"""What brokers say to each other. A message's `kind` is the column it is counted in.
+"""The messages that brokers send each other. A message's `kind` is the column it is counted in.
 
 A message declares all that others have to know of it: how it is named on a link, whether it must not be lost, what its
 receiver keeps of it. Strategies with a protocol of their own (groups, mesh, rendezvous, adaptive) define their messages
@@ -18,7 +18,7 @@ KINDS: tuple[MessageKind, ...] = ("event", "subscription", "delivery", "location
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Anything one broker says to another."""
+    """A message from one broker to another."""
 
     kind: ClassVar[MessageKind] = "control"
     wire_id: ClassVar[int | str] = ""
@@ -34,7 +34,7 @@ class Message(msgspec.Struct, frozen=True):
     """Whether the id of its event is a version of what is retained."""
 
     def once_sent(self) -> "Message":
-        """What to keep of it until the peer says that it came, and to send again if need be."""
+        """What to keep of it until the peer acknowledges it, and to send again if need be."""
         return self
 
 
@@ -42,7 +42,7 @@ Messages = tuple[type[Message], ...]
 
 
 COVERAGE, SUBSCRIPTIONS, PLACES = Table("c"), Table("s"), Table("t")
-"""Places come last: a client is where it was said to be after all its subscriptions came."""
+"""Places come last: a client is where its latest place puts it once all its subscriptions came."""
 
 
 class ForwardEvent(Message, frozen=True):
@@ -64,7 +64,7 @@ class DeliverEvent(Message, frozen=True):
 
 
 OF_EVENTS = (ForwardEvent, DeliverEvent)
-"""What brokers say most: nobody but the strategy has to hear it."""
+"""The most frequent messages: only the strategy receives them."""
 
 
 class PutLocation(Message, frozen=True):

@@ -2,7 +2,7 @@
 
 An event is plain if it has no fence, no properties, QoS 0, and is not retained. A driver that knows the plan of a topic
 need not ask the strategy about each event; it must note the ids it gave away in `Strategy.seen`. What a plan does not
-cover takes the ordinary way, event by event.
+cover takes the normal path, event by event.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from geomq.errors import GeometryError, ProtocolError
 from geomq.geo import Location, make_location
+from geomq.mqtt.codec.cutter import body_bounds
 from geomq.mqtt.codec.decode import decode_publish
-from geomq.mqtt.codec.decoder import body_bounds
 from geomq.mqtt.codec.faults import MqttError
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.codec.topics import TopicNames
@@ -27,14 +27,14 @@ BATCH_BYTES_MAX = 1 << 20
 
 
 class ToPeer(NamedTuple):
-    """A peer that hears of the events: to match them itself, or, with matches, to deliver them."""
+    """A peer that receives the events: to match them itself, or, with matches, to deliver them."""
 
     peer: BrokerId
     matches: tuple[Match, ...] | None
 
 
 class Plan(NamedTuple):
-    """The own subscriptions that plain events of a topic match, and the peers that hear of them."""
+    """The own subscriptions that plain events of a topic match, and the peers that receive them."""
 
     own: tuple[Match, ...]
     peers: tuple[ToPeer, ...]

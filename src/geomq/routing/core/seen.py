@@ -1,4 +1,4 @@
-"""Which events came already. An event that comes twice, by whatever way, is delivered once."""
+"""Which events came already. An event that comes twice, by whatever path, is delivered once."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """The contract every strategy keeps.
 
-A strategy hears what happened to its broker through hooks and answers through `send`, `deliver` and `drop`, which
-the node hands to its driver as actions. It is synchronous and deterministic: same construction and same events give
-the same actions, byte for byte. Time is `now`, in milliseconds; randomness is the injected `rng`. A strategy never
-iterates a bare set into its output, and every table it keeps has a maximum.
+A strategy is called through hooks when something happens to its broker and answers through `send`, `deliver` and
+`drop`, which the node hands to its driver as actions. It is synchronous and deterministic: same construction and same
+events give the same actions, byte for byte. Time is `now`, in milliseconds; randomness is the injected `rng`. A
+strategy never iterates a bare set into its output, and every table it keeps has a maximum.
 
 The node has updated `clients` before it calls a hook.
 """
@@ -101,6 +101,11 @@ class Strategy:
     def latency_measured(self, peer: BrokerId, latency_ms: float, *, now: float) -> None:
         """A link was probed."""
 
+    def change_federation(self, federation: Federation, *, now: float) -> None:
+        """The routing goes on with other brokers or areas."""
+        before, self.federation = self.federation, federation
+        self.federation_changed(before, now=now)
+
     def federation_changed(self, before: Federation, *, now: float) -> None:
         """Brokers or areas changed; `self.federation` is the new one."""
 
@@ -111,7 +116,7 @@ class Strategy:
         """Another routing has taken over everything."""
 
     def is_ready(self, *, now: float) -> bool:
-        """Whether every event would be delivered, given that all peers have heard what this broker told them."""
+        """Whether every event would be delivered, given that all peers have received what this broker sent them."""
         return True
 
     def is_drained(self, *, now: float) -> bool:
@@ -136,7 +141,7 @@ class Strategy:
         return None
 
     def plan_forwarded(self, topic: str, origin: BrokerId) -> tuple[Match, ...] | None:
-        """The own subscriptions that plain events match which `origin` forwards, if nobody else is to be told."""
+        """The own subscriptions that plain events match which `origin` forwards, if nobody else has to receive them."""
         return None
 
     def plan_delivered(self, matches: tuple[Match, ...]) -> tuple[Match, ...] | None:

@@ -1,8 +1,8 @@
 """The federation description: who the brokers are, whose area is where, and which strategy all of them use.
 
 One document, the same at every broker, in editions. An edition has a number and the broker that made it; the larger
-number wins, of equal ones the name that sorts last, so brokers that have heard of the same editions agree whatever
-order they heard them in. A description is valid or it is refused; nothing here repairs one.
+number wins, of equal ones the name that sorts last, so brokers that have received the same editions agree whatever
+order they came in. A description is valid or it is refused; nothing here repairs one.
 """
 
 from collections.abc import Collection, Mapping

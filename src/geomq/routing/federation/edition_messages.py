@@ -1,4 +1,4 @@
-"""What brokers say to each other about the federation description, and how a message names its edition."""
+"""The messages of brokers about the federation description, and how a message names its edition."""
 
 from enum import IntEnum
 from typing import ClassVar
@@ -11,15 +11,15 @@ class Phase(IntEnum):
     """How far a broker is on the way to an edition."""
 
     ADOPTED = 0
-    """It has the description, and its new routing takes in what others tell."""
+    """It has the description, and its new routing takes in what others send."""
     PREPARED = 1
-    """It has told all others what they have to know."""
+    """It has sent all others what they have to know."""
     READY = 2
-    """All others have told it: whatever they send it will find its way."""
+    """All others have sent it theirs: whatever it receives can be routed."""
     SWITCHED = 3
-    """Its clients' events go the new way."""
+    """Its clients' events take the new routing."""
     DRAINED = 4
-    """All others have switched, so it sends nothing of its own on the old way any more."""
+    """All others have switched, so it sends nothing of its own by the old routing any more."""
 
 
 class OfferDescription(Message, frozen=True):
@@ -43,7 +43,7 @@ class PutDescription(Message, frozen=True):
 
 
 class EditionReached(Message, frozen=True):
-    """How far the sender is in an edition; `problem` says why it cannot go on, `asks` wants to hear the same back."""
+    """How far the sender is in an edition; `problem` says why it cannot go on, `asks` requests the receiver's."""
 
     wire_id: ClassVar[int] = 55
     after_disk: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""What a broker's core and its driver say to each other about the federation description, and what is kept of it."""
+"""What a broker's core asks of its driver about the federation description, and what is kept of it."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

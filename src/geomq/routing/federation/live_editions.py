@@ -129,7 +129,7 @@ class LiveEditions:
         return tuple(peer for peer in self._awaited() if not self._has_reached(peer, self.phase))
 
     def reached(self, peer: BrokerId) -> EditionReached | None:
-        """What a peer last said about the newest edition."""
+        """What a peer last sent about the newest edition."""
         return self._reached.get(peer, {}).get(self.description.routing)
 
     def preview(self, change: Change) -> tuple[Description, Federation]:

@@ -112,9 +112,7 @@ class Routings:
 
     def replace_federation(self, key: Edition, federation: Federation, now: float) -> None:
         """Brokers or areas changed, and the routing goes on."""
-        strategy = self.live[key]
-        before, strategy.federation = strategy.federation, federation
-        strategy.federation_changed(before, now=now)
+        self.live[key].change_federation(federation, now=now)
 
     def inherit(self, before: Self) -> None:
         """Take over what a broker keeps on disk from the routings that ran before a restart."""

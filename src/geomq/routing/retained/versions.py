@@ -49,7 +49,7 @@ MESSAGES: Messages = (PutRetained, RetainedDigest, RetainedWanted)
 
 
 class RetainedVersions:
-    """The latest version of every topic this broker has heard of, deleted ones included."""
+    """The latest known version of every topic, deleted ones included."""
 
     def __init__(self, topics_max: int = TOPICS_MAX) -> None:
         self._versions: dict[str, Version] = {}

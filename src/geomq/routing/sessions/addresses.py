@@ -1,4 +1,4 @@
-"""Where the clients of each broker connect: brokers tell each other, so that they can send clients to one another."""
+"""Where the clients of each broker connect: brokers announce it, so that they can send clients to one another."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -19,11 +19,11 @@ class ClientAddresses:
         self._learned: dict[BrokerId, str] = {}
 
     def give(self, addresses: Mapping[BrokerId, str]) -> None:
-        """These are configured, and count more than what peers say."""
+        """These are configured, and count more than what peers announce."""
         self._given = addresses
 
     def announce(self, address: str, peers: Iterable[BrokerId]) -> None:
-        """Clients reach this broker here: tell the peers, and those whose links come up later."""
+        """Clients reach this broker here: announce it to the peers, and to those whose links come up later."""
         self._mine = address
         for peer in peers:
             self.peer_up(peer)
@@ -33,7 +33,7 @@ class ClientAddresses:
             self._act(SendToPeer(peer, ClientAddress(self._mine)))
 
     def learn(self, peer: BrokerId, address: str) -> None:
-        """A peer says where its clients connect."""
+        """A peer announces where its clients connect."""
         if len(address) <= ADDRESS_CHARS_MAX and address.isprintable():
             self._learned[peer] = address
 

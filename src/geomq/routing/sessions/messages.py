@@ -1,4 +1,4 @@
-"""What brokers say to each other about sessions that move."""
+"""The messages of brokers about sessions that move."""
 
 from typing import ClassVar
 

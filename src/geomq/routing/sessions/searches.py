@@ -282,7 +282,7 @@ class SessionSearches:
         if pending.successor is not None:
             self._wanted(*pending.successor)
 
-    # What peers say.
+    # What peers send.
 
     def peer_up(self, peer: BrokerId) -> None:
         self.up[peer] = None

@@ -1,6 +1,6 @@
 """Share groups: of all members that an event is meant for, wherever they are connected, one gets it.
 
-Strategies never hear of shared subscriptions. Every broker tells every other who its members are, and the broker whose
+Strategies never see shared subscriptions. Every broker sends every other its members, and the broker whose
 client published decides who is served. One place decides, so nothing is doubled, whatever the strategy and however
 the fences lie. The chosen member's home looks again: if it has no member any more that may read the event, it asks a
 broker that has not been asked yet. Such an event waits for a broker that is away like any other, so none is lost on the
@@ -26,7 +26,7 @@ HOPS_MAX = 8
 MEMBERS_MAX = 1_000_000
 TURNS_MAX = 100_000
 MEMBERS, PLACES = Table("m"), Table("n")
-"""Places come last: a member is where it was said to be after all its memberships came."""
+"""Places come last: a member is where its latest place puts it once all its memberships came."""
 
 
 class ChangeMember(Message, frozen=True):
@@ -134,14 +134,17 @@ class SharedGroups:
         self._unmentioned: dict[BrokerId, dict[tuple[Subscriber, Group], None]] = {}
         self._up: dict[BrokerId, None] = {}
         self._told: dict[BrokerId, None] = {}
-        """Peers that heard of all own members since their link came up."""
+        """Peers that were sent all own members since their link came up."""
         self._turns: dict[Group, int] = {}
         self._served = SeenEvents()
-        self.may_read: Callable[[ClientId, str], bool] = lambda _client, _topic: True
-        """Whether an own client has the right to the events of a topic: the driver's to say."""
+        self._may_read: Callable[[ClientId, str], bool] = lambda _client, _topic: True
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def ask_rights(self, may_read: Callable[[ClientId, str], bool]) -> None:
+        """Ask the driver whether an own client has the right to the events of a topic."""
+        self._may_read = may_read
 
     @property
     def version(self) -> int:
@@ -232,7 +235,7 @@ class SharedGroups:
 
     def _able(self, event: Event, members: list[Subscriber]) -> list[Subscriber]:
         """Those that may read the event; of others' clients only their homes know."""
-        return [m for m in members if m.home != self._me or self.may_read(m.client, event.topic)]
+        return [m for m in members if m.home != self._me or self._may_read(m.client, event.topic)]
 
     def _serve(
         self,

@@ -7,7 +7,7 @@ subscriptions it needs, on the same ordered link, so B uses exactly one of the t
 or doubled at a switch.
 
 Each side decides when it is the one that can see the waste. While matched here, Q sees the events that matched
-nothing, and knows what advertising would have cost; while advertised, B sees what it was told again or took back, and
+nothing, and knows what advertising would have cost; while advertised, B sees what it was sent again or took back, and
 the events that saved it. Both keep a running sum that never falls below zero and act when it exceeds a bound: so a
 mode is left only after it has lost more than the switch will cost. The topic group is the first topic level.
 
@@ -111,7 +111,7 @@ class Adaptive(CoverageStrategy):
         return (self.me, *(peer for peer in self.meeting(fence) if peer in peers))
 
     def notifies(self, event: Event, home: BrokerId) -> bool:
-        """Only the publisher's home tells others of a match, and not those it sends the event to anyway."""
+        """Only the publisher's home notifies others of a match, and not those it sends the event to anyway."""
         return event.id.origin == self.me and home not in self.event_targets(event)
 
     def plan(self, topic: str) -> Plan | None:
@@ -309,7 +309,7 @@ class Adaptive(CoverageStrategy):
             self._overpaid.pop(pair, None)
 
     def _count_paid(self, peer: BrokerId, group: str | None) -> None:
-        """A peer told us of a change of what we knew; when that was too often for what it saves, say so."""
+        """A peer sent a change of what we knew; when that was too often for what it saves, tell it."""
         if group is None or (peer, group) not in self._overpaid:
             return
         pair = (peer, group)

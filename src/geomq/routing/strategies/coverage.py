@@ -165,7 +165,7 @@ class CoverageStrategy(RendezvousStrategy):
         self._roam(client, None)
 
     def _roam(self, client: ClientId, cell: int | None) -> None:
-        """Note the cell outside the area in which an own client is; tell the peers if the coverage changed."""
+        """Note the cell outside the area in which an own client is; notify the peers if the coverage changed."""
         before = self._roaming.get(client)
         if before == cell:
             return
@@ -239,7 +239,7 @@ class CoverageStrategy(RendezvousStrategy):
                 super().said(peer, message, now=now)
 
     def sync_extras(self, peer: BrokerId) -> None:
-        """What a peer that may have forgotten us has to hear besides subscriptions."""
+        """What to send a peer that may have forgotten us besides subscriptions."""
         self._confirmed.pop(peer, None)
         self._confirmations += 1
         if self._version:

@@ -48,7 +48,7 @@ class GeoRendezvousOptions(StrategyOptions, frozen=True):
 
 
 class PrunePath(Message, frozen=True):
-    """The sender hears the publisher's broker on this key by a shorter path: do not notify it of those events."""
+    """The sender receives the publisher's events on this key by a shorter path: do not send it those."""
 
     wire_id: ClassVar[int] = 12
     kind: ClassVar[MessageKind] = "control"
@@ -99,7 +99,7 @@ class GeoRendezvous(RendezvousStrategy):
         self._pruned: dict[str, dict[BrokerId, None]] = {}
         """As a publisher's home: rendezvous that do not need our events on a key."""
         self._quiet: dict[str, dict[BrokerId, None]] = {}
-        """As a rendezvous: publishers' homes that we told so."""
+        """As a rendezvous: publishers' homes that we sent this to."""
         self._cut: dict[tuple[str, BrokerId], dict[BrokerId, None]] = {}
         """As a rendezvous: by (key, subscribers' home), publishers' homes that reach it by a shorter path."""
         self._came_by: OrderedDict[EventId, BrokerId] = OrderedDict()
@@ -134,7 +134,7 @@ class GeoRendezvous(RendezvousStrategy):
         return (self.me, *(broker for broker in nearest if broker != self.me))
 
     def notifies(self, event: Event, home: BrokerId) -> bool:
-        """The publisher's home matches for itself; it speaks for others only if it is a rendezvous of the topic."""
+        """The publisher's home matches for itself, and for others only if it is a rendezvous of the topic."""
         key, origin = first_level(event.topic) or "", event.id.origin
         if home == origin or self.me not in self.rendezvous(key):
             return False
@@ -196,7 +196,7 @@ class GeoRendezvous(RendezvousStrategy):
             self.send(publisher, PruneRendezvous(key))
 
     def _interest_grew(self, key: str | None, now: float) -> None:
-        """A subscription came: publishers that were told to leave us out may be needed again."""
+        """A subscription came: publishers that were asked to leave us out may be needed again."""
         if self._refresh_at is None:
             self._refresh_at = now + self.options.refresh_ms
         for each in tuple(self._quiet) if key is None else (key,):

@@ -1,11 +1,11 @@
 """`grid_quorum`: brokers stand in a square; events and subscriptions go to the row and the column of their home.
 
 The row of one broker crosses the column of any other, so an event from (r, c) meets a subscription from (r', c')
-twice: at (r, c') and at (r', c). Only the first, which heard of the event along the row, tells the subscriber's home;
+twice: at (r, c') and at (r', c). Only the first, which got the event along the row, notifies the subscriber's home;
 with `notify_twice` both do, as the published simulation counts it, and the second is dropped on arrival.
 
 If brokers do not fill the square, the last row is shorter. Then (r, c') may be a hole, but only if r is the last row,
-and then (r', c) is none: that one tells.
+and then (r', c) does not exist: that one notifies.
 """
 
 import math
@@ -39,7 +39,7 @@ class GridQuorum(RendezvousStrategy):
         return self._row_and_column(self.me)
 
     def notifies(self, event: Event, home: BrokerId) -> bool:
-        """Brokers in the publisher's row or column have the event already; the others hear of it once."""
+        """Brokers in the publisher's row or column have the event already; the others are notified once."""
         if event.id.origin not in self.federation.position:
             return True
         row, column = self._cell(event.id.origin)

@@ -1,5 +1,5 @@
 """What the rendezvous strategies share: subscriptions are replicated to their rendezvous, events are sent to
-theirs, and where both meet the event is matched and the homes of the matching subscribers are told.
+theirs, and where both meet the event is matched and the homes of the matching subscribers are notified.
 
 A strategy of this family is two rules: `event_targets` and `subscription_targets`. Everything that keeps replicas
 true lives here, once: fence changes, moves, unsubscribes, sessions that end, peers that come back, areas redrawn.
@@ -93,7 +93,7 @@ class RendezvousStrategy(Strategy, ABC):
         """The brokers (maybe `me`) that hold a subscription of an own client."""
 
     def notifies(self, event: Event, home: BrokerId) -> bool:
-        """Whether this rendezvous is the one to tell `home` that the event matched there."""
+        """Whether this rendezvous is the one to notify `home` that the event matched."""
         return True
 
     def __init__(self, **context: object) -> None:
@@ -110,7 +110,7 @@ class RendezvousStrategy(Strategy, ABC):
             self.match_here(event)
 
     def match_here(self, event: Event) -> None:
-        """Match an event against everything this rendezvous holds and tell the homes concerned."""
+        """Match an event against everything this rendezvous holds and notify the homes concerned."""
         for home, matches in self.table.match(event).items():
             if home == self.me:
                 self.deliver(event, self.seen.unseen(event.id, matches))
@@ -177,11 +177,11 @@ class RendezvousStrategy(Strategy, ABC):
         self._placed.pop(client, None)
 
     def holders(self, client: ClientId) -> tuple[BrokerId, ...]:
-        """The brokers that hold any subscription of an own client: where its moves have to be told."""
+        """The brokers that hold any subscription of an own client: where its moves have to be sent."""
         return tuple(dict.fromkeys(t for targets in self._placed.get(client, {}).values() for t in targets))
 
     def place(self, client: ClientId, topic_filter: str, *, changed: bool = False) -> None:
-        """Bring a subscription to exactly its rendezvous; `changed` tells also those that hold it already."""
+        """Bring a subscription to exactly its rendezvous; with `changed` those that hold it already get it again."""
         state = self.clients[client]
         fence = state.subscriptions[topic_filter]
         before = self._placed.get(client, {}).get(topic_filter, ())

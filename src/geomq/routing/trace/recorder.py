@@ -34,7 +34,7 @@ _polygon_words = lru_cache(maxsize=64)(fence_text)
 
 
 class Recorder:
-    """Tells a sink what happens at one broker."""
+    """Hands a sink what happens at one broker."""
 
     def __init__(self, me: BrokerId, sink: Sink) -> None:
         self.me = me

@@ -36,7 +36,7 @@ def describe_action(action: Action) -> str:
 def describe(thing: RoutingEvent | Message) -> str:
     """An input or a message as `Name field=value ...`, empty fields left out."""
     if isinstance(thing, PeerSaid):
-        return f"{thing.peer} said {describe(thing.message)}"
+        return f"from {thing.peer}: {describe(thing.message)}"
     fields = ((name, getattr(thing, name)) for name in thing.__struct_fields__)
     words = [f"{name}={_value(value)}" for name, value in fields if value not in (None, b"", (), 0, False)]
     return " ".join([type(thing).__name__, *words])

@@ -148,7 +148,7 @@ class LooseBatch(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fi
 _BATCH = EventBatch.wire_id
 _encoder = msgspec.msgpack.Encoder()
 Aside = LooseBatch | Ping | Pong | AskToJoin | Described | NotJoined | NameTaken
-"""What is said beside the link protocol."""
+"""What is sent beside the link protocol."""
 _decoder = msgspec.msgpack.Decoder(WireHello | WireData | WireRun | WireAck | Aside)
 _shell_decoder = msgspec.msgpack.Decoder(_Shell | _RunShell)
 _message_decoder = msgspec.msgpack.Decoder(_AnyMessage | WireOfEdition)
@@ -270,7 +270,7 @@ def _read(raw: msgspec.Raw) -> Message:
 
 
 def _refused(raw: msgspec.Raw, reason: str) -> Refused:
-    """What can be told of a message that cannot be read."""
+    """What is known of a message that cannot be read."""
     try:
         fields = msgspec.msgpack.decode(raw)
     except _UNREADABLE:

@@ -28,7 +28,7 @@ WINDOW = 256
 OUTBOX_BYTES_MAX = 1 << 29
 """Payloads that wait for a peer, unless the driver says otherwise."""
 BACKLOG_MAX = 5_000_000
-"""A peer that lets this many messages wait while its link is up is left, and told everything anew when it is back."""
+"""A peer that lets this many messages wait while its link is up is left, and sent everything anew when it is back."""
 
 
 RUN_BYTES_MAX = 1 << 15
@@ -42,7 +42,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Hello(Frame, frozen=True):
-    """The sender's epoch, the number its next data frames start from, and how far it has heard the receiver."""
+    """The sender's epoch, the number its next data frames start from, and how far it has received the other side's."""
 
     epoch: int
     starts_at: int
@@ -248,7 +248,7 @@ class Link:
         return self._retry_at
 
     def on_deadline(self, *, now: float) -> LinkOutput:
-        """Nothing was heard for too long: say it again."""
+        """Nothing was received for too long: send it again."""
         if self._retry_at is None or now < self._retry_at:
             return LinkOutput([], [])
         if self.state == "greeting":
@@ -282,7 +282,7 @@ class Link:
                 self._outbox[number - self.acknowledged] = NOTHING
 
     def _heard(self, epoch: int, number: int, messages: tuple[Message, ...]) -> LinkOutput:
-        """Take in what was not heard yet of messages that follow each other, unless some before them are missing."""
+        """Take in what is new of messages that follow each other, unless some before them are missing."""
         if epoch != self._heard_epoch:
             return LinkOutput([], [])  # not greeted yet, or from before the peer's restart
         known = self._heard_next - number
@@ -292,7 +292,7 @@ class Link:
 
     def _acknowledged(self, next_number: int, now: float) -> None:
         if next_number > self.acknowledged + len(self._outbox):
-            return  # it cannot have heard what was not sent
+            return  # it cannot have received what was not sent
         while self.acknowledged < next_number:
             self._forget_first()
             self._retry_at = now + self._retry_ms

@@ -1,9 +1,9 @@
-"""`adaptive` on one topic, exact to the tick: the two brokers of each pair are replayed with all they say.
+"""`adaptive` on one topic, exact to the tick: the two brokers of each pair are replayed with all their messages.
 
 Owns the rules of the strategy as counters: waste and mode at the home, mode and overpayment at the publisher's broker,
 and the messages between them with their latency. Pairs do not influence each other, so each runs by itself; what
 happens in the same phase of a tick has the same effect in any order. Only moves concern several topics: of them this
-says which broker hears which, and `told_moves` counts each once.
+records which broker is sent which, and `told_moves` counts each once.
 """
 
 from typing import NamedTuple
@@ -42,7 +42,7 @@ STATE = 16
 class Pair(NamedTuple):
     """A publisher's broker, a home, and what is under way between them, oldest first.
 
-    `forwards` are events, `paid` updates the publisher's broker is told of, `asked` the ticks at which its requests for
+    `forwards` are events, `paid` updates the publisher's broker is sent, `asked` the ticks at which its requests for
     the other mode are at the home.
     """
 
@@ -60,7 +60,7 @@ class Pair(NamedTuple):
 def run_adaptive(
     events: PairEvents, updates: PairUpdates, table: ViewTable, tally: Tally, told: NDArray[np.uint64]
 ) -> None:
-    """All pairs of a topic; `told` gets, by location version, the brokers that hear of the move."""
+    """All pairs of a topic; `told` gets, by location version, the brokers that are sent the move."""
     brokers = len(table.leader)
     state = np.empty(STATE, np.int64)
     forwards = np.empty(np.diff(events.start).max(), np.int64)
@@ -194,7 +194,7 @@ def take_asked(pair: Pair, tally: Tally, tick: int) -> None:
 
 @compiled
 def take_update(updates: PairUpdates, pair: Pair, tally: Tally, told: NDArray[np.uint64]) -> None:
-    """At the home: tell the publisher's broker if it holds the subscription, else take it as a saving."""
+    """At the home: notify the publisher's broker if it holds the subscription, else take it as a saving."""
     state, publisher = pair.state, pair.publisher
     update = state[UPDATE_AT]
     state[UPDATE_AT] += 1

@@ -127,7 +127,7 @@ class Evaluator:
         np.minimum(self.firsts, firsts, out=self.firsts)
 
     def add_told_moves(self, rows: Sequence[told_moves.Rows]) -> None:
-        """Add the moves of some clients that topics told brokers of; a move's rows come together."""
+        """Add the moves of some clients that topics sent to brokers; a move's rows come together."""
         told_moves.add_rows(rows, self.tally.sent[sent.ADAPTIVE, sent.LOCATION])
 
     def finished(self) -> Tally:
@@ -159,7 +159,7 @@ class Evaluator:
         return self._ring.owner(first_level(topic) or "")
 
     def _note_interest(self, records: Records) -> NDArray[np.int64]:
-        """When each broadcast group's wish for a topic is known at the cloud; counts the messages that say so."""
+        """When each broadcast group's wish for a topic is known at the cloud; counts the messages for it."""
         groups, leaders = self._table.group, self._table.group_leader
         best: list[tuple[int, int, int, int, int]] = [(FOREVER, 0, 0, 0, -1)] * len(leaders)
         rows = np.flatnonzero((records["when"] & ((1 << KIND_BITS) - 1)) == Kind.SUBSCRIPTION)
@@ -170,7 +170,7 @@ class Evaluator:
             first = mine[np.argmin(sent[mine])]
             t, client, leader = int(sent[first]), int(records["client"][rows[first]]), int(self._table.leader[broker])
             self.tally.interested[broker] += 1
-            # At the leader, what members say comes before what its own clients say in the same tick.
+            # At the leader, what members send comes before what its own clients send in the same tick.
             told = (t + int(self._table.latency[broker, leader]), int(broker == leader), client, t, broker)
             best[groups[broker]] = min(best[groups[broker]], told)
         for _, _, _, _, broker in best:

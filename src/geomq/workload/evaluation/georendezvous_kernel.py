@@ -1,6 +1,6 @@
 """`georendezvous` on one topic, exact to the tick: each publisher's broker is replayed with all it sets going.
 
-Owns the rules of the strategy: which rendezvous is sent an event, which home hears of it from whom, which path is cut,
+Owns the rules of the strategy: which rendezvous is sent an event, which home is notified by whom, which path is cut,
 which rendezvous is pruned and grafted again. What a broker's events teach others concerns that broker alone, so each
 runs by itself. Matches are given by pattern: bits for the home's two rendezvous and for the home itself.
 """
@@ -165,7 +165,7 @@ def needed(learned: Learned, rendezvous: int, publisher: int) -> bool:
 def take_interest(
     queue: list[Item], learned: Learned, table: ViewTable, tally: Tally, item: Item, publisher: int
 ) -> None:
-    """A rendezvous hears of a home for the first time; it may be needed again."""
+    """A rendezvous learns of a home for the first time; it may be needed again."""
     at, home = item[6], item[7]
     learned.homes[at, home] = True
     if learned.quiet[at] and needed(learned, at, publisher):
@@ -184,7 +184,7 @@ def take_event(
     tally: Tally,
     item: Item,
 ) -> None:
-    """At the publisher's broker: send it to the rendezvous; if it is one, tell homes. Own clients are served."""
+    """At the publisher's broker: send it to the rendezvous; if it is one, notify homes. Own clients are served."""
     publisher = item[6]
     for slot in range(places.known.shape[1]):
         rendezvous = places.known[publisher, slot]
@@ -205,7 +205,7 @@ def take_forward(
     tally: Tally,
     item: Item,
 ) -> None:
-    """At a rendezvous: serve own clients, tell homes, and say so if nobody needs it."""
+    """At a rendezvous: serve own clients, notify homes, and prune if nobody needs it."""
     at, publisher = item[6], item[7]
     compare_paths(queue, learned, places, table, tally, item, publisher, at)
     serve(learned, events, places, tally, item, publisher, at)
@@ -227,7 +227,7 @@ def tell_homes(
     item: Item,
     publisher: int,
 ) -> None:
-    """Tell the homes with a match here, unless they hear of it by a shorter path."""
+    """Notify the homes with a match here, unless they are notified by a shorter path."""
     at, event = item[6], item[8]
     for row in range(events.first[event], events.last[event]):
         home = events.found[row, 1]

@@ -85,7 +85,7 @@ def location_inside(topic: TopicData, event: int, version: int) -> bool:
 def matches(topic: TopicData, event: int, client: int, at: int, t_sub: int, t_loc: int, placed: bool) -> bool:
     """Whether a broker that knows the client up to these times finds a match.
 
-    With `placed` the broker `at` knows only the versions it was told of, and holds only those meant for it.
+    With `placed` the broker `at` knows only the versions it was sent, and holds only those meant for it.
     """
     first, end = topic.sub_start[client], topic.sub_start[client + 1]
     version = latest(topic.sub_t, first, end, t_sub)

@@ -1,6 +1,6 @@
 """From matches to messages: what each strategy sends and delivers for one event.
 
-Owns the rules of FIFO copies: which broker tells which home, which copy arrives first, which message served nobody.
+Owns the rules of FIFO copies: which broker notifies which home, which copy arrives first, which message served nobody.
 Given is, per view and home, how many subscribers match. Compiled by numba together with the kernel.
 """
 
@@ -64,7 +64,7 @@ class Tally(NamedTuple):
     that served a client; `needed[b, home]` what the oracle sends; `relayed[b, group]` events the cloud passed to a
     group; `published[b]`, `subscribed[b]` actions;
     `event_pairs`, `subscription_pairs` what disgb sends; `topic_events`, `topic_subscriptions` what dht sends;
-    `interested[b]` topics a broker tells its group's leader of, `group_interested[b]` those of which it is the first in
+    `interested[b]` topics a broker sends its group's leader, `group_interested[b]` those of which it is the first in
     its group; `located[b]` moves of clients with subscriptions, `location_pairs` and `topic_locations` where disgb and
     dht send them. Strategies counted message by message have `sent[s, kind, from, to]`, `sent_delays[s, ms]`
     (deliveries), `sent_updates[s, ms]` (subscription updates) and `sent_useful[s]` (messages that served a client).
@@ -152,7 +152,7 @@ def tally_sent_events(topic: TopicData, table: ViewTable, tally: Tally, counts: 
 
 @compiled
 def tally_told_homes(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
-    """flood_subscriptions and disgb_subscriptions: the publisher's home matches and tells the homes."""
+    """flood_subscriptions and disgb_subscriptions: the publisher's home matches and notifies the homes."""
     publisher = topic.event_home[event]
     for i in range(counts.size[0]):
         home = counts.homes[i]
@@ -168,7 +168,7 @@ def tally_told_homes(topic: TopicData, table: ViewTable, tally: Tally, counts: C
 
 @compiled
 def tally_topic_broker(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
-    """dht: the topic's broker matches and tells the homes."""
+    """dht: the topic's broker matches and notifies the homes."""
     publisher, meeting = topic.event_home[event], table.topic_broker[0]
     served = False
     for i in range(counts.size[0]):
@@ -186,9 +186,9 @@ def tally_topic_broker(topic: TopicData, table: ViewTable, tally: Tally, counts:
 
 @compiled
 def tally_grid(topic: TopicData, table: ViewTable, tally: Tally, counts: Counts, event: int) -> None:
-    """grid_quorum: own row and column match for themselves, the others are told from the row.
+    """grid_quorum: own row and column match for themselves, the others are notified from the row.
 
-    The published code also tells them from the column; whichever comes second is dropped.
+    The published code also notifies them from the column; whichever comes second is dropped.
     """
     publisher, side = topic.event_home[event], table.side
     row, column = publisher // side, publisher % side
@@ -296,7 +296,7 @@ def add_pairs(pairs: NDArray[np.int64], home: int, masks: NDArray[np.uint64], ro
 
 @compiled
 def count_moves(moves: Moves, tally: Tally) -> None:
-    """Where moves are told, client by client: to every broker that holds one of the client's subscriptions.
+    """Where moves are sent, client by client: to every broker that holds one of the client's subscriptions.
 
     Rows are one client after the other, each in time order. A client that says it is where it was has not moved.
     """

@@ -59,7 +59,7 @@ def _count_updates(topic: TopicData, places: Rendezvous, table: ViewTable, tally
 
 
 def _interests(topic: TopicData, clients: Ints, places: Rendezvous, table: ViewTable) -> tuple[Interests, Firsts]:
-    """When which broker first hears of a home's interest."""
+    """When which broker first learns of a home's interest."""
     rows: list[tuple[int, ...]] = []
     firsts = no_firsts(len(places.near))
     home_of = topic.home[topic.sub_client]

@@ -1,6 +1,6 @@
-"""Moves that several topics of a client tell the same broker of: sent once, so counted once.
+"""Moves that several topics of a client send to the same broker: sent once, so counted once.
 
-Owns the rows in which topics say who hears of a move, and how rows of many topics become messages. A row is the
+Owns the rows in which topics record who is sent a move, and how rows of many topics become messages. A row is the
 client, the number of the move among the client's locations, the home, and the brokers as bits.
 """
 
@@ -18,7 +18,7 @@ CLIENTS_TOGETHER = 50_000
 
 
 def rows_of(topic: TopicData, clients: NDArray[np.int32], told: NDArray[np.uint64]) -> Rows:
-    """The rows of a topic; `told` are the brokers that hear of each location version."""
+    """The rows of a topic; `told` are the brokers that are sent each location version."""
     versions = np.flatnonzero(told.any(axis=1))
     client = topic.loc_client[versions]
     rows = np.empty((len(versions), MASK + told.shape[1]), np.uint64)

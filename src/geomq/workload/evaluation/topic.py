@@ -196,9 +196,9 @@ def _subscription_masks(
     *,
     paper: bool,
 ) -> tuple[Masks, Masks]:
-    """Who is told of each version under disgb_subscriptions, and who holds it then.
+    """Who is sent each version under disgb_subscriptions, and who holds it then.
 
-    Brokers that only the fence before touched are told that it left: by a removal, or in the published code by a full
+    Brokers that only the fence before touched learn that it left: by a removal, or in the published code by a full
     update that they go on holding. The home always knows; the published code also always holds.
     """
     masks = touched(world, records, subs)

@@ -2,7 +2,7 @@
 
 First what the records say (delivered, dropped, waiting). Where they are silent, the rule of delivery is applied to what
 the client had at that time: its subscriptions, its location, whether it was connected. Where the rule says it should
-have been reached, the way of the event and of the client's subscription over the brokers tells what came too late.
+have been reached, the path of the event and of the client's subscription over the brokers shows what came too late.
 """
 
 from collections.abc import Iterable, Sequence
@@ -269,7 +269,7 @@ def step_text(record: TraceRecord) -> str:
 
 
 def _tells(record: TraceRecord, at: ClientAt) -> bool:
-    """Whether a peer hears in this message what the client had."""
+    """Whether a peer learns from this message what the client had."""
     if record.kind == "location":
         return _location(record, None) == at.location
     held = at.filters.get(record.topic or "")

@@ -53,14 +53,14 @@ def test_an_event_takes_the_way_of_the_paper() -> None:
      400 m: ClientPublished client=p-m topic=t
            -> to l: RelayEvent event=m:0:1(p-m t) term=1
            -> to n: ForwardEvent event=m:0:1(p-m t) hops=1
-     403 l: m said RelayEvent event=m:0:1(p-m t) term=1
+     403 l: from m: RelayEvent event=m:0:1(p-m t) term=1
            -> to cloud: CloudPublish event=m:0:1(p-m t)
-     403 n: m said ForwardEvent event=m:0:1(p-m t) hops=1
-     423 cloud: l said CloudPublish event=m:0:1(p-m t)
+     403 n: from m: ForwardEvent event=m:0:1(p-m t) hops=1
+     423 cloud: from l: CloudPublish event=m:0:1(p-m t)
            -> to k: CloudPublished event=m:0:1(p-m t)
-     443 k: cloud said CloudPublished event=m:0:1(p-m t)
+     443 k: from cloud: CloudPublished event=m:0:1(p-m t)
            -> to j: ForwardEvent event=m:0:1(p-m t) hops=1
-     446 j: k said ForwardEvent event=m:0:1(p-m t) hops=1
+     446 j: from k: ForwardEvent event=m:0:1(p-m t) hops=1
            -> deliver m:0:1 to sub"""
     )
 

@@ -67,11 +67,11 @@ def test_a_newcomer_is_confirmed_only_after_the_cloud_has_acted_on_its_subscript
     assert (
         a.transcript()
         == """\
-      10 a: n said Join term=1 filters=[t/1, u]
+      10 a: from n: Join term=1 filters=[t/1, u]
            -> to cloud: CloudSubscribe topic_filter=u
            -> to cloud: CloudPing token=2
            -> to m: GroupView term=1 version=2 members=[m, n]
-      30 a: cloud said CloudPong token=2
+      30 a: from cloud: CloudPong token=2
            -> to n: GroupView term=1 version=2 members=[m, n]"""
     )
 
@@ -91,7 +91,7 @@ def test_a_broker_gives_up_its_own_group_when_the_new_seat_is_confirmed() -> Non
        2 a: ClientSubscribed client=x topic_filter=new
            -> to cloud: CloudSubscribe topic_filter=new
            -> to b: PutInterest term=1 topic_filter=new
-       3 a: b said GroupView term=1 version=1 members=[a]
+       3 a: from b: GroupView term=1 version=1 members=[a]
            -> to cloud: CloudUnsubscribe topic_filter=t/#
            -> to cloud: CloudUnsubscribe topic_filter=new
            -> to cloud: CloudUnsubscribe topic_filter=DG/leaders"""
@@ -118,8 +118,8 @@ def test_the_group_is_unsubscribed_with_its_last_reference() -> None:
         a.transcript()
         == """\
       10 a: ClientSubscribed client=x topic_filter=t/1
-      11 a: m said DropInterest term=1 topic_filter=t/1
-      12 a: n said Leave term=1
+      11 a: from m: DropInterest term=1 topic_filter=t/1
+      12 a: from n: Leave term=1
            -> to cloud: CloudUnsubscribe topic_filter=only/n
            -> to m: GroupView term=1 version=3 members=[m]
            -> to cloud: CloudPing token=3
@@ -158,7 +158,7 @@ def test_an_event_flooded_to_an_older_view_reaches_those_who_joined_since() -> N
     assert (
         a.transcript()
         == """\
-      10 a: m said RelayEvent event=m:0:1(x t/1) term=1 version=1
+      10 a: from m: RelayEvent event=m:0:1(x t/1) term=1 version=1
            -> to n: ForwardEvent event=m:0:1(x t/1) hops=1
            -> to cloud: CloudPublish event=m:0:1(x t/1)"""
     )
@@ -170,7 +170,7 @@ def test_a_repeated_join_replaces_filters_and_is_no_new_member() -> None:
     assert (
         a.transcript()
         == """\
-      10 a: m said Join term=2 filters=[t/1, v]
+      10 a: from m: Join term=2 filters=[t/1, v]
            -> to cloud: CloudSubscribe topic_filter=v
            -> to cloud: CloudUnsubscribe topic_filter=only/m
            -> to cloud: CloudPing token=3"""
@@ -227,7 +227,7 @@ def test_a_leader_whose_link_was_renewed_is_told_everything_again() -> None:
         == """\
       10 a: PeerUp peer=b
            -> to b: Join term=2 filters=[t/#]
-      12 a: b said GroupView term=2 version=1 members=[a]"""
+      12 a: from b: GroupView term=2 version=1 members=[a]"""
     )
     assert a.strategy.seat.term == 2
 

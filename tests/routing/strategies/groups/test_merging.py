@@ -76,13 +76,13 @@ def test_merge_where_the_asked_one_leads_on() -> None:
     assert (
         a.transcript()
         == """\
-      10 a: b said MergeRequest round=7 lcm=1 size=5
+      10 a: from b: MergeRequest round=7 lcm=1 size=5
            -> to b: MergeReply round=7 leader=a
-      14 a: b said Join term=3 filters=[t/#]
+      14 a: from b: Join term=3 filters=[t/#]
            -> to cloud: CloudSubscribe topic_filter=t/#
            -> to cloud: CloudPing token=2
            -> to m: GroupView term=1 version=2 members=[m, b]
-      34 a: cloud said CloudPong token=2
+      34 a: from cloud: CloudPong token=2
            -> to b: GroupView term=3 version=2 members=[m, b]"""
     )
 
@@ -94,12 +94,12 @@ def test_merge_where_the_other_leads_notifies_the_members_and_joins() -> None:
     assert (
         a.transcript()
         == """\
-      10 a: b said MergeRequest round=7 lcm=3 size=1
+      10 a: from b: MergeRequest round=7 lcm=3 size=1
            -> to b: MergeReply round=7 leader=b
            -> to m: MergeNotice term=1 leader=b
            -> to n: MergeNotice term=1 leader=b
            -> to b: Join term=1
-      20 a: b said GroupView term=1 version=5 members=[a, c]
+      20 a: from b: GroupView term=1 version=5 members=[a, c]
            -> to cloud: CloudUnsubscribe topic_filter=DG/leaders"""
     )
 
@@ -114,7 +114,7 @@ def test_a_leader_asks_the_nearest_below_the_threshold_and_joins_if_told_to() ->
         "     500 a: deadline",
         "           -> to cloud: CloudAnnounce topic=DG/leaders leader=a lcm=2",
         "           -> to b: MergeRequest round=1 lcm=2 size=1",
-        "     508 a: b said MergeReply round=1 leader=b",
+        "     508 a: from b: MergeReply round=1 leader=b",
         "           -> to b: Join term=1",
     ]
 
@@ -133,9 +133,9 @@ def test_a_notified_member_joins_the_new_leader_if_it_is_near() -> None:
     assert (
         a.transcript()
         == """\
-      10 a: b said MergeNotice term=1 leader=c
+      10 a: from b: MergeNotice term=1 leader=c
            -> to c: Join term=2
-      20 a: c said GroupView term=2 version=3 members=[a]
+      20 a: from c: GroupView term=2 version=3 members=[a]
            -> to b: Leave term=1"""
     )
 
@@ -148,9 +148,9 @@ def test_a_notified_member_beyond_the_threshold_starts_its_own_group(latency_ms:
     assert (
         a.transcript()
         == """\
-      10 a: b said MergeNotice term=1 leader=c
+      10 a: from b: MergeNotice term=1 leader=c
            -> to cloud: CloudPing token=1
-      30 a: cloud said CloudPong token=1
+      30 a: from cloud: CloudPong token=1
            -> to b: Leave term=1"""
     )
     assert a.strategy.leading
@@ -274,7 +274,7 @@ def test_a_member_leaves_above_the_second_threshold_by_the_mean_of_its_probes() 
     a.hear(320, "cloud", CloudPong(1))
     assert a.transcript().splitlines()[-3:] == [
         "           -> to cloud: CloudPing token=1",
-        "     320 a: cloud said CloudPong token=1",
+        "     320 a: from cloud: CloudPong token=1",
         "           -> to b: Leave term=1",
     ]
 

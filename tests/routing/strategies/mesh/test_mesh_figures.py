@@ -16,69 +16,69 @@ FIGURE_3 = """\
            -> to 0: CoreAnnouncements items=[app2 core=1 sequence=1 distance=0 member]
            -> to 3: CoreAnnouncements items=[app2 core=1 sequence=1 distance=0 member]
            -> to 4: CoreAnnouncements items=[app2 core=1 sequence=1 distance=0 member]
-      10 0: 1 said CoreAnnouncements items=[app2 core=1 sequence=1 distance=0 member]
+      10 0: from 1: CoreAnnouncements items=[app2 core=1 sequence=1 distance=0 member]
            -> to 2: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
-      10 3: 1 said CoreAnnouncements items=[app2 core=1 sequence=1 distance=0 member]
+      10 3: from 1: CoreAnnouncements items=[app2 core=1 sequence=1 distance=0 member]
            -> to 2: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
            -> to 4: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
            -> to 5: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
-      10 4: 1 said CoreAnnouncements items=[app2 core=1 sequence=1 distance=0 member]
+      10 4: from 1: CoreAnnouncements items=[app2 core=1 sequence=1 distance=0 member]
            -> to 3: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
            -> to 5: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
-      20 2: 0 said CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
+      20 2: from 0: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
            -> to 3: CoreAnnouncements items=[app2 core=1 sequence=1 distance=2 parents=0]
-      20 2: 3 said CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
-      20 4: 3 said CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
-      20 5: 3 said CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
+      20 2: from 3: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
+      20 4: from 3: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
+      20 5: from 3: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
            -> to 4: CoreAnnouncements items=[app2 core=1 sequence=1 distance=2 parents=3]
-      20 3: 4 said CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
-      20 5: 4 said CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
-      30 3: 2 said CoreAnnouncements items=[app2 core=1 sequence=1 distance=2 parents=0]
-      30 4: 5 said CoreAnnouncements items=[app2 core=1 sequence=1 distance=2 parents=3]
+      20 3: from 4: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
+      20 5: from 4: CoreAnnouncements items=[app2 core=1 sequence=1 distance=1 parents=1]
+      30 3: from 2: CoreAnnouncements items=[app2 core=1 sequence=1 distance=2 parents=0]
+      30 4: from 5: CoreAnnouncements items=[app2 core=1 sequence=1 distance=2 parents=3]
       30 5: ClientSubscribed client=s5 topic_filter=app2/#
            -> to 3: MembershipAnnouncements items=[joins app2 core=1 sequence=1]
            -> to 4: MembershipAnnouncements items=[joins app2 core=1 sequence=1]
-      40 3: 5 said MembershipAnnouncements items=[joins app2 core=1 sequence=1]
+      40 3: from 5: MembershipAnnouncements items=[joins app2 core=1 sequence=1]
            -> to 1: MembershipAnnouncements items=[joins app2 core=1 sequence=1]
-      40 4: 5 said MembershipAnnouncements items=[joins app2 core=1 sequence=1]
+      40 4: from 5: MembershipAnnouncements items=[joins app2 core=1 sequence=1]
            -> to 1: MembershipAnnouncements items=[joins app2 core=1 sequence=1]
-      50 1: 3 said MembershipAnnouncements items=[joins app2 core=1 sequence=1]
-      50 1: 4 said MembershipAnnouncements items=[joins app2 core=1 sequence=1]"""
+      50 1: from 3: MembershipAnnouncements items=[joins app2 core=1 sequence=1]
+      50 1: from 4: MembershipAnnouncements items=[joins app2 core=1 sequence=1]"""
 
 FIGURE_4_FROM_A_MEMBER = """\
       50 4: ClientPublished client=p topic=app2/x
            -> to 1: ForwardEvent event=4:0:1(p app2/x) hops=1
            -> to 5: ForwardEvent event=4:0:1(p app2/x) hops=1
-      60 1: 4 said ForwardEvent event=4:0:1(p app2/x) hops=1
+      60 1: from 4: ForwardEvent event=4:0:1(p app2/x) hops=1
            -> deliver 4:0:1 to s1
            -> to 3: ForwardEvent event=4:0:1(p app2/x) hops=2
-      60 5: 4 said ForwardEvent event=4:0:1(p app2/x) hops=1
+      60 5: from 4: ForwardEvent event=4:0:1(p app2/x) hops=1
            -> deliver 4:0:1 to s5
            -> to 3: ForwardEvent event=4:0:1(p app2/x) hops=2
-      70 3: 1 said ForwardEvent event=4:0:1(p app2/x) hops=2
+      70 3: from 1: ForwardEvent event=4:0:1(p app2/x) hops=2
            -> to 5: ForwardEvent event=4:0:1(p app2/x) hops=3
-      70 3: 5 said ForwardEvent event=4:0:1(p app2/x) hops=2
+      70 3: from 5: ForwardEvent event=4:0:1(p app2/x) hops=2
            -> drop 4:0:1: duplicate
-      80 5: 3 said ForwardEvent event=4:0:1(p app2/x) hops=3
+      80 5: from 3: ForwardEvent event=4:0:1(p app2/x) hops=3
            -> drop 4:0:1: duplicate"""
 
 FIGURE_4_FROM_OUTSIDE = """\
       50 0: ClientPublished client=p topic=app2/x
            -> to 1: ForwardEvent event=0:0:1(p app2/x) hops=1
-      60 1: 0 said ForwardEvent event=0:0:1(p app2/x) hops=1
+      60 1: from 0: ForwardEvent event=0:0:1(p app2/x) hops=1
            -> deliver 0:0:1 to s1
            -> to 3: ForwardEvent event=0:0:1(p app2/x) hops=2
            -> to 4: ForwardEvent event=0:0:1(p app2/x) hops=2
-      70 3: 1 said ForwardEvent event=0:0:1(p app2/x) hops=2
+      70 3: from 1: ForwardEvent event=0:0:1(p app2/x) hops=2
            -> to 5: ForwardEvent event=0:0:1(p app2/x) hops=3
-      70 4: 1 said ForwardEvent event=0:0:1(p app2/x) hops=2
+      70 4: from 1: ForwardEvent event=0:0:1(p app2/x) hops=2
            -> to 5: ForwardEvent event=0:0:1(p app2/x) hops=3
-      80 5: 3 said ForwardEvent event=0:0:1(p app2/x) hops=3
+      80 5: from 3: ForwardEvent event=0:0:1(p app2/x) hops=3
            -> deliver 0:0:1 to s5
            -> to 4: ForwardEvent event=0:0:1(p app2/x) hops=4
-      80 5: 4 said ForwardEvent event=0:0:1(p app2/x) hops=3
+      80 5: from 4: ForwardEvent event=0:0:1(p app2/x) hops=3
            -> drop 0:0:1: duplicate
-      90 4: 5 said ForwardEvent event=0:0:1(p app2/x) hops=4
+      90 4: from 5: ForwardEvent event=0:0:1(p app2/x) hops=4
            -> drop 0:0:1: duplicate"""
 
 

@@ -1,1 +1,1 @@
-"""Broadcast groups: how they form and merge, what members, leaders and the cloud tell each other."""
+"""Broadcast groups: how they form and merge, what members, leaders and the cloud send each other."""

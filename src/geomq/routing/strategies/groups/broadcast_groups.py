@@ -1,4 +1,4 @@
-"""`broadcast_groups`: near brokers flood to each other, groups talk through the cloud.
+"""`broadcast_groups`: near brokers flood to each other, groups reach each other through the cloud.
 
 This file is the way of an event: home, group, leader, cloud, the leaders of interested groups, their members. Fences
 are checked at the homes alone; the cloud knows topics. How groups come about is `groups_merging`, or a fixed table.
@@ -39,7 +39,7 @@ from geomq.routing.strategies.groups.messages import (
 )
 
 RECENT_MAX = 1024
-"""Own events kept to be said again to the cloud when the leader dies with them in its hands."""
+"""Own events kept to be sent to the cloud again when the leader dies before it has passed them on."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
@@ -168,7 +168,7 @@ class BroadcastGroups(GroupMerging):
             self.drop(event.id, "duplicate")
 
     def _relay(self, peer: BrokerId, relay: RelayEvent, *, now: float) -> None:
-        """An event of a member. One that believes us its leader wrongly is relayed all the same, and told so."""
+        """An event of a member. One that believes us its leader wrongly is relayed all the same, and corrected."""
         event = relay.event
         if event.id.origin != peer or event.topic == self.options.leaders_topic:
             self.drop(event.id, "not the sender's own event")
@@ -190,7 +190,7 @@ class BroadcastGroups(GroupMerging):
             self.send(self.cloud, CloudPublish(event))
 
     def _from_cloud(self, event: Event, *, now: float) -> None:
-        """An event of another group. A cloud that echoes what it was told is recognised by the id alone."""
+        """An event of another group. A cloud that echoes what it was sent is recognised by the id alone."""
         if event.topic == self.options.leaders_topic:
             return
         if event.id.origin == self.me or not self.relayed.first(event.id):
@@ -201,7 +201,7 @@ class BroadcastGroups(GroupMerging):
         self._match_own(event)
 
     def leader_lost(self, *, now: float) -> None:
-        """Say to the cloud what the lost leader may have taken with it; those who have it drop it by its id."""
+        """Send the cloud what the lost leader may have taken with it; those who have it drop it by its id."""
         since = now - 2 * self.options.silence_ms
         for at, event in self._recent:
             if at >= since:

@@ -1,4 +1,4 @@
-"""The filters a group wants from the cloud, counted by who wants them, and the link they are told on.
+"""The filters a group wants from the cloud, counted by who wants them, and the link they are sent on.
 
 Each filter is subscribed at the cloud once, when its first holder comes, and unsubscribed with its last. After the
 link broke everything is told anew. A mark (`mark()`, later `passed()`) answers whether what was said before it has
@@ -19,7 +19,7 @@ DROPPED_MAX = 65_536
 
 
 class CloudFilters:
-    """What the cloud is told: each wanted filter once, marks, and everything anew after the link broke."""
+    """What the cloud is sent: each wanted filter once, marks, and everything anew after the link broke."""
 
     def __init__(self, say: Callable[[Message], None]) -> None:
         self.say = say
@@ -58,7 +58,7 @@ class CloudFilters:
         return mark <= self._passed
 
     def come_up(self) -> None:
-        """Say everything again: the cloud may have forgotten it, or may hear only now what was said before."""
+        """Send everything again: the cloud may have forgotten it, or may receive only now what was sent before."""
         self.up = True
         for topic_filter in self._dropped:
             if topic_filter not in self._wanted:
@@ -84,7 +84,7 @@ class GroupInterest:
         return sum(len(filters) for holder, filters in self._filters.items() if holder != ANNOUNCEMENTS)
 
     def share_cloud(self, other: "GroupInterest") -> None:
-        """Two routings of one broker have one session at the cloud; from now on this one speaks."""
+        """Two routings of one broker have one session at the cloud; from now on this one sends."""
         self._cloud = other._cloud
         self._cloud.say = self._say
 
@@ -124,7 +124,7 @@ class GroupInterest:
             self._cloud.release(topic_filter)
 
     def replace(self, holder: BrokerId, topic_filters: Iterable[str]) -> None:
-        """The holder wants exactly these; what stays is not told again."""
+        """The holder wants exactly these; what stays is not sent again."""
         wanted = dict.fromkeys(topic_filters)
         for topic_filter in wanted:
             self.add(holder, topic_filter)
@@ -138,7 +138,7 @@ class GroupInterest:
             self.replace(holder, ())
 
     def mark(self) -> int:
-        """Mark this point in what is said to the cloud; once `passed` says so, the cloud has acted on it all."""
+        """Mark this point in what is sent to the cloud; once it is `passed`, the cloud has acted on it all."""
         return self._cloud.mark()
 
     def pong(self, token: int) -> None:

@@ -36,7 +36,7 @@ from geomq.routing.strategies.groups.messages import (
 from geomq.routing.strategies.rendezvous import RendezvousStrategy
 
 FILTERS_MAX = 65_536
-"""Filters one member may bring; a broker with more has to talk to the cloud itself."""
+"""Filters one member may bring; a broker with more has to use the cloud itself."""
 
 
 class Seat(msgspec.Struct):
@@ -166,7 +166,7 @@ class GroupMembership(RendezvousStrategy):
             self._tell_interest(topic_filter, wanted=False)
 
     def _tell_interest(self, topic_filter: str, *, wanted: bool) -> None:
-        """Tell everybody who has been told our filters: the leader and, while moving, the next one."""
+        """Send this to everybody who has our filters: the leader and, while moving, the next one."""
         seats = {self.seat.leader: self.seat.term}
         if self.move is not None:
             seats[self.move.leader] = self.move.term
@@ -342,7 +342,7 @@ class GroupMembership(RendezvousStrategy):
             self.send_views()
 
     def send_views(self) -> None:
-        """Tell the confirmed members who is in the group. One that is about to end needs no new views: who left it
+        """Send the confirmed members who is in the group. One that is about to end needs no new views: who left it
         gets at worst a few events twice."""
         if self.leading:
             members = tuple(self.members)

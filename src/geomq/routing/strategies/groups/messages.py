@@ -1,6 +1,6 @@
-"""What brokers of broadcast groups say to each other and to the cloud.
+"""The messages of broadcast groups, to each other and to the cloud.
 
-Everything said to or by the cloud is plain MQTT in other words, so that any vanilla broker can be the cloud:
+Everything sent to or by the cloud is plain MQTT in other words, so that any vanilla broker can be the cloud:
 `CloudSubscribe` is SUBSCRIBE, `CloudUnsubscribe` is UNSUBSCRIBE, `CloudPublish`, `CloudAnnounce` and their past
 tenses are PUBLISH, `CloudPing` and `CloudPong` are PINGREQ and PINGRESP. An event carries its `EventId` across the
 cloud; that, never the payload, tells an echo from an event that looks the same.
@@ -58,7 +58,7 @@ class CloudAnnounced(Message, frozen=True):
 
 
 class CloudPing(Message, frozen=True):
-    """Asks for a `CloudPong` once everything said before has taken effect."""
+    """Asks for a `CloudPong` once everything sent before has taken effect."""
 
     token: int
 
@@ -125,7 +125,7 @@ class MergeReply(Message, frozen=True):
 
 
 class MergeNotice(Message, frozen=True):
-    """A leader tells a member that it joins another leader itself."""
+    """A leader notifies a member that it joins another leader itself."""
 
     wire_id: ClassVar[int] = 28
     term: int

@@ -1,1 +1,1 @@
-"""The federation mesh: announcements, membership and redundant ways along it."""
+"""The federation mesh: announcements, membership and redundant paths along it."""

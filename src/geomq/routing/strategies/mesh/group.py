@@ -1,6 +1,6 @@
-"""One group at one broker: its core, the way there, and the mesh around it.
+"""One group at one broker: its core, the path there, and the mesh around it.
 
-Owns the protocol of a single group and writes what is to be said into the outbox all groups of the broker share.
+Owns the protocol of a single group and writes what is to be sent into the outbox all groups of the broker share.
 It never sees events, topics or clients, and it never sends.
 
 A group is in one of four states here:
@@ -8,7 +8,7 @@ A group is in one of four states here:
     unknown     no core is known (and nobody here wants the group)
     core        this broker announces the group
     routed      another broker is the core and `distance` hops away, reached over any of `parents`
-    orphaned    the core is known but no way to it is left; a newer announcement is awaited
+    orphaned    the core is known but no path to it is left; a newer announcement is awaited
 """
 
 from collections.abc import Iterable
@@ -24,21 +24,53 @@ class Station:
     """What all groups of one broker have in common."""
 
     def __init__(
-        self, me: BrokerId, *, redundancy: int, announce_ms: float, expire_after: int, patience_ms: float
+        self,
+        me: BrokerId,
+        up: tuple[BrokerId, ...],
+        stamp: Stamp | None,
+        *,
+        redundancy: int,
+        announce_ms: float,
+        expire_after: int,
+        patience_ms: float,
     ) -> None:
         self.me = me
+        self.up = up
+        self.stamp = stamp
         self.redundancy = redundancy
         self.announce_ms = announce_ms
         self.lifetime_ms = announce_ms * expire_after
         self.patience_ms = patience_ms
-        self.up: tuple[BrokerId, ...] = ()
         self.gained: dict[BrokerId, None] = {}
         """Neighbours that are new in the mesh of some group."""
         self.outbox = Outbox()
         self.wake_ms = inf
-        self.stamp: Stamp | None = None
         self.sequence_floor = 0
         """No announcement of ours that others may remember has a larger number: what we announce next is above it."""
+
+    def reach(self, up: tuple[BrokerId, ...]) -> None:
+        """These neighbours are linked now."""
+        self.up = up
+
+    def adopt(self, stamp: Stamp | None) -> None:
+        """The topic-to-group map of this stamp is in force."""
+        self.stamp = stamp
+
+    def wake_by(self, ms: float) -> None:
+        """Some group has something to do at this time."""
+        self.wake_ms = min(self.wake_ms, ms)
+
+    def awake(self) -> None:
+        """All groups look at the time now, and ask anew when to be woken."""
+        self.wake_ms = inf
+
+    def take_gained(self) -> dict[BrokerId, None]:
+        gained, self.gained = self.gained, {}
+        return gained
+
+    def take_outbox(self) -> Outbox:
+        outbox, self.outbox = self.outbox, Outbox()
+        return outbox
 
     def raise_floor(self, sequence: int) -> None:
         self.sequence_floor = max(self.sequence_floor, sequence)
@@ -53,9 +85,9 @@ class Heard(NamedTuple):
 
 
 class MeshGroup:
-    def __init__(self, name: str, station: Station) -> None:
+    def __init__(self, name: str, station: Station, *, wanted: bool = False) -> None:
         self.name = name
-        self.wanted = False
+        self.wanted = wanted
         self.core: BrokerId | None = None
         self.sequence = 0
         self.distance: int | None = None
@@ -67,7 +99,7 @@ class MeshGroup:
         self.lingering: dict[BrokerId, float] = {}
         """Mesh neighbours lost without a farewell: events still go to them until the mesh has surely re-formed."""
         self.former: dict[BrokerId, int] = {}
-        """Parents left for a shorter way, as in `parents`: they serve us until the next announcement, when we are
+        """Parents left for a shorter path, as in `parents`: they serve us until the next announcement, when we are
         surely connected over the new ones."""
         self._station = station
         self._announced_ms = 0.0
@@ -106,8 +138,8 @@ class MeshGroup:
         return list(self.parents)[:1] or list(self.lingering)
 
     def _relies_on_us(self, source: BrokerId) -> bool:
-        """Whether an event may have come from `source` because we are its way to the core. One that announced
-        the same sequence number no farther from the core than we are has another way."""
+        """Whether an event may have come from `source` because we are on its path to the core. One that announced
+        the same sequence number no farther from the core than we are has another path."""
         heard = self.heard.get(source)
         if heard is None or heard.sequence != self.sequence or self.distance is None:
             return True
@@ -212,11 +244,11 @@ class MeshGroup:
             self.parents.clear()
             self.distance = reach
         self._fill_parents(first=neighbour)
-        if fresh:  # a shorter way found later is told with the next announcement, so that each costs at most 2 x links
+        if fresh:  # a shorter path found later goes with the next announcement: each costs at most 2 x links
             self._tell(n for n in self._station.up if n != neighbour)
 
     def _fell_back(self, neighbour: BrokerId, fresh: bool, now: float) -> bool:
-        """A neighbour announced a longer way than ours. Only if it was our last parent is that our way now."""
+        """A neighbour announced a longer path than ours. Only if it was our last parent is that our path now."""
         if neighbour not in self.parents:
             return False
         joined = self.parents.pop(neighbour)
@@ -293,7 +325,7 @@ class MeshGroup:
                 self._forget_way(neighbour, now)
             self._settle()
             if self.distance is None:
-                self._station.wake_ms = min(self._station.wake_ms, self._expires_ms)
+                self._station.wake_by(self._expires_ms)
 
     def core_lost(self, now: float) -> None:
         """The core is silent for too long, or no longer exists. Who has subscribers stands for its place."""
@@ -347,10 +379,10 @@ class MeshGroup:
                 self._orphan(now)
 
     def _orphan(self, now: float) -> None:
-        """No way to the core is left. If it lives it answers our question well within one period."""
+        """No path to the core is left. If it lives it answers our question well within one period."""
         self.distance = None
         self._expires_ms = min(self._expires_ms, now + self._station.announce_ms)
-        self._station.wake_ms = min(self._station.wake_ms, self._expires_ms)
+        self._station.wake_by(self._expires_ms)
         self._asked = self.sequence
         self._ask(self._station.up)
 

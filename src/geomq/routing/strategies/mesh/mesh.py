@@ -1,7 +1,7 @@
 """`mesh`: each topic group has a core and a mesh of the brokers that want it; events travel along the mesh.
 
 Subscriptions stay at home and join their home to the mesh of their group. An event from a member goes to all its mesh
-neighbours, an event from outside goes towards the core until it meets a member. Brokers speak to their neighbours in
+neighbours, an event from outside goes towards the core until it meets a member. Brokers send to their neighbours in
 the overlay only. This file owns the broker's side: which groups there are, where events go, who is linked; the
 protocol of one group is `mesh_group`.
 """
@@ -27,7 +27,6 @@ from geomq.routing.strategies.mesh.messages import (
     LostRoute,
     Membership,
     MembershipAnnouncements,
-    Outbox,
     RoutesLost,
     Stamp,
     TopicMap,
@@ -85,15 +84,14 @@ class Mesh(Strategy):
         self.neighbours = neighbours_of(self.me, options.links, self.federation.ids)
         self.station = Station(
             self.me,
+            self.neighbours,
+            self.topics.stamp,
             redundancy=options.redundancy,
             announce_ms=options.announce_ms,
             expire_after=options.expire_after,
             patience_ms=options.patience_ms,
         )
-        self.station.up = self.neighbours
-        self.station.stamp = self.topics.stamp
-        self.management = MeshGroup(MANAGEMENT, self.station)
-        self.management.wanted = True
+        self.management = MeshGroup(MANAGEMENT, self.station, wanted=True)
         self.groups: dict[str, MeshGroup] = {MANAGEMENT: self.management}
         self._down: set[BrokerId] = set()
         self._now = 0.0
@@ -163,8 +161,8 @@ class Mesh(Strategy):
             self.recent.note(event, hops, source, targets, now=self._now)
 
     def _offer_recent(self) -> None:
-        """The mesh grew: who is new in it may be the way to some that late events did not reach."""
-        gained, self.station.gained = self.station.gained, {}
+        """The mesh grew: who is new in it may be on the path to some that late events did not reach."""
+        gained = self.station.take_gained()
         for passed in self.recent.current(now=self._now):
             if passed.hops >= self._hop_max():
                 continue
@@ -276,7 +274,7 @@ class Mesh(Strategy):
             return
         before = self.topics.wanted()
         self.topics.adopt(news, self._reserve)
-        self.station.stamp = self.topics.stamp
+        self.station.adopt(self.topics.stamp)
         after = self.topics.wanted()
         for name in after:
             if name not in before:
@@ -324,7 +322,7 @@ class Mesh(Strategy):
             group.neighbour_lost(peer, now)
 
     def _find_up(self) -> None:
-        self.station.up = tuple(n for n in self.neighbours if n not in self._down)
+        self.station.reach(tuple(n for n in self.neighbours if n not in self._down))
 
     def federation_changed(self, before: Federation, *, now: float) -> None:
         self._now = now
@@ -352,7 +350,7 @@ class Mesh(Strategy):
 
     def on_deadline(self, *, now: float) -> None:
         self._now = now
-        self.station.wake_ms = inf
+        self.station.awake()
         for group in tuple(self.groups.values()):
             group.sweep(now)
             self._tidy(group.name)
@@ -387,11 +385,10 @@ class Mesh(Strategy):
         return super().take_actions()
 
     def _flush(self) -> None:
-        """Put into messages what the groups have to say, one of a kind for each neighbour."""
-        outbox = self.station.outbox
-        if not outbox:
+        """Put into messages what the groups have to send, one of a kind for each neighbour."""
+        if not self.station.outbox:
             return
-        self.station.outbox = Outbox()
+        outbox = self.station.take_outbox()
         for neighbour, lost in outbox.lost.items():
             self.send(neighbour, RoutesLost(tuple(lost.values())))
         texts: dict[str, Announcement | None] = {}

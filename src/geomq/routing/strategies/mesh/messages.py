@@ -1,4 +1,4 @@
-"""What brokers of a federation mesh say to each other, and the outbox that gathers it.
+"""The messages of a federation mesh, and the outbox that gathers it.
 
 News of many groups for the same neighbour that arise from one input travel in one message; the entries are what the
 paper counts. Numbers out of range never get past `is_sound`.
@@ -76,7 +76,7 @@ class Membership(msgspec.Struct, frozen=True):
 
 
 class LostRoute(msgspec.Struct, frozen=True):
-    """The sender, or a broker it speaks for, has no way to the core left and asks for a newer announcement."""
+    """The sender, or a broker behind it, has no path to the core left and asks for a newer announcement."""
 
     group: str
     core: BrokerId

@@ -1,6 +1,6 @@
 """Events a broker passed on lately, so that a mesh that changes under them loses none.
 
-A broker that joins the mesh, or comes back after a crash, may be the way to others that an event did not reach. So
+A broker that joins the mesh, or comes back after a crash, may be on the path to others that an event did not reach. So
 whoever gains a mesh neighbour offers it the acknowledged events of the last while; what it had already, it drops.
 """
 
