@@ -446,8 +446,5 @@ class Connection:
             silent = now - self.last_read
             if self.keep_alive_s and silent > self.keep_alive_s * 1.5 and not self._stopped:
                 self.dismiss(ReasonCode.KEEP_ALIVE_TIMEOUT)
-        elif (
-            self._state is not State.CLOSED
-            and now - self.opened_at > self._core.config.limits.connect_timeout_s + self._extra_s
-        ):
+        elif not self.closed and now - self.opened_at > self._core.config.limits.connect_timeout_s + self._extra_s:
             self._shut(None)
