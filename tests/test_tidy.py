@@ -138,7 +138,6 @@ WRITES_TO_OTHERS: dict[str, set[str]] = {
     "geomq/broker/fastpath/publishing.py": {"connection.last_route", "self._pacing.arrivals", "self._pacing.credit"},
     # Still to become calls.
     "geomq/broker/connections/admission.py": {"connection.exchange", "connection.pending_connect"},
-    "geomq/broker/peers/channel.py": {"self._incoming.bytes_max"},
     "geomq/routing/federation/live_editions.py": {"routings.publishing", "self._routings.publishing"},
     "geomq/routing/federation/routings.py": {"made.seen"},
     "geomq/routing/node.py": {"state.location"},

@@ -65,7 +65,7 @@ def test_the_bound_may_be_raised_between_two_frames_of_one_read() -> None:
     got = []
     for frame in buffer.cut(len(stream)):
         got.append(bytes(frame))
-        buffer.bytes_max = 100
+        buffer.allow(100)
     assert got == [b"1234", b"longer than four"]
 
 
@@ -73,7 +73,7 @@ def test_before_names_are_proved_a_connection_costs_little_memory() -> None:
     buffer = FrameBuffer(1024)
     assert feed(buffer, framed([b"x" * 1000] * 40)) == [b"x" * 1000] * 40
     assert len(buffer._buffer) == FIRST_BYTES
-    buffer.bytes_max = 1 << 24
+    buffer.allow(1 << 24)
     assert len(buffer.space()) == BUFFER_BYTES
 
 

@@ -340,7 +340,7 @@ class PeerChannel(asyncio.BufferedProtocol):
         self._deadline.cancel()
         self.peer = self._theirs.name
         self._hear = self._framed
-        self._incoming.bytes_max = self._frame_bytes_max
+        self._incoming.allow(self._frame_bytes_max)
         if not self._listener.opened(self):
             raise ProtocolError(f"broker {self.peer[:80]!r} is not expected here")
 

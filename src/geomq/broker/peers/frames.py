@@ -20,10 +20,10 @@ that is spent on somebody who may send only a few bytes."""
 
 
 class FrameBuffer:
-    """Longer frames than `bytes_max` are refused; it may be changed from one frame to the next."""
+    """Longer frames than `bytes_max` are refused."""
 
     def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
+        self._bytes_max = bytes_max
         self._buffer = memoryview(bytearray(FIRST_BYTES))
         self._start = self._end = 0
         """Where what is not cut yet begins and ends."""
@@ -34,12 +34,16 @@ class FrameBuffer:
         self._was_long = False
         """Whether the frame that began last was a long one."""
 
+    def allow(self, bytes_max: int) -> None:
+        """From the next frame on so long ones are taken."""
+        self._bytes_max = bytes_max
+
     def space(self) -> memoryview:
         """Where the next read is to go."""
         if self._long is not None:
             return self._long[self._there :]
         buffer, start, end = self._buffer, self._start, self._end
-        room = 4 + min(self.bytes_max, LONG_BYTES_MIN)
+        room = 4 + min(self._bytes_max, LONG_BYTES_MIN)
         if start == end or len(buffer) - start < room:
             if len(buffer) < room:
                 self._buffer = memoryview(bytearray(BUFFER_BYTES))
@@ -60,7 +64,7 @@ class FrameBuffer:
         while (there := self._end - self._start - 4) >= 0:
             begins = self._start + 4
             length = int.from_bytes(self._buffer[self._start : begins], "big")
-            if length > self.bytes_max:
+            if length > self._bytes_max:
                 raise ProtocolError(f"a frame of {length} bytes is too long")
             self._was_long = length >= LONG_BYTES_MIN
             if self._was_long:
