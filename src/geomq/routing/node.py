@@ -48,7 +48,8 @@ from geomq.routing.federation.editions import ChangeAsked, DescriptionLearned, K
 from geomq.routing.federation.live_editions import LiveEditions
 from geomq.routing.federation.routings import Routings
 from geomq.routing.retained.sync import OF_RETAINED, RetainedSync
-from geomq.routing.sessions.moves import HAD_MAX, SessionMoves
+from geomq.routing.sessions.arrivals import HAD_MAX
+from geomq.routing.sessions.moves import SessionMoves
 from geomq.routing.sessions.searches import OF_SESSIONS, SessionSearches
 from geomq.routing.sharing.groups import Group, ServeShared, SharedGroups
 from geomq.routing.sharing.own_topics import OwnTopics, is_own

@@ -31,7 +31,7 @@ from geomq.routing.core.events import (
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId
 from geomq.routing.node import Node
-from geomq.routing.sessions import searches
+from geomq.routing.sessions import open_searches, searches
 from geomq.routing.sessions.messages import (
     AskAgain,
     ClientAddress,
@@ -41,7 +41,8 @@ from geomq.routing.sessions.messages import (
     SessionWanted,
     Settled,
 )
-from geomq.routing.sessions.searches import OwnSession, Search, Unasked
+from geomq.routing.sessions.open_searches import Search, Unasked
+from geomq.routing.sessions.searches import OwnSession
 from geomq.sim.engine import Simulation
 
 A, B = BrokerId("a"), BrokerId("b")
@@ -355,7 +356,7 @@ def test_who_has_answered_has_the_client_later_whatever_its_clock_says() -> None
 
 
 def test_what_is_asked_later_is_not_urgent_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searches, "UNASKED_MAX", 10)
+    monkeypatch.setattr(open_searches, "UNASKED_MAX", 10)
     unasked = Unasked()
     for number in range(11):
         unasked.add(B, SessionWanted(ClientId(str(number)), 1, None, False, True, 5))

@@ -6,8 +6,10 @@ Also their wills, and the deadlines of both. Everything that must survive is wri
 import heapq
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
+
+from msgspec import structs
 
 from geomq.broker.clients.geotopics import read_filter
 from geomq.broker.clients.publishing import EventRefused, Publishing
@@ -212,23 +214,24 @@ class Registry:
 
     # Surviving.
 
-    def _remember(self, client: Client) -> None:
+    def note_coming(self, client: Client, then: Callable[[], None]) -> bool:
+        """A client is about to come back: have on disk that its session no longer runs out, then call back. False if
+        that need not be waited for."""
         session = client.session
-        if not session.durable:
-            return
-        due = client.due_will
-        record = SessionRecord(
-            user=client.user,
-            version=session.version,
-            expiry_s=session.expiry_s,
-            expires_at=session.expires_at,
-            location=client.location,
-            will=session.will if due is None else due.will,
-            will_due_at=None if due is None else due.due_at,
-            asks=client.asks,
-        )
-        self._core.store.put_session(client.id, record)
-        self._core.outbox.schedule()
+        if client.connection is not None or not session.durable or session.expires_at is None:
+            return False
+        self._core.store.put_session(client.id, structs.replace(_record(client), expires_at=None))
+        self._core.outbox.when_safe(then)
+        return True
+
+    def note_not_coming(self, client: Client) -> None:
+        """It did not come after all."""
+        self._remember(client)
+
+    def _remember(self, client: Client) -> None:
+        if client.session.durable:
+            self._core.store.put_session(client.id, _record(client))
+            self._core.outbox.schedule()
 
     def _remember_moved(self) -> None:
         moved, clients = self._core.moved, self._core.clients
@@ -315,6 +318,20 @@ class Registry:
                 log.warning("a stored subscription of %s is no longer valid: %s", client.id, error)
                 continue
             self._subscribing.take(client, subscribed.subscription, reading, fence)
+
+
+def _record(client: Client) -> SessionRecord:
+    session, due = client.session, client.due_will
+    return SessionRecord(
+        user=client.user,
+        version=session.version,
+        expiry_s=session.expiry_s,
+        expires_at=session.expires_at,
+        location=client.location,
+        will=session.will if due is None else due.will,
+        will_due_at=None if due is None else due.due_at,
+        asks=client.asks,
+    )
 
 
 def _moments(client: Client) -> list[float]:

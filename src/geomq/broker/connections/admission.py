@@ -4,7 +4,7 @@ Passwords are checked in a thread; everything else is decided at once on the loo
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from msgspec import structs
@@ -172,6 +172,35 @@ class Admission:
             self._let_in(connection, connect, agreement, identity, location)
 
     def _let_in(
+        self,
+        connection: Connection,
+        connect: Connect,
+        agreement: Agreement,
+        identity: Identity,
+        location: Location | None,
+    ) -> None:
+        """Let a client in, to a session that runs out as soon as its broker has on disk that it goes on."""
+        known = self._core.clients.get(agreement.client_id)
+        come_in = partial(self._come_in, connection, connect, agreement, identity, location)
+        if (
+            known is None
+            or connect.clean_start
+            or not agreement.expiry_s
+            or not self._registry.note_coming(known, partial(self._come_back, connection, known, come_in))
+        ):
+            come_in()
+
+    def _come_back(self, connection: Connection, known: Client, come_in: Callable[[], None]) -> None:
+        """A client may come in to the session that was there when it asked, unless it came another way since."""
+        is_there = self._core.clients.get(known.id) is known
+        if is_there and known.connection is None and connection.closed:
+            self._registry.note_not_coming(known)
+        elif is_there and known.connection is None:
+            come_in()
+        elif not connection.closed:
+            self._refuse(connection, ReasonCode.SERVER_BUSY, "the client connected again")
+
+    def _come_in(
         self,
         connection: Connection,
         connect: Connect,

@@ -54,8 +54,9 @@ from geomq.routing.core.events import (
     SessionTaken,
 )
 from geomq.routing.core.model import BrokerId, ClientId, EventId
+from geomq.routing.sessions.arrivals import HAD
 from geomq.routing.sessions.hand_overs import PARTS_MAX, Notes
-from geomq.routing.sessions.moves import DEPARTED, HAD
+from geomq.routing.sessions.moves import DEPARTED
 from geomq.routing.sessions.searches import OwnSession
 
 log = logging.getLogger("geomq.roaming")

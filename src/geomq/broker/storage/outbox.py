@@ -122,6 +122,13 @@ class Outbox:
         self.pacing.end_tick()
         self.flush()
 
+    def when_safe(self, callback: Callable[[], None]) -> None:
+        """Call back when everything written so far is on disk."""
+        if self._committer is None:
+            callback()
+        else:
+            self._committer.when_safe(callback)
+
     def hold(self, connection: Sender, data: bytes) -> None:
         """Send when safe."""
         if self._committer is None:

@@ -21,13 +21,16 @@ class Rounds:
         self, me: BrokerId, brokers: tuple[BrokerId, ...], act: Callable[[Action], None], *, epoch: int
     ) -> None:
         self._me = me
-        self.brokers = brokers
+        self._brokers = brokers
         self._act = act
         self._number = (epoch << EPOCH_BITS) % (1 << NUMBER_BITS)
         """The last round that began; after a restart there are others."""
         self._wanted = self._number
         self._answered: dict[BrokerId, int] = dict.fromkeys(brokers, self._number)
         """The last round in which each peer answered."""
+
+    def federation_changed(self, brokers: tuple[BrokerId, ...]) -> None:
+        self._brokers = brokers
 
     def begin(self) -> int:
         """The round that begins now, or as soon as the one before it is past."""
@@ -43,7 +46,7 @@ class Rounds:
 
     def is_past(self, number: int) -> bool:
         """Whether all peers have answered in this round or a later one."""
-        return all(self._answered.get(peer, 0) >= number for peer in self.brokers if peer != self._me)
+        return all(self._answered.get(peer, 0) >= number for peer in self._brokers if peer != self._me)
 
     def answered(self, peer: BrokerId, number: int) -> bool:
         """A peer has answered; whether the round is past by that."""
@@ -57,6 +60,6 @@ class Rounds:
     def ask_again(self) -> None:
         """Ask who has not answered in the round that is open."""
         self._go_on()
-        for peer in self.brokers:
+        for peer in self._brokers:
             if peer != self._me and self._answered.get(peer) != self._number:
                 self._act(SendToPeer(peer, AskReached(self._number)))

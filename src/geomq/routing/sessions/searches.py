@@ -41,10 +41,10 @@ from geomq.routing.sessions.messages import (
     SessionWanted,
 )
 from geomq.routing.sessions.moves import SessionMoves
+from geomq.routing.sessions.open_searches import PendingConnect, Search, Unasked
 
 OF_SESSIONS = (SessionSought, SessionPacked, SessionTaken, AddressAnnounced)
 PENDING_MAX = 10_000
-UNASKED_MAX = 10_000
 GIVEN_MAX = 10_000
 """Sessions of which it is remembered whom they were given to, longer than their events need it."""
 
@@ -74,57 +74,6 @@ class _NoSessions:
 
     def may_take(self, client: ClientId, user: str | None) -> bool:
         return True
-
-
-class Search:
-    """What is wanted for a client, who has not answered, and the tokens of all that was asked.
-
-    Every question has a token of its own: what is given for one is given once.
-    """
-
-    def __init__(self, wanted: SessionWanted, waiting: dict[BrokerId, None], tokens: set[int] | None = None) -> None:
-        self.wanted = wanted
-        self.waiting = waiting
-        self.tokens = set[int]() if tokens is None else tokens
-
-    def is_before(self, peer: BrokerId, wanted: SessionWanted, me: BrokerId) -> bool:
-        """Whether the client came here before it came to a peer that seeks its session, too.
-
-        If the peer has answered, it did, whatever the clocks say. Else the two ask each other at the same time, and
-        both decide by the clocks, or by their names.
-        """
-        return peer not in self.waiting or (self.wanted.since_ms, me) < (wanted.since_ms, peer)
-
-
-class PendingConnect(Search):
-    """A client that waits to be let in until its session is found."""
-
-    def __init__(self, wanted: SessionWanted, sought: SessionSought) -> None:
-        super().__init__(wanted, {})
-        self.attempt = sought.attempt
-        self.refuses = sought.refuses
-        self.is_unsure = False
-        """Whether the session may be at a broker that has been away for long."""
-        self.successor: tuple[BrokerId, SessionWanted] | None = None
-
-
-class Unasked:
-    """What peers that did not answer will be asked when they are back."""
-
-    def __init__(self) -> None:
-        self._wanted: dict[BrokerId, dict[ClientId, SessionWanted]] = {}
-
-    def add(self, peer: BrokerId, wanted: SessionWanted) -> None:
-        theirs = self._wanted.setdefault(peer, {})
-        if len(theirs) < UNASKED_MAX:
-            theirs[wanted.client] = msgspec.structs.replace(wanted, live=False)
-
-    def pop(self, peer: BrokerId) -> dict[ClientId, SessionWanted]:
-        """By client, what to ask the peer now."""
-        return self._wanted.pop(peer, {})
-
-    def peers(self) -> tuple[BrokerId, ...]:
-        return tuple(self._wanted)
 
 
 class SessionSearches:
@@ -179,7 +128,6 @@ class SessionSearches:
             case SessionTaken(client=client):
                 self._given.pop(client, None)
                 self._unite(client)
-                self._moves.keep_had(client)
                 self._moves.taken(client)
                 if client in self._pending:
                     self._go_without(self._pending[client])
@@ -228,7 +176,7 @@ class SessionSearches:
                 pending.waiting[peer] = None
             else:
                 self._unasked.add(peer, pending.wanted)
-                pending.is_unsure = True
+                pending.doubt()
 
     def _ask(self, peer: BrokerId, search: Search | None, wanted: SessionWanted) -> None:
         """Ask a peer for a session, and wait for its answer if that is part of a search."""
@@ -390,7 +338,7 @@ class SessionSearches:
         first = pending is not None and wanted.live and pending.successor is None
         if pending is not None and first and pending.is_before(peer, wanted, self._me):
             # The client is at two brokers at once. The one it came to later keeps it; we answer when we know.
-            pending.successor = (peer, wanted)
+            pending.give_way(peer, wanted)
             self._act(TurnClientAway(client, pending.attempt, "connects again"))
             return
         own, given_to = self._sessions.find(client), self._new_home(client)

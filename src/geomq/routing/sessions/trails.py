@@ -73,6 +73,13 @@ class Stay(msgspec.Struct):
     new: set[Match] = msgspec.field(default_factory=set)
     """Subscriptions no former home knows of."""
 
+    def shut(self) -> None:
+        self.visit.is_open = False
+
+    def end(self, rounds: Callable[[], int]) -> None:
+        """This broker no longer serves the client on this visit, but what is on its way here still goes its way."""
+        self.visit.is_over, self.over_after = True, rounds()
+
     @property
     def waits(self) -> bool:
         """Whether something older than what comes by itself may still come through the gate."""
@@ -125,12 +132,11 @@ class Trails:
             self._load_held(key, value, now)
         for client, stays in list(self._stays.items()):
             away = is_away(client)
-            if stays[-1].visit.exit:
-                stays[-1].visit.is_over |= not away
-            elif away is None:
+            if away is None and not stays[-1].visit.exit:
                 self.end(client)
             for stay in stays:
-                stay.over_after = rounds() if stay.visit.is_over else 0
+                if stay.visit.is_over or (stay is stays[-1] and stay.visit.exit and not away):
+                    stay.end(rounds)
 
     def _load_held(self, key: bytes, value: bytes, now: float) -> None:
         client, record = ClientId(key[:-9].decode("utf-8", "surrogatepass")), _held(value)
@@ -166,6 +172,18 @@ class Trails:
         self._stays.setdefault(client, []).append(Stay(Visit(gate, source, is_open=True), now))
         self._keep(client)
 
+    def taken(self, client: ClientId, place: Location | None) -> None:
+        """The session is here, and its client where former homes take it to be."""
+        stay = self.last(client)
+        if stay is not None:
+            stay.is_taken, stay.place = True, place
+
+    def subscribed(self, wish: Match) -> None:
+        """A client that is here wants what it did not want before: no former home knows of that."""
+        stay = self.last(owner_of(wish.client))
+        if stay is not None and stay.is_taken:
+            stay.new.add(wish)
+
     def leave(self, client: ClientId, exit_: int, to: BrokerId, *, now: float) -> None:
         """The client's session was given to another broker."""
         stays = self._stays.setdefault(client, [])
@@ -179,7 +197,7 @@ class Trails:
         """This broker no longer serves a client that left: it is here again, or known everywhere at its new home."""
         for stay in self._stays.get(client, ()):
             if stay.visit.exit and not stay.visit.is_over:
-                stay.visit.is_over, stay.over_after = True, rounds()
+                stay.end(rounds)
         self._keep(client)
 
     def end(self, client: ClientId) -> list[Held]:
@@ -193,7 +211,7 @@ class Trails:
 
     def shut(self, client: ClientId, stay: Stay) -> list[Held]:
         """The former home has sent all, or is no longer waited for; what was held, in order."""
-        stay.visit.is_open = False
+        stay.shut()
         self._keep(client)
         return self.take_all(client, stay)
 
@@ -280,3 +298,8 @@ def key_of(client: ClientId) -> bytes:
 def owner_of(key: ClientId) -> ClientId:
     """The client under its own id, which may have other keys."""
     return ClientId(key.partition("\0")[0])
+
+
+def is_client(key: ClientId) -> bool:
+    """Whether this is a client under its own id, and not one of its other keys."""
+    return "\0" not in key

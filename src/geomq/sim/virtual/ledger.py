@@ -208,7 +208,8 @@ class Ledger:
             self.fault(f"{client} found a session at {broker} although it has none", "session")
         if expected and not present:
             known.anew_s.append(now)
-            if self.refuses or not self.in_trouble(now):
+            used = any(held.granted_s is not None and held.gone_s is None for held in known.wishes)
+            if not self.in_trouble(now) or (self.refuses and used):  # with nothing in it, a crash may take it
                 self.fault(f"{client} did not find its session at {broker}", "session")
 
     def refused(self, client: str, broker: str, reason: str) -> None:
