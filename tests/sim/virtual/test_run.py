@@ -21,9 +21,23 @@ FAILED_ONCE = (
     74,  # connections to a machine without power were never given up by their clients
     75,  # order was wanted of events from before a client subscribed
     118,  # an event of QoS 0 was sent again to a peer that had restarted
+    11,  # what came to a new home by itself overtook what a former home still sent
+    145,  # an event without a fence overtook an older one by way of a broker that helped with a roaming client
+    40,  # a session that came after its client had gone on with another stayed behind
+    294,  # a second session was not looked for, and a client never told of a new one lost its subscriptions
+    86,  # what waited in a session that was given away counted as had by its client
+    156,  # a former home forgot a client of whose new home a peer with a broken link had not heard
+    211,  # two sessions united without what the first had had
+    143,  # what was held for a client was dropped because the client had gone elsewhere since
+    600,  # who was said to have sent all had something on its way yet
+    38,  # each restart let a session live longer
+    482,  # a client was let in to a session that its broker could not write down
+    257,  # events of QoS 0 were said again to the cloud when a leader was lost
+    762,  # a leader that was only slow stopped to serve a member before the cloud did
+    890,  # the cloud had an event of QoS 2 that its broker then forgot
+    999,  # a client waited for ever for the rest of a packet
 )
 """Seeds that found something, and what it was."""
-ALSO = (101, 103, 105, 106)
 
 SAME = (13, 38)
 """With the cloud, and without."""
@@ -31,11 +45,6 @@ SAME = (13, 38)
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_what_a_seed_found_once_stays_mended(seed: int) -> None:
-    assert play(seed).failure is None
-
-
-@pytest.mark.parametrize("seed", ALSO)
-def test_a_seed_breaks_no_promise(seed: int) -> None:
     assert play(seed).failure is None
 
 

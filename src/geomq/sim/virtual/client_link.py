@@ -54,9 +54,9 @@ class Link(asyncio.Protocol):
             self._transport.write(encode(packet, self.connect.version))
 
     def data_received(self, data: bytes) -> None:
-        self.expects_s = None
         try:
             for packet in self._decoder.feed(data):
+                self.expects_s = None
                 self._owner.take(self, packet)
                 if self.over:
                     return

@@ -59,8 +59,8 @@ class Ledger:
         """Whether clients are turned away as long as their session cannot be found, so that none ever gets lost."""
         self.reroutes = reroutes
         """Whether events look for another way when something is broken, so that later ones may come first."""
-        self.changed_s = INFINITY
-        """When the federation changed last."""
+        self._changes: list[tuple[float, float]] = []
+        """From when until when the federation or its groups changed."""
         self._now = now
         self._note = note
 
@@ -86,11 +86,16 @@ class Ledger:
         return self.trouble_until_s + HEAL_S + SETTLE_S
 
     def federation_changes(self) -> None:
-        self.changed_s = self._now()
+        """Another description, and all routes with it."""
+        self._changes.append((self._now(), self._now() + HEAL_S))
+
+    def groups_changed(self, since_s: float) -> None:
+        """Some time since then brokers found together in other groups."""
+        self._changes.append((since_s, self._now() + SETTLE_S))
 
     def in_change(self, at_s: float) -> bool:
-        """Whether events may still go the way they went before a change of the federation."""
-        return self.changed_s <= at_s <= self.changed_s + HEAL_S
+        """Whether events may go another way than those before them."""
+        return any(from_s <= at_s <= until_s for from_s, until_s in self._changes)
 
     def in_trouble(self, at_s: float) -> bool:
         return self.trouble_from_s <= at_s <= self.trouble_until_s + HEAL_S

@@ -100,7 +100,7 @@ class Play:
         publishers, standing = habits.make_publishers(world), habits.make_standing(world)
         for device in (*publishers, *standing):
             loop.call_later(world.rng.uniform(0, ARRIVAL_S), device.come)
-        tasks = []
+        tasks = [loop.create_task(world.watch_groups())] if scenario.with_cloud else []
         for number, stream in enumerate(scenario.streams(len(publishers))):
             rng = random.Random(f"stream {number} {scenario.seed}")
             tasks.append(loop.create_task(habits.publish(world, publishers[stream.publisher], stream, rng)))

@@ -5,7 +5,9 @@ import hashlib
 import random
 
 from geomq.errors import ConfigError
+from geomq.routing.core.model import BrokerId
 from geomq.routing.federation.changes import SetAreas, SetStrategy
+from geomq.routing.strategies.groups.membership import GroupMembership
 from geomq.routing.strategies.registry import STRATEGIES
 from geomq.sim.virtual.device import Device
 from geomq.sim.virtual.ledger import Ledger
@@ -14,6 +16,8 @@ from geomq.sim.virtual.machine import Machine
 from geomq.sim.virtual.profile import Profile
 from geomq.sim.virtual.records import Place
 from geomq.sim.virtual.scenario import Scenario
+
+WATCH_S = 0.1
 
 
 class World:
@@ -43,6 +47,24 @@ class World:
     def elapsed_s(self) -> float:
         """Since `began_s`."""
         return self.loop.now - self.began_s
+
+    async def watch_groups(self) -> None:
+        """Tell the ledger when broadcast groups form anew: while they do, events may take two ways."""
+        before, looked_s = self._groups(), self.loop.now
+        while True:
+            await asyncio.sleep(WATCH_S)
+            groups = self._groups()
+            if groups != before:
+                self.ledger.groups_changed(looked_s)
+            before, looked_s = groups, self.loop.now
+
+    def _groups(self) -> list[BrokerId | None]:
+        """The leader of each broker's group, as far as it is linked."""
+        found: list[BrokerId | None] = []
+        for machine in self.machines:
+            strategy = machine.broker.core.node.strategy if machine.linked and machine.broker else None
+            found.append(strategy.seat.leader if isinstance(strategy, GroupMembership) else None)
+        return found
 
     async def until(self, at_s: float) -> None:
         await asyncio.sleep(max(0.0, at_s - self.elapsed_s))

@@ -213,7 +213,7 @@ def test_a_member_without_its_leader_leads_itself_at_once(word: Message | None) 
         rest
         == """\
            -> to cloud: CloudSubscribe topic_filter=t/#
-           -> to b: Leave term=1"""
+           -> to cloud: CloudPing token=1"""
     )
     assert a.strategy.leading
 

@@ -220,13 +220,14 @@ class GroupMembership(RendezvousStrategy):
         self.seated(before, now=now)
 
     def lead_at_once(self, *, now: float) -> None:
-        """The leader is lost: no use in waiting for anything before leading oneself."""
+        """The leader is lost: no use in waiting for anything before leading oneself. If it is only slow, its next beat
+        is answered, once the cloud serves this broker itself."""
         self.interest.replace(self.me, self._own)
+        self._ready_mark = self.interest.mark()
         if self.move is not None and self.move.leader in (self.me, self.seat.leader):
             self.move = None
         before, self.seat = self.seat, Seat(self.me)
         if before.leader != self.me:
-            self.tell(before.leader, Leave(before.term))
             self.leader_lost(now=now)
         self.seated(before, now=now)
 
@@ -247,7 +248,7 @@ class GroupMembership(RendezvousStrategy):
             self.give_up(peer, view.term, now=now)
 
     def give_up(self, leader: BrokerId, term: int, *, now: float) -> None:
-        """Leave a seat from before a restart; not before the cloud serves this broker itself."""
+        """Leave a seat from before a restart, or a silence; not before the cloud serves this broker itself."""
         if self.seat.leader != self.me or self.is_ready(now=now):
             self.send(leader, Leave(term))
 
