@@ -52,7 +52,8 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
     version: int
     name: str
     nonce: bytes
-    epoch: Number
+    epoch: Number = 0
+    """Which start of the broker this is; brokers of other versions may not say it."""
 
 
 class Proof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):

@@ -22,8 +22,7 @@ class PeerRights:
 
     def may_come(self, said: PeerSaid) -> bool:
         """Whether to take in what a peer sent."""
-        event = getattr(said.message, "event", None)
-        if self._core.security.peer_acl is None or not isinstance(event, Event):
+        if self._core.security.peer_acl is None or not isinstance(event := getattr(said.message, "event", None), Event):
             return True
         for peer in dict.fromkeys((said.peer, *self._origin_of(event))):
             reason = self._problem(peer, event)
@@ -35,16 +34,14 @@ class PeerRights:
 
     def may_go(self, peer: BrokerId, message: Message) -> bool:
         """Whether a peer may have a message."""
-        event = getattr(message, "event", None)
-        if self._core.security.peer_acl is None or not isinstance(event, Event) or self.may_read(peer, event.topic):
+        if self._core.security.peer_acl is None or not isinstance(event := getattr(message, "event", None), Event):
+            return True
+        if self._core.rights_of_peer(peer).may_read(event.topic):
             return True
         self._core.drops.for_peer(peer, Reason.PEER_MAY_NOT_READ)
         if self._core.tracer is not None:
             self._core.tracer.lost(peer, message, Reason.PEER_MAY_NOT_READ.value.replace("_", " "))
         return False
-
-    def may_read(self, peer: BrokerId, topic: str) -> bool:
-        return self._core.rights_of_peer(peer).may_read(topic)
 
     def _problem(self, peer: BrokerId, event: Event) -> Reason | None:
         rights = self._core.rights_of_peer(peer)
