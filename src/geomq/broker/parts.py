@@ -133,7 +133,7 @@ class Parts:
             me=core.node.me,
             peers=addresses,
             handle=self.driver.handle,
-            credentials=credentials_of(self._config, core.platform, epoch=core.node.epoch),
+            credentials=credentials_of(self._config, core.platform),
             platform=core.platform,
             kept=self.kept,
             notes=self._notes,
