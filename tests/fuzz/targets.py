@@ -6,6 +6,7 @@ from collections.abc import Callable
 from tests.broker.connections.pretended import received
 
 from geomq.broker.connections.websocket import BadFrame, FrameReader
+from geomq.broker.security.broker_certificate import certificate_problem
 from geomq.errors import GeomqError, ProtocolError
 from geomq.geo import parse_fence, parse_location
 from geomq.mqtt.codec.decoder import Decoder, Side
@@ -46,6 +47,10 @@ def _frame(data: bytes) -> None:
         decode_frame(data)
 
 
+def _certificate(data: bytes) -> None:
+    certificate_problem("paris", data)
+
+
 def _websocket(data: bytes) -> None:
     with contextlib.suppress(BadFrame):
         FrameReader().feed(data)
@@ -60,6 +65,7 @@ TARGETS: dict[str, Callable[[bytes], object]] = {
     "filter": _text(check_filter),
     "topic": _text(check_topic),
     "frame of a peer": _frame,
+    "certificate of a broker": _certificate,
     "WebSocket": _websocket,
     "connection, MQTT 5": _connection(V5),
     "connection, MQTT 3.1.1": _connection(V311),

@@ -20,7 +20,7 @@ from geomq.broker.storage.store import Store
 from geomq.geo import FenceLimits
 from geomq.mqtt.codec.topics import TopicNames
 from geomq.mqtt.session.handshake import Policy
-from geomq.routing.core.model import ClientId
+from geomq.routing.core.model import BrokerId, ClientId
 from geomq.routing.node import Node
 from geomq.routing.trace.recorder import Sink
 from geomq.routing.trace.records import STEPS, Step
@@ -29,12 +29,23 @@ from geomq.routing.trace.records import STEPS, Step
 class Security:
     """Who may come in and what they may do, as the files said when they were last read."""
 
-    def __init__(self, passwords: Passwords | None, acl: Acl | None) -> None:
+    def __init__(self, passwords: Passwords | None, acl: Acl | None, peer_acl: Acl | None = None) -> None:
         self.passwords = passwords
         self.acl = acl
+        self.peer_acl = peer_acl
+        self._of_peers: dict[BrokerId, Rights] = {}
 
     def rights(self, user: str | None, client_id: str) -> Rights:
         return ALL_RIGHTS if self.acl is None else self.acl.rights(user=user, client_id=client_id)
+
+    def rights_of_peer(self, peer: BrokerId) -> Rights:
+        """What the clients of a broker of the federation may do here."""
+        if self.peer_acl is None:
+            return ALL_RIGHTS
+        rights = self._of_peers.get(peer)
+        if rights is None:
+            rights = self._of_peers[peer] = self.peer_acl.rights(user=peer, client_id="")
+        return rights
 
 
 class Core:
@@ -82,6 +93,12 @@ class Core:
         """Whether one of the clients may read a topic; of one that has left its new home says so."""
         found = self.clients.get(split_subscription_key(client)[0])
         return found is None or found.rights.may_read(topic)
+
+    def rights_of_peer(self, peer: BrokerId) -> Rights:
+        """What the clients of a peer may do here. A cloud is no broker of the federation: its own rules are for it."""
+        if self.security.peer_acl is None or any(peer in each.outside for each in self.node.routings.strategies):
+            return ALL_RIGHTS
+        return self.security.rights_of_peer(peer)
 
     def now_ms(self) -> float:
         """The routing core's clock."""

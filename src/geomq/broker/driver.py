@@ -61,6 +61,14 @@ class Retained(Protocol):
         """A peer's event was refused."""
 
 
+class Rights(Protocol):
+    """What peers may send here and get from here."""
+
+    def may_come(self, said: PeerSaid) -> bool: ...
+
+    def may_go(self, peer: BrokerId, message: Message) -> bool: ...
+
+
 class Keeper(Protocol):
     """Keeps what must survive a crash."""
 
@@ -84,6 +92,7 @@ class Driver:
         deliverer: Deliverer,
         arrivals: Arrivals,
         retained: Retained,
+        rights: Rights,
         move_session: Callable[[SessionAction], None],
         kept: Keeper | None,
         keep_editions: Callable[[KeptEditions], None],
@@ -96,6 +105,7 @@ class Driver:
         self._deliverer = deliverer
         self._arrivals = arrivals
         self._retained = retained
+        self._rights = rights
         self._move_session = move_session
         self._kept = kept
         self._keep_editions = keep_editions
@@ -114,6 +124,8 @@ class Driver:
         said = event if isinstance(event, PeerSaid) else None
         if said is not None and isinstance(said.message, EventBatch):
             self._arrivals.arrive(said, said.message, self.handle)
+            return 0
+        if said is not None and not self._rights.may_come(said):
             return 0
         actions = self._node.handle(event, now=self._time_s() * 1000.0)
         if said is not None and said.message.keeps and self._kept is not None:
@@ -143,7 +155,7 @@ class Driver:
             elif isinstance(action, DeliverToOne):
                 delivered += self._deliverer.deliver_to_one(action.event, action.topic_filter, action.members, message)
             elif isinstance(action, SendToPeer):
-                if self._links.active:
+                if self._links.active and self._rights.may_go(action.peer, action.message):
                     self._before_sending()
                     message_out = action.message if action.edition is None else wrapped(action.message, action.edition)
                     self._links.send(action.peer, message_out)
@@ -186,7 +198,8 @@ class Driver:
         """Send what the node left to be filled in."""
         if self._core.tracer is not None:
             self._core.tracer.told(peer, message)
-        self._links.send(peer, message)
+        if self._rights.may_go(peer, message):
+            self._links.send(peer, message)
 
     # The clock.
 

@@ -29,6 +29,7 @@ from geomq.broker.peers.membership import Membership, addresses_of
 from geomq.broker.peers.peering import Peering
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.retained_copies import RetainedCopies
+from geomq.broker.peers.rights import PeerRights
 from geomq.broker.peers.store import Notes, PeerStore
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.roaming.roaming import Roaming
@@ -115,6 +116,7 @@ class Parts:
             deliverer=self.delivery,
             arrivals=self.arrivals,
             retained=self.retained,
+            rights=PeerRights(self.core),
             move_session=self._move_session,
             kept=self.kept,
             keep_editions=self._keep_editions,
@@ -131,7 +133,7 @@ class Parts:
             me=core.node.me,
             peers=addresses,
             handle=self.driver.handle,
-            credentials=credentials_of(self._config, core.platform, epoch=core.node.epoch),
+            credentials=credentials_of(self._config, core.platform),
             platform=core.platform,
             kept=self.kept,
             notes=self._notes,

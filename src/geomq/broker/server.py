@@ -293,7 +293,8 @@ def load_security(config: Config, platform: Platform = SYSTEM) -> Security:
     auth = config.auth
     passwords = None if auth.password_file is None else load_passwords(auth.password_file, platform.random_bytes)
     acl = None if auth.acl_file is None else load_acl(auth.acl_file)
-    return Security(passwords, acl)
+    peer_acl = None if config.federation.acl_file is None else load_acl(config.federation.acl_file)
+    return Security(passwords, acl, peer_acl)
 
 
 def _make_node(config: Config, epoch: int, notes: Notes) -> Node:

@@ -30,7 +30,7 @@ def test_the_example_config_uses_only_keys_that_exist() -> None:
 
 def test_the_examples_of_the_acl_page_load() -> None:
     examples = [block for block in blocks("reference/acl.md", "acl") if "FILTER" not in block]
-    assert len(examples) == 2
+    assert len(examples) == 3
     alice = parse_acl(examples[0], name="acl").rights(user="alice", client_id="c")
     assert alice.may_write("sensors/1")
     assert not alice.may_read("sensors/secret/1")

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 from tests.broker.certificates import Authority
 from tests.broker.federated import until
@@ -19,7 +20,7 @@ from geomq.routing.core.messages import ForwardEvent, Message, PutLocation, Sync
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId
 from geomq.routing.core.plan import Batched, EventBatch
 from geomq.routing.federation.edition_messages import OfEdition
-from geomq.routing.wire.frames import Aside, Described, LooseBatch, Ping, encode_frame
+from geomq.routing.wire.frames import PROTOCOL_VERSION, Aside, Described, LooseBatch, Ping, encode_frame
 from geomq.routing.wire.link import Ack, Data, Frame, Run
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +126,21 @@ async def test_who_cannot_prove_the_right_name_is_refused(
     server = await connected(a, b, keys=keys, names=names, expected=expected)
     await until(lambda: bool(a.reasons and b.reasons))
     assert not (a.peers and b.peers)
+    server.close()
+
+
+async def test_a_broker_of_another_version_is_refused_by_its_version() -> None:
+    side, loop = Side(), asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: PeerChannel(Credentials("b", KEY), side, expected=None, frame_bytes_max=1000), "127.0.0.1", 0
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
+    greeting = msgspec.msgpack.encode(["geomq", 6, "a", bytes(16)])
+    writer.write(len(greeting).to_bytes(4) + greeting)
+    await until(lambda: bool(side.reasons))
+    assert f"'a' uses protocol version 6, this broker {PROTOCOL_VERSION}" in side.reasons[0]
+    await asyncio.gather(reader.read(), return_exceptions=True)
+    writer.close()
     server.close()
 
 

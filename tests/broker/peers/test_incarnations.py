@@ -7,11 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.broker.federated import configs, until
+from tests.broker.peers.test_membership import membership, settled
 
 from geomq.broker.config.settings import Config, Persistence
 from geomq.broker.platform import Platform
 from geomq.broker.server import Broker
 from geomq.client import Client
+from geomq.routing.federation.changes import SetStrategy
 
 pytestmark = pytest.mark.anyio
 DAY_S = 86_400.0
@@ -77,3 +79,52 @@ async def test_a_broker_whose_disk_was_put_back_from_a_copy_is_linked_again(tmp_
         async with Broker(configured["frankfurt"], platform=YESTERDAY) as again:
             assert await delivered(again, stays, "there") == NUMBERS
             assert await delivered(stays, again, "back") == NUMBERS
+
+
+async def test_what_is_retained_converges_with_a_broker_from_the_past(tmp_path: Path) -> None:
+    configured = kept(tmp_path)
+
+    async def retain(broker: Broker, topic: str, payload: bytes) -> None:
+        async with Client("127.0.0.1", broker.port) as client:
+            await client.publish(topic, payload, qos=1, retain=True)
+
+    def retained(broker: Broker) -> dict[str, bytes]:
+        found = {topic: broker.parts.retention.get(topic)[0] for topic in broker.parts.retention.topics()}
+        return {topic: bytes(message.payload) for topic, message in found.items() if message is not None}
+
+    async with Broker(configured["columbus"]) as stays:
+        async with Broker(configured["frankfurt"]) as before:
+            await until(lambda: before.linked and stays.linked)
+            for topic in ("changed", "deleted", "kept"):
+                await retain(before, topic, b"old")
+            await until(lambda: len(retained(stays)) == 3)
+        shutil.rmtree(tmp_path / "frankfurt")
+        await retain(stays, "meanwhile", b"new")
+        async with Broker(configured["frankfurt"], platform=YESTERDAY) as again:
+            await until(lambda: len(retained(again)) == 4)
+            await retain(again, "changed", b"new")
+            await retain(again, "deleted", b"")
+            expected = {"changed": b"new", "kept": b"old", "meanwhile": b"new"}
+            await until(lambda: retained(stays) == retained(again) == expected)
+            assert retained(stays) == expected
+
+
+async def test_a_broker_with_an_old_copy_of_its_disk_learns_how_the_federation_has_changed(tmp_path: Path) -> None:
+    configured = kept(tmp_path)
+    async with Broker(configured["columbus"]) as stays:
+        async with Broker(configured["frankfurt"]) as before:
+            await until(lambda: before.linked and stays.linked)
+            membership(before).change(SetStrategy("dht"))
+            await until(lambda: settled(before, stays))
+        shutil.copytree(tmp_path / "frankfurt", tmp_path / "copy")
+        async with Broker(configured["frankfurt"]) as before:
+            await until(lambda: before.linked and stays.linked)
+            membership(stays).change(SetStrategy("flood_subscriptions"))
+            await until(lambda: settled(before, stays, number=2))
+        shutil.rmtree(tmp_path / "frankfurt")
+        shutil.move(tmp_path / "copy", tmp_path / "frankfurt")
+        async with Broker(configured["frankfurt"], platform=YESTERDAY) as again:
+            assert membership(again).status().strategy == "dht"
+            await until(lambda: settled(again, stays, number=2))
+            assert membership(again).status().strategy == "flood_subscriptions"
+            assert await delivered(stays, again, "a") == NUMBERS

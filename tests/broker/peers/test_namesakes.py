@@ -70,6 +70,16 @@ async def test_a_second_broker_of_the_same_name_is_refused_aloud_and_disturbs_no
         assert f"another broker named {name} is linked there" in str(refused["reason"])
 
 
+async def test_by_what_a_broker_is_told_from_a_second_one_cannot_be_read_in_its_events() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        columbus, frankfurt = brokers["columbus"], brokers["frankfurt"].peering
+        assert columbus.peering is not None
+        assert frankfurt is not None
+        channel = frankfurt._peers[BrokerId("columbus")].channel
+        assert channel is not None
+        assert channel.epoch == columbus.peering.credentials.epoch != columbus.core.node.epoch
+
+
 async def test_a_refused_broker_is_linked_once_the_other_is_gone() -> None:
     configured = configs("flood_events", brokers=2)
     async with federation(configured) as brokers, Broker(twin(configured["columbus"])) as second:

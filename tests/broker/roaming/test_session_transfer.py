@@ -19,7 +19,7 @@ from geomq.broker.security.acl import ALL_RIGHTS
 from geomq.broker.state.client import Client
 from geomq.broker.storage.records import SessionRecord, SubscriptionRecord
 from geomq.errors import ProtocolError
-from geomq.geo import Circle, Location
+from geomq.geo import Circle, Fence, Location
 from geomq.mqtt.codec.packets import Publish, Will
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.session.handshake import Policy
@@ -49,9 +49,13 @@ def traveller(*payloads: bytes) -> Client:
     return client
 
 
+def packed(client: Client, subscribed: list[tuple[str, Fence | None]], had: tuple[EventId, ...]) -> list[bytes]:
+    return pack(client, subscribed, had, client.session.unfinished()[0])
+
+
 def test_everything_a_session_holds_arrives() -> None:
     client = traveller(b"a", b"b")
-    stored, had = unpack(b"".join(pack(client, [("t", FENCE)], HAD)))
+    stored, had = unpack(b"".join(packed(client, [("t", FENCE)], HAD)))
     assert had == HAD
     assert stored.record == SessionRecord(
         user="alice", version=5, expiry_s=300, expires_at=1_000.0, location=(1.0, 2.0), asks=True
@@ -74,7 +78,7 @@ def test_packet_identifiers_and_phases_arrive() -> None:
     deliveries, _ = session.unfinished()
     deliveries[0].packet_id, deliveries[0].phase = 5, Phase.RELEASED
     deliveries[1].packet_id, deliveries[1].phase = 6, Phase.SENT
-    stored, _ = unpack(b"".join(pack(client, [], ())))
+    stored, _ = unpack(b"".join(packed(client, [], ())))
     assert [(d.packet_id, d.phase) for d in stored.deliveries] == [
         (5, Phase.RELEASED),
         (6, Phase.SENT),
@@ -83,7 +87,7 @@ def test_packet_identifiers_and_phases_arrive() -> None:
 
 
 def test_a_large_session_comes_in_parts_none_larger_than_a_frame_allows() -> None:
-    parts = pack(traveller(*[b"x" * 600_000] * 4), [], ())
+    parts = packed(traveller(*[b"x" * 600_000] * 4), [], ())
     assert len(parts) == 3
     assert max(len(part) for part in parts) == PART_BYTES
     stored, _ = unpack(b"".join(parts))
@@ -91,7 +95,7 @@ def test_a_large_session_comes_in_parts_none_larger_than_a_frame_allows() -> Non
 
 
 def test_each_prefix_has_a_subscription_key_of_its_own() -> None:
-    stored, _ = unpack(b"".join(pack(traveller(), [], ())))
+    stored, _ = unpack(b"".join(packed(traveller(), [], ())))
     assert list(subscription_keys_of("r", stored)) == ["r", "r\0$share/crew/$geo/from/home/"]
 
 
@@ -157,7 +161,7 @@ def test_what_no_client_can_have_is_refused(data: bytes) -> None:
 @settings(max_examples=200)
 @given(st.data())
 def test_a_damaged_session_is_a_session_or_refused(data: st.DataObject) -> None:
-    raw = bytearray(b"".join(pack(traveller(b"a"), [("t", FENCE)], HAD)))
+    raw = bytearray(b"".join(packed(traveller(b"a"), [("t", FENCE)], HAD)))
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:

@@ -71,3 +71,7 @@ def test_a_damaged_certificate_is_refused_or_says_the_same(folder: Path) -> None
     assert certificate_problem("paris", whole) is None
     for length in range(len(whole)):
         assert certificate_problem("paris", whole[:length]) == "its certificate cannot be read"
+    for place, byte in enumerate(whole):
+        for other in (0, 0xFF, byte ^ 1, byte ^ 0x80):
+            damaged = whole[:place] + bytes([other]) + whole[place + 1 :]
+            assert certificate_problem("paris", damaged) != ""

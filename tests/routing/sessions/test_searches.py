@@ -148,7 +148,7 @@ def test_a_client_comes_in_with_its_session_as_soon_as_that_is_here() -> None:
     token = asked(broker.comes())[B2].token
     assert broker.hears(HandOver(R, token, 0, 2, b"half ")) != []
     taken = broker.hears(HandOver(R, token, 1, 2, b"and half"))
-    assert TakeSession(R, b"half and half") in taken
+    assert TakeSession(R, b"half and half", B2) in taken
     let_in = broker.feed(SessionTaken(R))
     assert let_in[-1] == LetClientIn(R, 1, 500)
     assert broker.hears(NoSession(R, token), B3) == [], "it has not waited for this"
@@ -313,7 +313,7 @@ def test_a_client_at_two_brokers_at_once_is_given_to_the_one_it_came_to_later() 
     broker = Alone()
     token = asked(broker.comes(wall_ms=500))[B2].token
     assert broker.hears(wants(501)) == [TurnClientAway(R, 1, "connects again")]
-    assert broker.hears(HandOver(R, token, 0, 1, b"x"), B3)[-1] == TakeSession(R, b"x")
+    assert broker.hears(HandOver(R, token, 0, 1, b"x"), B3)[-1] == TakeSession(R, b"x", B3)
     broker.sessions[R] = OwnSession("ann", 500)
     assert broker.feed(SessionTaken(R))[-1] == GiveSession(R, B2, 77), "what was found is the other's"
 

@@ -297,6 +297,15 @@ class Federation(Section, frozen=True):
             reload=True,
         ),
     ] = False
+    acl_file: Annotated[
+        Path | None,
+        about(
+            "What the clients of which broker may publish into and read from here, by the brokers' names; everything"
+            " when not given.",
+            reload=True,
+            path="read",
+        ),
+    ] = None
     version: Annotated[
         Count,
         about("Raise it in the files of all brokers to let the files override the run-time changes."),

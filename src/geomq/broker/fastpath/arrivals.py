@@ -203,7 +203,9 @@ class FastArrivals:
             topic = self._core.names[key[2:]]
         except TopicError:
             return None
-        here = self._core.node.plan_arrival(topic, said.peer, matches, said.edition)
+        rights, node = self._core.rights_of_peer(said.peer), self._core.node
+        is_free = rights.all_allowed or (rights.may_write(topic) and not rights.fenced)
+        here = node.plan_arrival(topic, said.peer, matches, said.edition) if is_free else None
         route = None if here is None else self._fast.route(topic, here)
         routes[key] = route or False
         self._count += 1

@@ -334,6 +334,9 @@ class FastPath:
         plan = self._core.node.plan(topic)
         route = None if plan is None else self.route(topic, plan.own)
         if route is not None and plan is not None and plan.peers:
+            rights_of = self._core.rights_of_peer
+            if not all(rights_of(peer).may_read(topic) for peer, _ in plan.peers):
+                return None
             targets = peer_targets(plan.peers, route.clients)
             if targets not in self._targets:
                 self._weight += targets.weight

@@ -52,7 +52,8 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
     version: int
     name: str
     nonce: bytes
-    epoch: Number
+    epoch: Number = 0
+    """Which start of the broker this is; brokers of other versions may not say it."""
 
 
 class Proof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -62,12 +63,15 @@ class Proof(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
 
 
 class Credentials:
-    """How this broker proves its name and checks the other's: a shared key, or certificates."""
+    """How this broker proves its name and checks the other's: a shared key, or certificates.
 
-    def __init__(self, me: str, key: bytes | None, platform: Platform = SYSTEM, *, epoch: int | None = None) -> None:
+    By the epoch, which is not that of its events, peers know that it is still the same.
+    """
+
+    def __init__(self, me: str, key: bytes | None, platform: Platform = SYSTEM) -> None:
         self.me = me
         self.key = key
-        self.epoch = platform.new_epoch() if epoch is None else epoch
+        self.epoch = platform.new_epoch()
         self._random_bytes = platform.random_bytes
 
     def greeting(self) -> Greeting:

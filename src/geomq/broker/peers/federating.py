@@ -87,7 +87,7 @@ def client_address(listening: Sequence[tuple[str, str, int]]) -> str | None:
     return None
 
 
-def credentials_of(config: Config, platform: Platform = SYSTEM, *, epoch: int | None = None) -> Credentials:
+def credentials_of(config: Config, platform: Platform = SYSTEM) -> Credentials:
     """The shared key if there is one; certificates otherwise; neither only on loopback."""
     federation = config.federation
     if federation.key_file is not None:
@@ -97,10 +97,10 @@ def credentials_of(config: Config, platform: Platform = SYSTEM, *, epoch: int | 
             raise ConfigError(f"cannot read {federation.key_file}: {error.strerror}") from None
         if len(key) < KEY_BYTES_MIN:
             raise ConfigError(f"the key in {federation.key_file} is shorter than {KEY_BYTES_MIN} bytes")
-        return Credentials(config.broker.name, key, platform, epoch=epoch)
+        return Credentials(config.broker.name, key, platform)
     if federation.certfile is None and not _on_loopback(config):
         raise ConfigError("[federation] needs key_file or certfile, keyfile and cafile, except on loopback")
-    return Credentials(config.broker.name, None, platform, epoch=epoch)
+    return Credentials(config.broker.name, None, platform)
 
 
 def _on_loopback(config: Config) -> bool:

@@ -14,7 +14,7 @@ from geomq.broker.config.settings import Config
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
 from geomq.broker.peers.changes import EditionView, FederationChanges
-from geomq.broker.peers.federating import address_of, credentials_of, description_of, entry_of, peers_of, tls_of
+from geomq.broker.peers.federating import address_of, description_of, entry_of, peers_of, tls_of
 from geomq.broker.peers.peer_settings import PeerAddress
 from geomq.broker.peers.peering import Peering
 from geomq.broker.peers.refusals import PeerRefusals
@@ -120,12 +120,12 @@ class Membership:
             )
         seed = self._config.federation.seed
         belongs = self._editions.edition.number and self._node.me in self._editions.description.names
-        if seed is not None and not belongs:
+        if seed is not None and not belongs and self._peering is not None:
             host, _, port = seed.rpartition(":")
             self._seeker = Seeker(
                 PeerAddress(host.strip("[]"), int(port)),
                 entry_of(self._config),
-                credentials_of(self._config, self._core.platform, epoch=self._node.epoch),
+                self._peering.credentials,
                 dial_tls=tls_of(self._config)[1],
                 found=self._changes.learn,
                 name_taken=self._name_taken,

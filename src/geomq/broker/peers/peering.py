@@ -87,7 +87,7 @@ class Peering:
         self._platform = platform
         self._lost = lost
         self._handle = handle
-        self._credentials = credentials
+        self.credentials = credentials
         self._refusals = refusals
         self._limits = limits
         self._dial_tls = dial_tls
@@ -268,7 +268,7 @@ class Peering:
 
     def _channel(self, expected: str | None) -> PeerChannel:
         return PeerChannel(
-            self._credentials,
+            self.credentials,
             self,
             expected=expected,
             frame_bytes_max=self._limits.frame_bytes_max,

@@ -4,7 +4,9 @@ Which broker is asked for a session, who waits for it and who gets it is `routin
 wait for the answer, sessions are packed and taken in, and what was kept is put back after a restart.
 """
 
+import dataclasses
 import logging
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +27,7 @@ from geomq.broker.roaming.session_transfer import (
 )
 from geomq.broker.security.identity import client_id_refusal
 from geomq.broker.state.client import Client, ClientConnection
+from geomq.broker.state.drops import Reason
 from geomq.broker.storage.records import StoredSession
 from geomq.errors import ProtocolError
 from geomq.geo import Fence, Location
@@ -195,8 +198,8 @@ class Roaming:
                 self._end(client)
             case GiveSession():
                 self._give(action)
-            case TakeSession(client=client, data=data):
-                self._take(client, data)
+            case TakeSession(client=client, data=data, peer=peer):
+                self._take(client, data, peer)
             case RefuseHandOver(peer=peer, client=client, reason=reason):
                 extra = {"peer": peer, "client": client[:80], "reason": reason}
                 log.warning("part of a session refused", extra=extra)
@@ -227,7 +230,9 @@ class Roaming:
         parts: list[bytes] = []
         if client is not None:
             subscribed = [(whole, self._fence_of(client, whole)) for whole in client.session.subscriptions]
-            parts = pack(client, subscribed, core.node.had_by(client.subscription_keys()))
+            may_read = core.rights_of_peer(action.to).may_read
+            waiting = self._granted(client.session.unfinished()[0], may_read, action.to, Reason.PEER_MAY_NOT_READ)
+            parts = pack(client, subscribed, core.node.had_by(client.subscription_keys()), waiting)
             if len(parts) > PARTS_MAX:
                 log.warning("the session of %s is too large to hand over", client.id)
         if client is None or len(parts) > PARTS_MAX:
@@ -246,19 +251,36 @@ class Roaming:
         )
         core.counts.sessions_given += 1
 
+    def _granted(
+        self, deliveries: Iterable[InFlight], may: Callable[[str], bool], peer: BrokerId, reason: Reason
+    ) -> list[InFlight]:
+        """What of a session may cross the link with a peer; what its client has had already, in any case."""
+        found, refused = list[InFlight](), 0
+        for each in deliveries:
+            if each.phase is Phase.RELEASED or may(each.message.topic):
+                found.append(each)
+            else:
+                refused += 1
+        if refused:
+            self._core.drops.for_peer(peer, reason, refused)
+        return found
+
     def _fence_of(self, client: Client, whole: str) -> Fence | None:
         reading = read_filter(whole)
         return self._core.node.fence_of(client.subscription_key(reading.prefix), reading.plain, reading.group)
 
     # Taking.
 
-    def _take(self, client_id: ClientId, data: bytes) -> None:
+    def _take(self, client_id: ClientId, data: bytes, giver: BrokerId) -> None:
         core = self._core
         try:
             stored, had = unpack(data)
         except ProtocolError as error:
             log.error("session of %r lost: %s", client_id[:80], error)
             return
+        may_write = core.rights_of_peer(giver).may_write
+        granted = self._granted(stored.deliveries, may_write, giver, Reason.PEER_MAY_NOT_WRITE)
+        stored = dataclasses.replace(stored, deliveries=granted)
         known = core.clients.get(client_id)
         had_here = frozenset(() if known is None else core.node.had_by(known.subscription_keys()))
         for key in subscription_keys_of(client_id, stored):

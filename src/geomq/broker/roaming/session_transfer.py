@@ -64,10 +64,16 @@ _decode = msgspec.msgpack.Decoder(SessionTransfer).decode
 read_departed = msgspec.msgpack.Decoder(DepartedSession).decode
 
 
-def pack(client: Client, subscribed: Iterable[tuple[str, Fence | None]], had: tuple[EventId, ...]) -> list[bytes]:
-    """The session in parts, whatever their number; `subscribed` names the fence of each subscription."""
+def pack(
+    client: Client,
+    subscribed: Iterable[tuple[str, Fence | None]],
+    had: tuple[EventId, ...],
+    deliveries: Iterable[InFlight],
+) -> list[bytes]:
+    """The session with these deliveries in parts, whatever their number; `subscribed` names the fence of each
+    subscription."""
     session = client.session
-    deliveries, receipts = session.unfinished()
+    _, receipts = session.unfinished()
     fences = dict(subscribed)
     transfer = SessionTransfer(
         SessionRecord(

@@ -33,11 +33,16 @@ class Reason(Enum):
     LINK_DOWN = "link_down"
     UNSENDABLE = "unsendable"
     PEER_LEFT = "peer_left"
+    PEER_MAY_NOT_READ = "peer_may_not_read"
+    PEER_MAY_NOT_WRITE = "peer_may_not_write"
+    PEER_MAY_NOT_WRITE_FROM = "peer_may_not_write_from"
+    PEER_MAY_NOT_WRITE_INTO = "peer_may_not_write_into"
 
 
 OF_SESSION = {QUEUE_FULL: Reason.QUEUE_FULL, EXPIRED: Reason.EXPIRED, TOO_LARGE: Reason.TOO_LARGE}
 
 _RAISE = "raise [limits] queue_messages_max or queue_bytes_max, or let the client"
+_MORE_RIGHTS = "grant it in [federation] acl_file, or see what the peer lets its clients do"
 ADVICE: dict[tuple[Reason, Receiver], str] = {
     (Reason.QUEUE_FULL, "client"): f"{_RAISE} read faster",
     (Reason.QUEUE_FULL, "session"): f"{_RAISE} come sooner",
@@ -50,9 +55,12 @@ ADVICE: dict[tuple[Reason, Receiver], str] = {
     (Reason.UNSENDABLE, "peer"): "the strategy has to declare its messages",
     (Reason.UNSENDABLE, "cloud"): "the cloud has to accept larger packets",
     (Reason.PEER_LEFT, "peer"): "let a peer receive what waits for it before it is removed",
+    (Reason.PEER_MAY_NOT_WRITE, "peer"): _MORE_RIGHTS,
+    (Reason.PEER_MAY_NOT_WRITE_FROM, "peer"): _MORE_RIGHTS,
+    (Reason.PEER_MAY_NOT_WRITE_INTO, "peer"): _MORE_RIGHTS,
 }
 """What to do. Without advice it is as asked for, and no warning: expiry, sessions that end, QoS 0 for a peer that is
-away."""
+away, events that a peer may not read."""
 
 
 class Drop(NamedTuple):
@@ -98,7 +106,7 @@ class Drops:
             self._note(Drop(Reason.SESSION_ENDED, _receiver(session)), session.client_id, session.pending)
 
     def for_peer(self, peer: str, reason: Reason, count: int = 1) -> None:
-        """Events that a peer will never get from here."""
+        """Events that a peer will never get from here, or that are refused from it."""
         self._note(Drop(reason, "peer", peer), peer, count)
 
     def late(self, origin: str) -> None:

@@ -136,6 +136,7 @@ class TakeSession(SessionAction, frozen=True):
 
     client: ClientId
     data: bytes
+    peer: BrokerId
 
 
 class RefuseHandOver(SessionAction, frozen=True):

@@ -281,7 +281,7 @@ class SessionSearches:
                     self._note_late(message.client)
                     if self._sessions.find(message.client) is None:  # else the two are merged, in whatever order
                         self._moves.entered(message.client, message.token, peer, now=now)
-                    self._act(TakeSession(message.client, data))
+                    self._act(TakeSession(message.client, data, peer))
             case _:
                 return False
         return True
