@@ -6,7 +6,7 @@ The connection knows MQTT's rules about packet order and keep-alive; what packet
 
 import logging
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.acknowledgements import acknowledge
@@ -29,7 +29,6 @@ from geomq.mqtt.session.handshake import Agreement, expiry_after
 
 log = logging.getLogger("geomq.broker")
 
-_P = PacketType
 _TOGETHER = frozenset({0x30, 0x32, 0x40})
 _OPEN = State.OPEN
 _PINGRESP = b"\xd0\x00"
@@ -96,18 +95,16 @@ class Connection:
         self.keep_alive_s = 0
         self.opened_at = self.last_read = self._admitted_at = core.loop.time()
         self._extra_s = 0.0
-        self.paused = False
-        self.heard = False
+        self.paused = self.heard = False
         self.last_route: Any = None
 
     @property
     def closed(self) -> bool:
         return self._state is State.CLOSED
 
-    def certificate(self) -> dict[str, Any] | None:
-        """The client's verified certificate, if it showed one."""
-        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
-        return None if tls is None else cast(dict[str, Any] | None, tls.getpeercert())
+    def tls(self) -> Any:
+        """The SSLObject of an encrypted connection, which has the client's verified certificate, or None."""
+        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
 
     # What the transport calls.
 
@@ -274,11 +271,11 @@ class Connection:
             self.send(_PINGRESP)
             return
         packet_type = first >> 4
-        if packet_type == _P.CONNECT:
+        if packet_type == PacketType.CONNECT:
             self._connect(data, body, stop)
             return
         packet = BODIES[packet_type](data, first & 15, body, stop, self.version)
-        if packet_type == _P.AUTH:
+        if packet_type == PacketType.AUTH:
             assert isinstance(packet, Auth)
             self._handlers.auth(self, packet)
             return
