@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import resource
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
@@ -13,7 +14,6 @@ import pytest
 from tests.broker.certificates import Authority
 from tests.broker.federated import until
 from tests.broker.probes import Probe, client, drop_all
-from tests.probe import Probe as PlainProbe
 
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.local_federation import free_ports
@@ -21,6 +21,7 @@ from geomq.broker.server import Broker
 from geomq.mqtt.codec.packets import Connack, Connect, Disconnect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5
 
 pytestmark = pytest.mark.anyio
 
@@ -133,6 +134,8 @@ certfile = "{certificate}"
 keyfile = "{key}"
 '''
     )
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    trusting.check_hostname = False
     process = await asyncio.create_subprocess_exec(*COMMAND, "broker", "-c", str(config), preexec_fn=_few_files)
     try:
         await until(lambda: log.exists() and log.read_text().count("listening") == 2)
@@ -148,8 +151,8 @@ keyfile = "{key}"
                 publisher.publish("load/x", bytes(1_000_000), 1)
                 assert (await publisher.expect(Puback)).reason == ReasonCode.SUCCESS
                 if number % 10 == 0:
-                    async with await _come_in(port, f"new {number}"):
-                        pass
+                    for tls in (None, trusting):
+                        await (await _come_in(port if tls is None else tls_port, f"new {number}", tls)).drop()
             said = {(await watcher.expect(Publish)).payload for _ in range(4)}
         assert len(said) >= 3
         assert process.returncode is None
@@ -161,7 +164,9 @@ keyfile = "{key}"
             await process.wait()
 
 
-async def _come_in(port: int, name: str) -> PlainProbe:
-    probe, connack = await Probe.connect(port, Connect(name))
-    assert connack.reason == ReasonCode.SUCCESS
+async def _come_in(port: int, name: str, tls: ssl.SSLContext | None) -> Probe:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+    probe = Probe(reader, writer, V5, "127.0.0.1", port)
+    probe.send(Connect(name))
+    assert (await probe.expect(Connack)).reason == ReasonCode.SUCCESS
     return probe

@@ -97,8 +97,9 @@ class PacketHandlers:
 
     def _allowed_connections(self) -> int:
         """`connections_max`, unless fewer files may be open."""
-        wanted, descriptors = self._core.config.limits.connections_max, self._core.platform.descriptors()
-        allowed = descriptors.connections(wanted)
+        config, descriptors = self._core.config, self._core.platform.descriptors()
+        wanted = config.limits.connections_max
+        allowed = descriptors.connections(wanted, peers=len(config.peers))
         if allowed < wanted:
             log.info(
                 "connections_max is lowered: the system allows this process too few open files",
