@@ -31,6 +31,16 @@ def test_clients_stop_first_then_links_then_http_and_the_store_has_the_rest() ->
     assert Descriptors(None).http_end is None
 
 
+def test_connections_that_are_ending_leave_room_for_new_clients() -> None:
+    for limit in (64, 1_024, 1 << 20):
+        found = Descriptors(limit)
+        endings = found.endings(found.connections(100_000, peers=3), peers=3)
+        assert found.clients_end is not None
+        assert endings is not None
+        assert 0 < endings <= found.clients_end - found.connections(100_000, peers=3)
+    assert Descriptors(None).endings(10) is None
+
+
 def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:

@@ -12,7 +12,8 @@ from geomq.broker.config.settings import Listener
 from geomq.broker.connections.acknowledgements import acknowledge
 from geomq.broker.connections.farewell import farewell
 from geomq.broker.connections.order import State, check_order
-from geomq.broker.connections.ports import Exchange, Handlers, Steps, Transport, nowhere
+from geomq.broker.connections.ports import Exchange, Handlers, Steps
+from geomq.broker.connections.transport import Transport, nowhere
 from geomq.broker.core import Core
 from geomq.broker.security.identity import Identity
 from geomq.broker.state.client import Client
@@ -33,7 +34,6 @@ _TOGETHER = frozenset({0x30, 0x32, 0x40})
 _OPEN = State.OPEN
 _PINGRESP = b"\xd0\x00"
 LARGE_BYTES = 4_096  # While others wait for a turn, what brings more than this waits behind them.
-FAREWELL_S = 10.0  # For a client to read the rest after its connection has ended, which no longer counts as one.
 
 
 class Connection:
@@ -127,6 +127,11 @@ class Connection:
         transport.set_write_buffer_limits(high, high // 4)
 
     def connection_lost(self, _error: Exception | None) -> None:
+        self._shut(None)
+        self._handlers.endings.over(id(self))
+
+    def end(self) -> None:
+        """What carries it cannot go on."""
         self._shut(None)
 
     def eof_received(self) -> bool:
@@ -427,13 +432,8 @@ class Connection:
         transport, self._transport = self._transport, None
         self.write = nowhere
         self._rest, self._reassembly, self.last_route, self._steps = b"", None, None, None
-        if transport is None:
-            return
-        if self.paused:
-            transport.abort()
-        else:
-            transport.close()
-            self._core.loop.call_later(FAREWELL_S, transport.abort)
+        if transport is not None:
+            self._handlers.endings.begin(id(self), transport, reads=not self.paused)
 
     def check_alive(self, now: float) -> None:
         """Called every second or so: end what has been silent for too long."""

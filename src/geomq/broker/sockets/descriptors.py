@@ -55,6 +55,10 @@ class Descriptors(NamedTuple):
         """How many clients may be connected beside so many peers, if it were for the settings `wanted`."""
         return wanted if self.limit is None else max(1, min(wanted, self.limit - self.reserved - LINK * peers))
 
+    def endings(self, connections: int, *, peers: int = 0) -> int | None:
+        """How many may still be ending beside so many connections and peers before new clients have to wait."""
+        return None if self.clients_end is None else max(1, self.clients_end - connections - LINK * peers)
+
 
 def descriptors() -> Descriptors:
     """Those of this process."""
