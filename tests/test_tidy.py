@@ -41,6 +41,7 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/broker/connections/acknowledgements.py": "mqtt/session/test_session_model.py",
     "geomq/broker/connections/order.py": "broker/connections/test_connection.py",
     "geomq/broker/connections/ports.py": "broker/test_server_connections.py",
+    "geomq/broker/connections/transport.py": "broker/test_server_connections.py",
     "geomq/broker/clients/publishing.py": "broker/test_server_protocol.py",
     "geomq/broker/clients/registry.py": "broker/test_server_durability.py",
     "geomq/broker/clients/retention.py": "broker/test_server_protocol.py",

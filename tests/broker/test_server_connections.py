@@ -11,7 +11,7 @@ from tests.broker.probes import Probe, client, drop_all
 from tests.probe import Closed
 
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
-from geomq.broker.connections import connection
+from geomq.broker.connections import endings
 from geomq.broker.connections.connection import Connection
 from geomq.broker.server import Broker
 from geomq.mqtt.codec.encode import encode
@@ -246,7 +246,7 @@ async def test_entering_much_at_once_and_reading_nothing_costs_bounded_memory_an
 
 
 async def test_who_says_goodbye_and_reads_no_more_is_cut_off_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "FAREWELL_S", 0.1)
+    monkeypatch.setattr(endings, "FAREWELL_S", 0.1)
     limits = Limits(packet_bytes_max=1 << 25, write_buffer_bytes_max=1 << 26)
     async with Broker(structs.replace(CONFIG, limits=limits)) as broker:
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port, limit=1_024)

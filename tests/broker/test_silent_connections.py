@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import resource
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
@@ -13,14 +14,16 @@ import pytest
 from tests.broker.certificates import Authority
 from tests.broker.federated import until
 from tests.broker.probes import Probe, client, drop_all
-from tests.probe import Probe as PlainProbe
 
 from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.local_federation import free_ports
+from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.server import Broker
+from geomq.broker.sockets.descriptors import Descriptors
 from geomq.mqtt.codec.packets import Connack, Connect, Disconnect, Puback, Publish, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
+from geomq.mqtt.codec.types import V5
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +32,9 @@ FILES = 256
 
 
 @asynccontextmanager
-async def running(folder: Path, limits: Limits, *, tls_max: int | None = None) -> AsyncIterator[tuple[Broker, int]]:
+async def running(
+    folder: Path, limits: Limits, *, tls_max: int | None = None, platform: Platform = SYSTEM
+) -> AsyncIterator[tuple[Broker, int]]:
     """A broker with a plain listener and one for TLS, and the port of that."""
     certificate, key = Authority(folder).issue("localhost")
     config = Config(
@@ -48,7 +53,7 @@ async def running(folder: Path, limits: Limits, *, tls_max: int | None = None) -
         metrics=Metrics(sys_interval_s=0),
         limits=limits,
     )
-    async with Broker(config) as broker:
+    async with Broker(config, platform=platform) as broker:
         yield broker, broker.addresses[1][2]
         await drop_all()
 
@@ -133,6 +138,8 @@ certfile = "{certificate}"
 keyfile = "{key}"
 '''
     )
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    trusting.check_hostname = False
     process = await asyncio.create_subprocess_exec(*COMMAND, "broker", "-c", str(config), preexec_fn=_few_files)
     try:
         await until(lambda: log.exists() and log.read_text().count("listening") == 2)
@@ -148,8 +155,8 @@ keyfile = "{key}"
                 publisher.publish("load/x", bytes(1_000_000), 1)
                 assert (await publisher.expect(Puback)).reason == ReasonCode.SUCCESS
                 if number % 10 == 0:
-                    async with await _come_in(port, f"new {number}"):
-                        pass
+                    for tls in (None, trusting):
+                        await (await _come_in(port if tls is None else tls_port, f"new {number}", tls)).drop()
             said = {(await watcher.expect(Publish)).payload for _ in range(4)}
         assert len(said) >= 3
         assert process.returncode is None
@@ -161,7 +168,29 @@ keyfile = "{key}"
             await process.wait()
 
 
-async def _come_in(port: int, name: str) -> PlainProbe:
-    probe, connack = await Probe.connect(port, Connect(name))
-    assert connack.reason == ReasonCode.SUCCESS
+async def _come_in(port: int, name: str, tls: ssl.SSLContext | None) -> Probe:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+    probe = Probe(reader, writer, V5, "127.0.0.1", port)
+    probe.send(Connect(name))
+    assert (await probe.expect(Connack)).reason == ReasonCode.SUCCESS
     return probe
+
+
+async def test_clients_that_are_told_to_go_and_stay_on_the_line_are_bounded(tmp_path: Path) -> None:
+    """They shook hands, so each end has to say goodbye; a client that does not is still an open file."""
+    few = Platform(descriptors=lambda: Descriptors(1_024))
+    async with running(tmp_path, Limits(), platform=few) as (broker, tls_port):
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        context.check_hostname = False
+        endings = broker.parts.handlers.endings
+        with ExitStack() as stack:
+            for _ in range(70):
+                raw = stack.enter_context(socket.create_connection(("127.0.0.1", tls_port)))
+                stack.enter_context(await asyncio.to_thread(_shake_hands, context, raw)).sendall(b"no CONNECT")
+            await until(lambda: broker.core.counts.protocol_errors == 70)
+            assert 50 < len(endings) <= 55
+        await until(lambda: not len(endings))
+
+
+def _shake_hands(context: ssl.SSLContext, raw: socket.socket) -> ssl.SSLSocket:
+    return context.wrap_socket(raw)

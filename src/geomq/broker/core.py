@@ -1,12 +1,14 @@
 """What all parts of a running broker share: settings, clients, the routing node, the store, the outbox and links."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 
-from geomq.broker.config.settings import Config
+from geomq.broker.config.settings import Config, Listener
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.acl import ALL_RIGHTS, Acl, Rights
+from geomq.broker.security.certificates import Trust
 from geomq.broker.security.passwords import Passwords
 from geomq.broker.state.client import Client, split_subscription_key
 from geomq.broker.state.counts import Counts
@@ -29,10 +31,17 @@ from geomq.routing.trace.records import STEPS, Step
 class Security:
     """Who may come in and what they may do, as the files said when they were last read."""
 
-    def __init__(self, passwords: Passwords | None, acl: Acl | None, peer_acl: Acl | None = None) -> None:
+    def __init__(
+        self,
+        passwords: Passwords | None,
+        acl: Acl | None,
+        peer_acl: Acl | None = None,
+        trust: Mapping[Listener, Trust] = MappingProxyType({}),
+    ) -> None:
         self.passwords = passwords
         self.acl = acl
         self.peer_acl = peer_acl
+        self.trust = trust
         self._of_peers: dict[BrokerId, Rights] = {}
 
     def rights(self, user: str | None, client_id: str) -> Rights:

@@ -13,6 +13,7 @@ from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.admission import Admission
 from geomq.broker.connections.connection import Connection
+from geomq.broker.connections.endings import Endings
 from geomq.broker.connections.ports import Steps
 from geomq.broker.core import Core
 from geomq.broker.fastpath.publishing import FastPath
@@ -55,6 +56,7 @@ class PacketHandlers:
         self._opening: dict[Listener, dict[Connection, None]] = {}
         self._per_listener: dict[Listener, int] = {}
         limits = core.config.limits
+        self.endings = Endings(core.loop, None)
         self._connections_max = self._allowed_connections()
         self._addresses = AddressCounts(limits.connections_per_address_max)
         self._pending = AddressCounts(limits.pending_per_address_max)
@@ -97,8 +99,10 @@ class PacketHandlers:
 
     def _allowed_connections(self) -> int:
         """`connections_max`, unless fewer files may be open."""
-        wanted, descriptors = self._core.config.limits.connections_max, self._core.platform.descriptors()
-        allowed = descriptors.connections(wanted)
+        config, descriptors = self._core.config, self._core.platform.descriptors()
+        wanted = config.limits.connections_max
+        allowed = descriptors.connections(wanted, peers=len(config.peers))
+        self.endings.allow(descriptors.endings(allowed, peers=len(config.peers)))
         if allowed < wanted:
             log.info(
                 "connections_max is lowered: the system allows this process too few open files",

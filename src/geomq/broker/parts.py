@@ -188,12 +188,13 @@ class Parts:
 
     def take_config(self, config: Config, security: Security) -> None:
         """Go on under changed settings."""
+        before = self.core.security
         self.core.take_config(config, security)
         self.retention.take_limits(config.limits)
         self.following.forget_topics()
         for client in self.core.clients.values():
             self.registry.give_rights(client)
-        self.admission.revoke(tuple(self.handlers.connections))
+        self.admission.revoke(tuple(self.handlers.connections), before)
         self.handlers.take_limits()
         self.fast.forget()
 

@@ -27,6 +27,7 @@ from geomq.broker.peers.peering import Peering
 from geomq.broker.peers.store import Notes, kept_editions
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.acl import load_acl
+from geomq.broker.security.certificates import read_trust
 from geomq.broker.security.passwords import load_passwords
 from geomq.broker.sockets.descriptors import raise_limit
 from geomq.broker.state.links import Cloud
@@ -220,6 +221,7 @@ class Broker:
         """Take over what a running broker may; the rest is named in the log and waits for a restart."""
         taken = reloaded(self.core.config, config)
         security = load_security(taken, self._platform)
+        contexts = self._listeners.read_certificates()
         for change in config_changes(self.core.config, config):
             if not change.reloadable:
                 log.warning("change needs a restart", extra={"key": str(change)})
@@ -228,6 +230,7 @@ class Broker:
             from geomq.broker.operations.admin_server import load_token
 
             self._token = load_token(taken.admin)
+        self._listeners.take_certificates(contexts)
         self.parts.take_config(taken, security)
         self._store.keep_free(taken.persistence.free_bytes_min)
         self._publish_sys()
@@ -289,12 +292,13 @@ class Broker:
 
 
 def load_security(config: Config, platform: Platform = SYSTEM) -> Security:
-    """Read the password and ACL files."""
+    """Read the password and ACL files, and those about client certificates."""
     auth = config.auth
     passwords = None if auth.password_file is None else load_passwords(auth.password_file, platform.random_bytes)
     acl = None if auth.acl_file is None else load_acl(auth.acl_file)
     peer_acl = None if config.federation.acl_file is None else load_acl(config.federation.acl_file)
-    return Security(passwords, acl, peer_acl)
+    trust = {each: read_trust(each.cafile, each.crlfile) for each in config.listeners if each.tls}
+    return Security(passwords, acl, peer_acl, trust)
 
 
 def _make_node(config: Config, epoch: int, notes: Notes) -> Node:

@@ -18,8 +18,9 @@ broker: it listens on localhost, port 1883, accepts every client on this machine
 - Relative paths start at the folder of the file (without a file, at the working folder).
 - SIGHUP makes a running broker read the file again. Keys marked *reload* take effect at once; what was agreed with
   a connected client changes with its next connection. The log names other changed keys, which need a restart.
-  Password, ACL and token files are read again too. Connections of users that are no longer in the password file, or
-  whose password or right to connect changed, are ended with reason code 0x87, not authorized.
+  Password, ACL and token files and the certificates of listeners are read again too. Connections of users that are no
+  longer in the password file, or whose password, certificate or right to connect changed, are ended with reason code
+  0x87, not authorized.
 
 ```toml
 [broker]

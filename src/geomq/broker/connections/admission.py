@@ -14,7 +14,7 @@ from geomq.broker.clients.registry import Registry
 from geomq.broker.connections.connection import Connection
 from geomq.broker.connections.password_checks import PasswordChecks
 from geomq.broker.connections.ports import Authenticator, Elsewhere, Trouble
-from geomq.broker.core import Core
+from geomq.broker.core import Core, Security
 from geomq.broker.security.identity import (
     ANONYMOUS,
     Identity,
@@ -65,7 +65,8 @@ class Admission:
         if method is not None:
             self._begin_exchange(connection, connect, method)
             return
-        user = certificate_user(connection.listener, connection.certificate())
+        tls = connection.tls()
+        user = certificate_user(connection.listener, None if tls is None else tls.getpeercert())
         if user is not None:
             self._finish(connection, connect, Identity(user, Proof.CERTIFICATE))
         elif connect.username is None:
@@ -231,19 +232,34 @@ class Admission:
 
     # Changed settings.
 
-    def revoke(self, connections: Iterable[Connection]) -> None:
-        """End those of them that could not come in now as they are."""
+    def revoke(self, connections: Iterable[Connection], before: Security) -> None:
+        """End those of them that could not come in now as they are. Those not let in yet whose certificate was checked
+        by the files as they were may come again."""
         for connection in connections:
             client, identity = connection.client, connection.identity
             if client is None or identity is None:
+                if connection.listener.cafile is not None:
+                    connection.dismiss(ReasonCode.SERVER_BUSY)
                 continue
-            refused = self._identity_refusal(connection, identity) or client_id_refusal(
-                self._core.config.auth, client_id=client.id, user=client.user, owner=client.user, exists=True
+            refused = (
+                self._identity_refusal(connection, identity)
+                or self._certificate_refusal(connection, before)
+                or client_id_refusal(
+                    self._core.config.auth, client_id=client.id, user=client.user, owner=client.user, exists=True
+                )
             )
             if refused is not None:
                 self._core.counts.connections_revoked += 1
                 log.info("client %r at %s is disconnected: %s", client.id, connection.address, refused)
                 connection.dismiss(ReasonCode.NOT_AUTHORIZED, refused)
+
+    def _certificate_refusal(self, connection: Connection, before: Security) -> str | None:
+        """What the files say now about a certificate that was good at the handshake."""
+        listener, tls = connection.listener, connection.tls()
+        certificate = None if tls is None else tls.getpeercert(binary_form=True)
+        if certificate is None:
+            return None
+        return self._core.security.trust[listener].refusal(certificate, before.trust[listener])
 
     # Enhanced authentication.
 

@@ -6,13 +6,14 @@ The connection knows MQTT's rules about packet order and keep-alive; what packet
 
 import logging
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.acknowledgements import acknowledge
 from geomq.broker.connections.farewell import farewell
 from geomq.broker.connections.order import State, check_order
-from geomq.broker.connections.ports import Exchange, Handlers, Steps, Transport, nowhere
+from geomq.broker.connections.ports import Exchange, Handlers, Steps
+from geomq.broker.connections.transport import Transport, nowhere
 from geomq.broker.core import Core
 from geomq.broker.security.identity import Identity
 from geomq.broker.state.client import Client
@@ -29,12 +30,10 @@ from geomq.mqtt.session.handshake import Agreement, expiry_after
 
 log = logging.getLogger("geomq.broker")
 
-_P = PacketType
 _TOGETHER = frozenset({0x30, 0x32, 0x40})
 _OPEN = State.OPEN
 _PINGRESP = b"\xd0\x00"
 LARGE_BYTES = 4_096  # While others wait for a turn, what brings more than this waits behind them.
-FAREWELL_S = 10.0  # For a client to read the rest after its connection has ended, which no longer counts as one.
 
 
 class Connection:
@@ -96,18 +95,16 @@ class Connection:
         self.keep_alive_s = 0
         self.opened_at = self.last_read = self._admitted_at = core.loop.time()
         self._extra_s = 0.0
-        self.paused = False
-        self.heard = False
+        self.paused = self.heard = False
         self.last_route: Any = None
 
     @property
     def closed(self) -> bool:
         return self._state is State.CLOSED
 
-    def certificate(self) -> dict[str, Any] | None:
-        """The client's verified certificate, if it showed one."""
-        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
-        return None if tls is None else cast(dict[str, Any] | None, tls.getpeercert())
+    def tls(self) -> Any:
+        """The SSLObject of an encrypted connection, which has the client's verified certificate, or None."""
+        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
 
     # What the transport calls.
 
@@ -130,6 +127,11 @@ class Connection:
         transport.set_write_buffer_limits(high, high // 4)
 
     def connection_lost(self, _error: Exception | None) -> None:
+        self._shut(None)
+        self._handlers.endings.over(id(self))
+
+    def end(self) -> None:
+        """What carries it cannot go on."""
         self._shut(None)
 
     def eof_received(self) -> bool:
@@ -274,11 +276,11 @@ class Connection:
             self.send(_PINGRESP)
             return
         packet_type = first >> 4
-        if packet_type == _P.CONNECT:
+        if packet_type == PacketType.CONNECT:
             self._connect(data, body, stop)
             return
         packet = BODIES[packet_type](data, first & 15, body, stop, self.version)
-        if packet_type == _P.AUTH:
+        if packet_type == PacketType.AUTH:
             assert isinstance(packet, Auth)
             self._handlers.auth(self, packet)
             return
@@ -430,13 +432,8 @@ class Connection:
         transport, self._transport = self._transport, None
         self.write = nowhere
         self._rest, self._reassembly, self.last_route, self._steps = b"", None, None, None
-        if transport is None:
-            return
-        if self.paused:
-            transport.abort()
-        else:
-            transport.close()
-            self._core.loop.call_later(FAREWELL_S, transport.abort)
+        if transport is not None:
+            self._handlers.endings.begin(id(self), transport, reads=not self.paused)
 
     def check_alive(self, now: float) -> None:
         """Called every second or so: end what has been silent for too long."""

@@ -45,24 +45,34 @@ class Listeners:
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._servers: list[Server] = []
+        self._contexts: dict[Listener, ssl.SSLContext] = {}
         self.addresses: list[tuple[str, str, int]] = []
 
     async def open(self, listener: Listener, make: ConnectionMaker, turns: Turns) -> None:
         """Bind a listener; ConfigError if the address cannot be had."""
-        context = tls_context(listener) if listener.tls else None
+        if listener.tls:
+            self._contexts[listener] = tls_context(listener)
         platform = self._platform
         try:
             server = await platform.open_server(
                 _protocol_maker(listener, make, turns),
                 listener.bind_host,
                 listener.bind_port,
-                tls=lambda: context,
+                tls=lambda: self._contexts.get(listener),
                 end=platform.descriptors().clients_end,
             )
         except OSError as error:
             raise cannot_listen(listener, error) from None
         self._servers.append(server)
         self.addresses += [(listener.kind, host, port) for host, port in server.addresses]
+
+    def read_certificates(self) -> dict[Listener, ssl.SSLContext]:
+        """The files of all listeners as they are now, or ConfigError."""
+        return {listener: tls_context(listener) for listener in self._contexts}
+
+    def take_certificates(self, contexts: dict[Listener, ssl.SSLContext]) -> None:
+        """Use them for new connections."""
+        self._contexts = contexts
 
     def stop(self) -> None:
         """Take no more connections."""

@@ -1,8 +1,9 @@
 """What a connection needs of others: something to write to, and those who know what packets mean."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
+from geomq.broker.connections.endings import Endings
 from geomq.broker.state.client import Client, ClientConnection
 from geomq.geo import Location
 from geomq.mqtt.codec.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
@@ -16,30 +17,10 @@ Steps = Iterator[None]
 """What is left of a packet; it comes back whenever others should have their turn first."""
 
 
-class Transport(Protocol):
-    """What a connection needs of the thing it writes to."""
-
-    def write(self, data: bytes | memoryview) -> None: ...
-
-    def get_write_buffer_size(self) -> int: ...
-
-    def close(self) -> None: ...
-
-    def abort(self) -> None: ...
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any: ...
-
-
-def nowhere(_data: bytes | memoryview) -> None:
-    """Where bytes for a closed connection go."""
-
-
 class Handlers(Protocol[ConnectionT_contra]):
     """Those who know what the packets of a connection mean."""
+
+    endings: Endings
 
     def opened(self, connection: ConnectionT_contra) -> bool: ...
 

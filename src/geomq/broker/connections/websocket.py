@@ -256,7 +256,7 @@ class WebSocketConnection:
             self._rest = b""
         elif self._farewell is not None and not self._paused:
             self._transport.write(self._farewell)
-            self._connection.connection_lost(None)
+            self._connection.end()
         else:
             self._rest = data[pos:]
             if self._is_behind:
@@ -321,11 +321,11 @@ class WebSocketConnection:
         head = f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
         self._head = b""
         self._transport.write(head.encode() + b"\r\n" + body)
-        self._connection.connection_lost(None)
+        self._connection.end()
 
     def _end(self, code: int) -> None:
         self._transport.write(frame(_CLOSE, code.to_bytes(2, "big")))
-        self._connection.connection_lost(None)
+        self._connection.end()
 
     # Towards the MQTT connection.
 

@@ -98,7 +98,7 @@ class HttpServer:
         except OSError as error:
             raise ConfigError(f"{self._what} cannot listen on {host}:{port}: {error.strerror}") from None
         self.port = listener.getsockname()[1]
-        tls, end = self._uvicorn.ssl, descriptors().others_end
+        tls, end = self._uvicorn.ssl, descriptors().http_end
         self._task = asyncio.create_task(self._server.serve(), name=f"geomq-{self._what}")
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.001)

@@ -131,7 +131,7 @@ class Peering:
         self._turns = Turns(self._loop, self._platform.turn_ns)  # their own: peers never wait behind clients
         if port is not None:
             self._server = await self._platform.open_server(
-                lambda: self._channel(None), host, port, tls=lambda: tls, end=self._platform.descriptors().others_end
+                lambda: self._channel(None), host, port, tls=lambda: tls, end=self._platform.descriptors().peers_end
             )
         for peer in self._peers.values():
             peer.dialler.start()

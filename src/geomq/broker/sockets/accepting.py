@@ -16,8 +16,9 @@ from typing import Any, Final, Protocol
 log = logging.getLogger("geomq.broker")
 
 BACKLOG: Final = 4_096
-AT_ONCE: Final = 64
-"""So many are accepted before others have their turn."""
+AT_ONCE: Final = 16
+"""So many are accepted before others have their turn. Who connects only to leave is found out one turn later, so only a
+few times as many ever look as if they were there."""
 HANDSHAKE_S_MAX: Final = 10.0
 LOOK_AGAIN_S: Final = 0.1
 """How often a full process looks whether there are descriptors again."""

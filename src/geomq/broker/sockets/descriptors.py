@@ -11,8 +11,10 @@ except ImportError:  # no such limit on this system
     resource = None  # type: ignore[assignment]
 
 STORE_FILES_MAX: Final = 256
-OTHERS: Final = 128
-"""Listeners, log, trace, links to peers, HTTP, and clients whose connections are ending."""
+RESERVED: Final = 384
+"""For the store's tables and logs, listeners, HTTP, and clients whose connections are ending."""
+LINK: Final = 2
+"""A peer may be dialled while it dials."""
 
 
 class Descriptors(NamedTuple):
@@ -22,8 +24,8 @@ class Descriptors(NamedTuple):
 
     @property
     def reserved(self) -> int:
-        """Kept for the store and whatever is not a client."""
-        return 0 if self.limit is None else min(STORE_FILES_MAX + OTHERS, self.limit // 2)
+        """Kept for the store and whatever is neither a client nor a link."""
+        return 0 if self.limit is None else min(RESERVED, self.limit // 2)
 
     @property
     def store_files(self) -> int:
@@ -32,18 +34,30 @@ class Descriptors(NamedTuple):
 
     @property
     def clients_end(self) -> int | None:
-        """A client's socket is numbered below this: where it is not, so many have opened what was reserved that the
-        store would be next."""
-        return None if self.limit is None else self.limit - self.reserved * 2 // 3
+        """No client is accepted beyond a socket of this number, until lower ones are free again: only others may go
+        on into what is reserved."""
+        return self._end(6)
 
     @property
-    def others_end(self) -> int | None:
-        """The same for peers and those who ask how the broker is: a few more than for clients."""
-        return None if self.limit is None else self.limit - self.reserved // 2
+    def peers_end(self) -> int | None:
+        """The same for links."""
+        return self._end(5.5)
 
-    def connections(self, wanted: int) -> int:
-        """How many clients may be connected if it were for the settings `wanted`."""
-        return wanted if self.limit is None else max(1, min(wanted, self.limit - self.reserved))
+    @property
+    def http_end(self) -> int | None:
+        """The same for those who ask how the broker is. What is left belongs to the store."""
+        return self._end(5)
+
+    def _end(self, sevenths: float) -> int | None:
+        return None if self.limit is None else self.limit - int(self.reserved * sevenths / 7)
+
+    def connections(self, wanted: int, *, peers: int = 0) -> int:
+        """How many clients may be connected beside so many peers, if it were for the settings `wanted`."""
+        return wanted if self.limit is None else max(1, min(wanted, self.limit - self.reserved - LINK * peers))
+
+    def endings(self, connections: int, *, peers: int = 0) -> int | None:
+        """How many may still be ending beside so many connections and peers before new clients have to wait."""
+        return None if self.clients_end is None else max(1, self.clients_end - connections - LINK * peers)
 
 
 def descriptors() -> Descriptors:
