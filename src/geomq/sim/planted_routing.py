@@ -11,6 +11,8 @@ _EDITIONS = "geomq.routing.federation.live_editions"
 _ROUTINGS = "geomq.routing.federation.routings"
 _RETAINED = "geomq.routing.retained.sync"
 _MOVES = "geomq.routing.sessions.moves"
+_MOVED_EVENTS = "geomq.routing.sessions.moved_events"
+_ARRIVALS = "geomq.routing.sessions.arrivals"
 _TRAILS = "geomq.routing.sessions.trails"
 _SEARCHES = "geomq.routing.sessions.searches"
 _TRANSFER = "geomq.broker.roaming.session_transfer"
@@ -188,13 +190,13 @@ IN_ROUTING: tuple[Fault, ...] = (
     # Sessions that move.
     Fault(
         "a new home does not know what its client had",
-        _MOVES,
+        _ARRIVALS,
         "known = {} if before is None else before.had",
         "known, had = {}, ()",
     ),
     Fault(
         "events do not follow a client that left",
-        _MOVES,
+        _MOVED_EVENTS,
         "yield SendToPeer(to, DeliverMoved(event, found, tokens, hops))",
         "pass",
     ),
@@ -206,15 +208,15 @@ IN_ROUTING: tuple[Fault, ...] = (
     ),
     Fault(
         "what was held for a client is forgotten when it leaves",
-        _MOVES,
+        _MOVED_EVENTS,
         "if not stay.visit.exit:",
         "if True:",
     ),
     Fault(
         "a new home says that it is known everywhere before its peers have heard of it",
         _MOVES,
-        "if arrival is not None and (now - arrival.since < SETTLE_MS or not self._is_reached(arrival.round)):",
-        "if False:",
+        "return self._arrivals.is_known_since(client, now - SETTLE_MS) and self._is_whole(now)",
+        "return self._is_whole(now)",
     ),
     Fault(
         "a session that comes after its client has gone on with another stays behind",
