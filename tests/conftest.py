@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,19 @@ os.environ["JAVA_TOOL_OPTIONS"] = f"-XX:TieredStopAtLevel=1 {os.environ.get('JAV
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     """Coroutines run on asyncio, as the product does, by a clock that does not mind a busy machine."""
     return "asyncio", {"loop_factory": PatientLoop}
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """A broker that reloads its settings sets up the log of its process; the next test reads its own."""
+    yield
+    logger = logging.getLogger("geomq")
+    if not logger.propagate:
+        for handler in list(logger.handlers):
+            logger.removeHandler(handler)
+            handler.close()
+        logger.propagate = True
+        logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -196,7 +196,7 @@ class Parts:
             self.registry.give_rights(client)
         self.admission.revoke(tuple(self.handlers.connections), before)
         self.handlers.take_limits()
-        self.fast.forget()
+        self._topology_changed()
 
     # Between parts that need each other.
 
@@ -205,6 +205,7 @@ class Parts:
 
     def _topology_changed(self) -> None:
         self.fast.forget()
+        self.qos1.forget()
 
     def _keep_editions(self, kept: Kept) -> None:
         self.membership.keep(kept)

@@ -1,5 +1,6 @@
 """Who gets events of QoS 1 and 2 is asked once per topic, and nobody can tell but by what it costs."""
 
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -19,6 +20,7 @@ from geomq.mqtt.codec.packets import Puback, Publish, Pubrec, Pubrel, SubscribeR
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5, V311
+from geomq.mqtt.session.session import Session
 from geomq.routing.core.events import ClientPublished, RoutingEvent
 
 pytestmark = pytest.mark.anyio
@@ -319,3 +321,23 @@ def test_a_packet_that_ends_before_its_identifier_ends_the_connection() -> None:
     publisher.send(b"\x32\x03\0\1t" + encode(PLAIN, V5))
     assert publisher.wire.closed
     assert subscriber.received() == []
+
+
+async def test_a_session_that_ended_is_not_kept_in_memory_with_what_waits_in_it() -> None:
+    name = "will-be-forgotten"
+
+    def in_memory() -> int:
+        gc.collect()
+        return sum(isinstance(one, Session) and one.client_id == name for one in gc.get_objects())
+
+    async with running() as (broker, _):
+        publisher = await client(broker, "p")
+        keeps = Properties(session_expiry_interval=1_000)
+        subscriber = await client(broker, name, clean_start=False, properties=keeps)
+        await subscriber.subscribe(SubscribeRequest("t/#", 1))
+        await subscriber.disconnect()
+        for number in range(10):
+            await publish(publisher, b"%d" % number)
+        assert in_memory() == 1
+        broker.view.kick(name, discard=True)
+        assert in_memory() == 0

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -13,17 +12,6 @@ from hypothesis import strategies as st
 from geomq.broker.config.recording import Log
 from geomq.broker.operations.logs import JsonFormatter, TextFormatter, setup_logging
 from geomq.errors import ConfigError
-
-
-@pytest.fixture(autouse=True)
-def _quiet_after() -> Iterator[None]:
-    yield
-    logger = logging.getLogger("geomq")
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-        handler.close()
-    logger.propagate = True
-    logger.setLevel(logging.NOTSET)
 
 
 def write(tmp_path: Path, style: Literal["text", "json"], level: Literal["info", "error"] = "info") -> str:

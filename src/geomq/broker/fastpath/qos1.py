@@ -117,6 +117,11 @@ class FastQos1:
             self._count += len(receivers)
         return self._alike[receivers]
 
+    def forget(self) -> None:
+        """Who receives what may have changed; also lets go of sessions that ended, with all that waits in them."""
+        if self._receivers:
+            self._forget()
+
     def _forget(self) -> None:
         self._receivers.clear()
         self._alike.clear()
