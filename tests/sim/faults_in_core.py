@@ -23,7 +23,7 @@ class CoreFault(NamedTuple):
 
 
 CORE_FAULTS = {
-    "the node asks for nothing": CoreFault(Node, "handle", "return self._take_actions()", "return []"),
+    "the node asks for nothing": CoreFault(Node, "handle", "return self._take_actions(now)", "return []"),
     "what editions ask for is lost": CoreFault(Node, "_take_actions", "actions += self._said", "pass"),
     "an edition never advances": CoreFault(LiveEditions, "advance", "if not self.changing:", "if True:"),
     "nobody waits for the others": CoreFault(LiveEditions, "_all_reached", "if self._me", "if True or self._me"),

@@ -220,8 +220,8 @@ class Node:
             actions += self._said
             self._said.clear()
         actions = self.session_moves.sort_out(actions, now=now)
-        if self._said:
-            actions += self._said
+        if self._said:  # what is held has to be kept
+            actions.extend(self._said)
             self._said.clear()
         return actions
 

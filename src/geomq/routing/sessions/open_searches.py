@@ -18,7 +18,25 @@ class Search:
     def __init__(self, wanted: SessionWanted, waiting: dict[BrokerId, None], tokens: set[int] | None = None) -> None:
         self.wanted = wanted
         self.waiting = waiting
+        self.again: dict[BrokerId, None] = {}
+        """Who was asked once more since the client is in: that says nothing of when it came."""
         self.tokens = set[int]() if tokens is None else tokens
+
+    def ask(self, peer: BrokerId, token: int, *, live: bool) -> None:
+        (self.waiting if live else self.again)[peer] = None
+        self.tokens.add(token)
+
+    def answered(self, peer: BrokerId, token: int) -> bool:
+        """Whether the peer was asked with this token; from here on its answer is no longer waited for."""
+        asked = token in self.tokens and (peer in self.waiting or peer in self.again)
+        if asked:
+            self.waiting.pop(peer, None)
+            self.again.pop(peer, None)
+        return asked
+
+    @property
+    def over(self) -> bool:
+        return not self.waiting and not self.again
 
     def is_before(self, peer: BrokerId, wanted: SessionWanted, me: BrokerId) -> bool:
         """Whether the client came here before it came to a peer that seeks its session, too.

@@ -9,7 +9,7 @@ session that it gave away does not say that there is none: it sends word after t
 whoever gets that has the asker ask there once more.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
@@ -45,6 +45,8 @@ from geomq.routing.sessions.open_searches import PendingConnect, Search, Unasked
 
 OF_SESSIONS = (SessionSought, SessionPacked, SessionTaken, AddressAnnounced)
 PENDING_MAX = 10_000
+LET_IN_MS = 10_000.0
+"""How long a client that is in may be known to have come before it came to a peer that has not answered."""
 GIVEN_MAX = 10_000
 """Sessions of which it is remembered whom they were given to, longer than their events need it."""
 
@@ -99,7 +101,9 @@ class SessionSearches:
         self._pending: dict[ClientId, PendingConnect] = {}
         self._deadlines: list[tuple[float, int, PendingConnect]] = []
         self._let_in: dict[ClientId, Search] = {}
-        """Clients that did not wait for everybody, until everybody has answered."""
+        """Clients that did not wait for everybody, until everybody has answered, or not for long."""
+        self._let_in_until: deque[tuple[float, ClientId, Search]] = deque()
+        self._now = 0.0
         self._unasked = Unasked()
         self._given: OrderedDict[ClientId, BrokerId] = OrderedDict()
         self._late: dict[ClientId, BrokerId] = {}
@@ -120,6 +124,7 @@ class SessionSearches:
         return len(self._pending) + len(self._let_in)
 
     def handle(self, happened: RoutingEvent, now: float) -> None:
+        self._now = now
         match happened:
             case SessionSought():
                 self._sought(happened, now)
@@ -182,8 +187,7 @@ class SessionSearches:
         """Ask a peer for a session, and wait for its answer if that is part of a search."""
         token = self.hand_overs.make_token(wanted.client)
         if search is not None:
-            search.waiting[peer] = None
-            search.tokens.add(token)
+            search.ask(peer, token, live=wanted.live)
         self._act(SendToPeer(peer, msgspec.structs.replace(wanted, token=token)))
 
     def _give_up(self, pending: PendingConnect) -> None:
@@ -202,12 +206,18 @@ class SessionSearches:
             self._unasked.add(peer, wanted)
         self._let_in.pop(wanted.client, None)
         if waiting:
-            self._let_in[wanted.client] = Search(wanted, waiting, pending.tokens)
+            self._go_on_searching(Search(wanted, waiting, pending.tokens))
         if len(self._let_in) > PENDING_MAX:
             oldest = self._let_in.pop(next(iter(self._let_in)))
             for peer in oldest.waiting:
                 self._unasked.add(peer, oldest.wanted)
         self._come_in(pending)
+
+    def _go_on_searching(self, search: Search) -> None:
+        """For a client that is in."""
+        client = search.wanted.client
+        self._let_in[client] = search
+        self._let_in_until.append((self._now + LET_IN_MS, client, search))
 
     def _come_in(self, pending: PendingConnect) -> None:
         """The search is over; one that was turned away meanwhile has a successor, which gets what was found."""
@@ -263,6 +273,7 @@ class SessionSearches:
 
     def said(self, peer: BrokerId, message: Message, now: float) -> bool:
         """Deal with a message of a peer; False if it is not about searches."""
+        self._now = now
         match message:
             case ClientAddress(address=address):
                 self.addresses.learn(peer, address)
@@ -298,7 +309,8 @@ class SessionSearches:
         if home is not None and own is not None:
             wanted = SessionWanted(client, 0, own.user, False, False, own.since_ms)
             if home in self.up and len(self._let_in) < PENDING_MAX:
-                search = self._let_in[client] = Search(wanted, {})
+                search = Search(wanted, {})
+                self._go_on_searching(search)
                 self._ask(home, search, wanted)
             else:
                 self._unasked.add(home, wanted)
@@ -317,18 +329,21 @@ class SessionSearches:
         """Who searches for this client need not wait for the peer any longer."""
         search, pending = self._let_in.get(said.client), self._pending.get(said.client)
         for each in (search, pending):
-            if each is not None and said.token in each.tokens:
-                each.waiting.pop(peer, None)
-        if search is not None and not search.waiting:
+            if each is not None:
+                each.answered(peer, said.token)
+        if search is not None and search.over:
             del self._let_in[said.client]
 
     def _ask_again(self, peer: BrokerId, said: AskAgain) -> None:
         """The session went from one broker to another while we searched for it."""
         pending, search = self._pending.get(said.client), self._let_in.get(said.client)
-        if pending is not None and _waits(pending, said):
+        if pending is not None and pending.answered(said.asked, said.token):
             self._ask(peer, pending, pending.wanted)
-        elif search is not None and _waits(search, said) and self._is_wanted(search.wanted):
-            self._ask(peer, search, msgspec.structs.replace(search.wanted, live=False))
+        elif search is not None and search.answered(said.asked, said.token):
+            if self._is_wanted(search.wanted):
+                self._ask(peer, search, msgspec.structs.replace(search.wanted, live=False))
+            if search.over:
+                del self._let_in[said.client]
 
     # Giving.
 
@@ -376,6 +391,7 @@ class SessionSearches:
             return
         for number, data in enumerate(parts):
             self._act(SendToPeer(to, HandOver(client, packed.token, number, len(parts), data)))
+        self._let_in.pop(client, None)  # what is found yet follows the client
         self._given[client] = to
         if len(self._given) > GIVEN_MAX:
             self._given.popitem(last=False)
@@ -390,24 +406,23 @@ class SessionSearches:
 
     @property
     def deadline(self) -> float | None:
-        deadlines = self._deadlines
+        deadlines, let_in = self._deadlines, self._let_in_until
         while deadlines and not self._is_pending(deadlines[0][2]):
             heappop(deadlines)
-        return deadlines[0][0] if deadlines else None
+        while let_in and self._let_in.get(let_in[0][1]) is not let_in[0][2]:
+            let_in.popleft()
+        return min([queue[0][0] for queue in (deadlines, let_in) if queue], default=None)
 
     def _is_pending(self, pending: PendingConnect) -> bool:
         return self._pending.get(pending.wanted.client) is pending
 
     def on_deadline(self, *, now: float) -> None:
+        self._now = now
+        while self._let_in_until and self._let_in_until[0][0] <= now:
+            _, client, search = self._let_in_until.popleft()
+            if self._let_in.get(client) is search:
+                del self._let_in[client]
         while self._deadlines and self._deadlines[0][0] <= now:
             _, _, pending = heappop(self._deadlines)
             if self._is_pending(pending):
                 self._give_up(pending)
-
-
-def _waits(search: Search, said: AskAgain) -> bool:
-    """Whether the answer of this broker is still waited for; from here on it no longer is."""
-    if said.token not in search.tokens or said.asked not in search.waiting:
-        return False
-    del search.waiting[said.asked]
-    return True
