@@ -28,7 +28,7 @@ def test_every_command_is_listed_with_a_summary() -> None:
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_is_there_for_simulate(option: str) -> None:
     result = CliRunner().invoke(main, ["simulate", option])
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.output
     assert "--strategy" in result.output
 
 

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from geomq.cli import COMMANDS
+from click.testing import CliRunner
+
+from geomq.cli import COMMANDS, main
 from geomq.cli.page import cli_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
@@ -16,3 +18,10 @@ def test_the_page_is_up_to_date() -> None:
 def test_every_command_has_its_part() -> None:
     for name in COMMANDS:
         assert f"## `geomq {name}`" in PAGE.read_text()
+
+
+def test_making_the_page_changes_nothing_about_the_commands() -> None:
+    cli_page()
+    for option in ("-h", "--help"):
+        result = CliRunner().invoke(main, ["simulate", option])
+        assert result.exit_code == 0, result.output

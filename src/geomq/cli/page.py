@@ -20,7 +20,7 @@ output.
 
 def cli_page() -> str:
     """The whole page."""
-    context = click.Context(main, info_name="geomq")
+    context = main.make_context("geomq", [], resilient_parsing=True)  # whose settings commands remember
     names = main.list_commands(context)
     commands = [(name, main.get_command(context, name)) for name in names]
     listed = "\n".join(
