@@ -50,6 +50,8 @@ class Strategy:
     """What it sends to peers, besides what the classes it derives from name; no link carries anything else."""
     hears_outsiders: ClassVar[bool] = False
     """Whether events of publishers outside the federation come in by this strategy."""
+    places_directly: ClassVar[bool] = False
+    """Whether a broker hears of subscriptions only from their home, so that it knows those that this has sent it."""
     takes_changes: ClassVar[bool] = False
     """Whether brokers may come and areas change while it runs and no event is missed; else it begins anew."""
 

@@ -21,6 +21,8 @@ class _Arrival(msgspec.Struct):
     since: float
     known_after: int = 0
     """The round after which all peers know the subscriptions; 0 as long as none has begun."""
+    is_known: bool = False
+    """Whether the former home was notified of that."""
 
 
 class Arrivals:
@@ -81,6 +83,11 @@ class Arrivals:
         if client in self._arrived:
             self._arrived[client].known_after = self._rounds.begin()
 
+    def load(self) -> None:
+        """After a restart, what the peers had heard of them may be lost."""
+        for client in [client for client in self._arrived if is_client(client)]:
+            self.taken(client)
+
     def is_known_since(self, client: ClientId, moment: float) -> bool:
         """Whether the client came before that moment, and a round is past that began since."""
         arrival = self._arrived.get(owner_of(client), self._arrived.get(client))
@@ -88,6 +95,16 @@ class Arrivals:
             return True
         arrival.known_after = arrival.known_after or self._rounds.begin()
         return arrival.since <= moment and self._rounds.is_past(arrival.known_after)
+
+    def newly_known(self) -> list[ClientId]:
+        """Those whose subscriptions all peers have come to know since the last call."""
+        is_past = self._rounds.is_past
+        found = [
+            client for client, a in self._arrived.items() if a.known_after and not a.is_known and is_past(a.known_after)
+        ]
+        for client in found:
+            self._arrived[client].is_known = True
+        return found
 
     def inherit(self, before: Self) -> None:
         """Take over what a broker keeps on disk."""

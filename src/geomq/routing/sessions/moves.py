@@ -57,6 +57,7 @@ class SessionMoves:
         self._me = me
         self._brokers = federation.ids
         self._clients = clients
+        self._routings = routings
         self._act = act
         self._departed: dict[ClientId, _Departure] = {}
         self._rounds = Rounds(me, federation.ids, act, epoch=epoch)
@@ -81,6 +82,7 @@ class SessionMoves:
             return True if client in self._departed else False if is_here(client) else None
 
         self._trails.load(notes, is_away, self._rounds.begin, now=now)
+        self._arrivals.load()
         if len(self):
             self._wake(now + SETTLE_MS)
 
@@ -180,12 +182,12 @@ class SessionMoves:
                 self._act(SendToPeer(peer, Reached(number)))
                 return ()
             case Reached(number=number):
-                return self._settle() if self._rounds.answered(peer, number) else ()
+                return self._settle(now) if self._rounds.answered(peer, number) else ()
             case Settled(clients=clients):
-                for client in clients:
-                    departure = self._departed.get(client)
-                    if departure is not None and departure.to == peer and not departure.over_after:
-                        departure.over_after = self._rounds.begin() if self._is_whole(now) else 0
+                for key in [key for client in clients for key in self.left(client)]:
+                    departure = self._departed[key]
+                    if departure.to == peer and not departure.over_after:
+                        departure.over_after = self._rounds.begin()
                 return ()
             case DeliverMoved():
                 self._events.came_after(message)
@@ -207,6 +209,7 @@ class SessionMoves:
     def peer_up(self, peer: BrokerId, *, now: float) -> None:
         if self._down.pop(peer, self) is None:
             self._whole_since = now
+        self._rounds.ask(peer)
 
     def peer_down(self, peer: BrokerId) -> None:
         if peer in self._brokers:
@@ -228,13 +231,22 @@ class SessionMoves:
                 self._go_on(client)
         return tuple(c for c, departure in self._departed.items() if departure.to not in brokers)
 
-    def _settle(self) -> tuple[ClientId, ...]:
+    def _settle(self, now: float) -> tuple[ClientId, ...]:
         """A round may be past: those that wait for all hear of it; the clients that left and can be forgotten."""
+        if all(strategy.places_directly for strategy in self._routings.strategies):
+            for client in self._arrivals.newly_known():
+                self._notify(client)
         for client in self._trails.clients():
             self._go_on(client)
         return tuple(
             c for c, left in self._departed.items() if left.over_after and self._rounds.is_past(left.over_after)
         )
+
+    def _notify(self, client: ClientId) -> None:
+        """Everybody knows where the client is: the broker it came from need not ask."""
+        stay = self._trails.last(client)
+        if stay is not None and stay.waits:
+            self._act(SendToPeer(stay.visit.source, Settled((client,))))
 
     # The clock.
 

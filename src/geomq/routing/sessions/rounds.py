@@ -42,7 +42,8 @@ class Rounds:
     def _go_on(self) -> None:
         if self._wanted > self._number and self.is_past(self._number):
             self._number += 1
-            self.ask_again()
+            for peer in self._brokers:
+                self.ask(peer)
 
     def is_past(self, number: int) -> bool:
         """Whether all peers have answered in this round or a later one."""
@@ -59,7 +60,10 @@ class Rounds:
 
     def ask_again(self) -> None:
         """Ask who has not answered in the round that is open."""
-        self._go_on()
         for peer in self._brokers:
-            if peer != self._me and self._answered.get(peer) != self._number:
-                self._act(SendToPeer(peer, AskReached(self._number)))
+            self.ask(peer)
+
+    def ask(self, peer: BrokerId) -> None:
+        """Ask one, if it has not answered: it may have crashed with its answer."""
+        if peer in self._brokers and peer != self._me and self._answered.get(peer) != self._number:
+            self._act(SendToPeer(peer, AskReached(self._number)))

@@ -16,6 +16,7 @@ class Dht(RendezvousStrategy):
     """Consistent hashing of topics to brokers."""
 
     plans = True
+    places_directly = True
 
     def __init__(self, **context: object) -> None:
         super().__init__(**context)

@@ -13,6 +13,7 @@ class DisgbEvents(CoverageStrategy):
     """Events are distributed by their fence."""
 
     plans = True
+    places_directly = True
 
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return self.meeting(event.fence)

@@ -14,6 +14,7 @@ class DisgbSubscriptions(CoverageStrategy):
     """Subscriptions are distributed by their fence."""
 
     plans = True
+    places_directly = True
 
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return (self.me,)

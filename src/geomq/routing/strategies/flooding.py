@@ -11,6 +11,7 @@ class Single(RendezvousStrategy):
     """One broker: every event meets every subscription at home."""
 
     plans = True
+    places_directly = True
 
     @classmethod
     def check(cls, federation: Federation) -> None:
@@ -28,6 +29,7 @@ class FloodEvents(RendezvousStrategy):
     """Every broker is a rendezvous of every event; subscriptions stay at home."""
 
     plans = True
+    places_directly = True
 
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return self.federation.ids
@@ -40,6 +42,7 @@ class FloodSubscriptions(RendezvousStrategy):
     """The publisher's home is the only rendezvous of its events; it knows every subscription."""
 
     plans = True
+    places_directly = True
 
     def event_targets(self, event: Event) -> tuple[BrokerId, ...]:
         return (self.me,)

@@ -29,6 +29,7 @@ class GridQuorum(RendezvousStrategy):
     """Rows and columns as quorums."""
 
     plans = True
+    places_directly = True
 
     Options = GridOptions
 
