@@ -10,7 +10,6 @@ _NODE = "geomq.routing.node"
 _EDITIONS = "geomq.routing.federation.live_editions"
 _ROUTINGS = "geomq.routing.federation.routings"
 _RETAINED = "geomq.routing.retained.sync"
-_MOVES = "geomq.routing.sessions.moves"
 _MOVED_EVENTS = "geomq.routing.sessions.moved_events"
 _ARRIVALS = "geomq.routing.sessions.arrivals"
 _TRAILS = "geomq.routing.sessions.trails"
@@ -211,12 +210,6 @@ IN_ROUTING: tuple[Fault, ...] = (
         _MOVED_EVENTS,
         "if not stay.visit.exit:",
         "if True:",
-    ),
-    Fault(
-        "a new home says that it is known everywhere before its peers have heard of it",
-        _MOVES,
-        "return self._arrivals.is_known_since(client, now - SETTLE_MS) and self._is_whole(now)",
-        "return self._is_whole(now)",
     ),
     Fault(
         "a session that comes after its client has gone on with another stays behind",

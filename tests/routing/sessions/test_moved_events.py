@@ -49,6 +49,8 @@ class Home:
     notes: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
     sessions: dict[ClientId, OwnSession] = field(default_factory=dict)
     attempts: int = 0
+    notified: list[BrokerId] = field(default_factory=list)
+    """Who heard that its client is known at its new home."""
     asked: int | None = None
     """The round that is open."""
 
@@ -95,6 +97,8 @@ class Home:
                     told.append(f"{event.id.sequence} to {peer} by {token}")
                 case SendToPeer(message=AskReached(number=number)):
                     self.asked = number
+                case SendToPeer(peer=peer, message=Settled()):
+                    self.notified.append(peer)
                 case SendToPeer(peer=peer, message=SentAll(token=token)):
                     told.append(f"all to {peer} by {token}")
         return told
@@ -224,6 +228,18 @@ def test_a_client_that_goes_elsewhere_meanwhile_still_gets_what_waited(home: Hom
     home.feed(ClientMoved(R, HERE))
     assert home.sent_all(token) == ["1"]
     assert home.direct(number(2, fence=Circle(FAR, 1_000))) == []
+
+
+def test_a_former_home_is_notified_as_soon_as_all_peers_know_the_new_one(home: Home) -> None:
+    home.takes()
+    home.notified.clear()
+    assert home.asked is not None
+    home.hears(Reached(home.asked), B2)
+    assert home.notified == []
+    home.hears(Reached(home.asked), B3)
+    assert home.notified == [B2]
+    home.hears(Reached(home.asked), B3)
+    assert home.notified == [B2], "once"
 
 
 def test_events_follow_a_client_that_went_on_in_the_same_order(home: Home) -> None:

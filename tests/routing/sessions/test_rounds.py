@@ -71,6 +71,15 @@ def test_who_has_not_answered_is_asked_again() -> None:
     assert asked(acts) == [B3]
 
 
+def test_a_peer_that_comes_back_is_asked_what_it_may_not_have_answered() -> None:
+    rounds, acts = three()
+    rounds.answered(B2, rounds.begin())
+    asked(acts)
+    rounds.ask(B2)
+    rounds.ask(B3)
+    assert asked(acts) == [B3]
+
+
 def test_a_broker_that_left_is_not_waited_for_and_a_new_one_is() -> None:
     rounds, acts = three()
     number = rounds.begin()
