@@ -305,6 +305,9 @@ class Roaming:
         core = self._core
         knows = client.told_new and client.connection is not None and client.connection.answered
         if not client.session.subscriptions and not knows:
+            if client.connection is None and client.session.unfinished() == ([], []):
+                self._registry.go_on(client, dataclasses.replace(stored, deliveries=deliveries))
+                return
             self._registry.complete(client, stored)
         for each in deliveries:
             if each.phase is not Phase.RELEASED:
