@@ -346,3 +346,53 @@ def test_a_restart_without_the_session_forgets_what_waited_for_it(home: Home) ->
     home.later(0)
     assert not home.notes[HELD]
     assert not home.notes[TRAIL]
+
+
+def test_an_event_that_comes_twice_for_two_subscriptions_of_a_client_waits_for_both() -> None:
+    kept: list[Action] = []
+    way = trails.Trails(kept.append)
+    way.enter(R, 1, B2, now=0.0)
+    stay, other = way.last(R), Match(ClientId(f"{R}\0#inside/"), "t")
+    assert stay is not None
+    for match in (MATCH, other):
+        assert way.hold(R, stay, number(1), (match,), now=0.0)
+    notes = {
+        kind: {a.key: a.value for a in kept if isinstance(a, KeepNote) and a.kind == kind} for kind in (TRAIL, HELD)
+    }
+    again = trails.Trails(kept.append)
+    again.load(notes, lambda client: False, lambda: 1, now=0.0)
+    restored = again.last(R)
+    assert restored is not None
+    for each, of in ((way, stay), (again, restored)):
+        assert [held.matches for held in each.shut(R, of)] == [(MATCH, other)]
+
+
+def test_a_client_that_comes_and_goes_while_a_broker_is_away_leaves_no_endless_trail(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trails, "VISITS_MAX", 2)
+    first = home.takes()
+    assert home.direct(number(1)) == []
+    home.gives(B2, 7)
+    assert home.takes() != first
+    assert home.told == []
+    home.gives(B2, 8)
+    home.takes()
+    assert home.told == ["1 to b2 by 7", "all to b2 by 7"]
+    assert home.after(number(2), first) == []
+    assert home.later(ORDER_MS + trails.STEP_MS) == ["2"], "late, but not lost"
+
+
+def test_a_client_that_left_is_forgotten_when_the_broker_that_had_not_answered_leaves(home: Home) -> None:
+    home.sessions[R] = OwnSession(None, 500)
+    home.feed(ClientSubscribed(R, "t"))
+    home.gives(B2, 7)
+    home.now += FORGET_MS
+    home.hears(Settled((R,)), B2)
+    assert home.asked is not None
+    home.hears(Reached(home.asked), B2)
+    home.feed(PeerDown(B3))
+    assert home.node.session_moves.new_home(R) == B2
+    home.feed(FederationChanged(row_of_squares(2)))
+    assert home.node.session_moves.new_home(R) is None
+    assert R not in home.node.clients

@@ -268,6 +268,15 @@ class Registry:
             self._remember(client)
         self._core.topology_changed()
 
+    def go_on(self, client: Client, stored: StoredSession) -> None:
+        """A session began, and its client left without a word: it is the former one, with all its identifiers."""
+        self.complete(client, stored)
+        client.session.restore(stored.deliveries, stored.receipts)
+        client.session.miss(stored.missed)
+        if client.session.durable:
+            self._core.outbox.journal.extend(_changes_of(client.id, stored))
+            self._core.outbox.schedule()
+
     def _store_wishes(self, client: Client, stored: StoredSession) -> None:
         for name, text in stored.fences.items():
             self._core.store.put_fence(client.id, name, text)

@@ -51,6 +51,8 @@ class Admission:
         self._registry = registry
         self._geo = geo
         self._checks = PasswordChecks(core)
+        self._coming: dict[str, Connection] = {}
+        """Connections that wait until the disk knows that the session of their client goes on."""
 
     def close(self) -> None:
         self._checks.close()
@@ -143,7 +145,7 @@ class Admission:
             self._refuse(connection, ReasonCode.QUOTA_EXCEEDED, "too many sessions")
             return
         if self._elsewhere is None:
-            self._let_in(connection, connect, agreement, identity, location)
+            self._let_in(connection, connect, agreement, identity, location, None)
             return
         address = self._elsewhere.address_for(connect, location)
         if address is not None:
@@ -162,6 +164,7 @@ class Admission:
         identity: Identity,
         location: Location | None,
         refused: Trouble | None,
+        since_ms: int | None,
     ) -> None:
         """The search for the client's session at other brokers is over."""
         changed = self._identity_refusal(connection, identity)
@@ -170,7 +173,7 @@ class Admission:
         elif changed is not None:
             self._refuse(connection, ReasonCode.NOT_AUTHORIZED, changed)
         else:
-            self._let_in(connection, connect, agreement, identity, location)
+            self._let_in(connection, connect, agreement, identity, location, since_ms)
 
     def _let_in(
         self,
@@ -179,10 +182,14 @@ class Admission:
         agreement: Agreement,
         identity: Identity,
         location: Location | None,
+        since_ms: int | None,
     ) -> None:
         """Let a client in, to a session that runs out as soon as its broker has on disk that it goes on."""
+        before = self._coming.pop(agreement.client_id, None)
+        if before is not None and not before.closed:
+            self._refuse(before, ReasonCode.SERVER_BUSY, "the client connected again")
         known = self._core.clients.get(agreement.client_id)
-        come_in = partial(self._come_in, connection, connect, agreement, identity, location)
+        come_in = partial(self._come_in, connection, connect, agreement, identity, location, since_ms)
         if (
             known is None
             or connect.clean_start
@@ -190,9 +197,14 @@ class Admission:
             or not self._registry.note_coming(known, partial(self._come_back, connection, known, come_in))
         ):
             come_in()
+        else:
+            self._coming[agreement.client_id] = connection
 
     def _come_back(self, connection: Connection, known: Client, come_in: Callable[[], None]) -> None:
         """A client may come in to the session that was there when it asked, unless it came another way since."""
+        if self._coming.get(known.id) is not connection:
+            return
+        del self._coming[known.id]
         is_there = self._core.clients.get(known.id) is known
         if is_there and known.connection is None and connection.closed:
             self._registry.note_not_coming(known)
@@ -208,6 +220,7 @@ class Admission:
         agreement: Agreement,
         identity: Identity,
         location: Location | None,
+        since_ms: int | None,
     ) -> None:
         core = self._core
         client, present, resumed = self._registry.open(connection, connect, agreement, identity.user)
@@ -222,6 +235,8 @@ class Admission:
             core.outbox.hold(connection, data)
         if location is not None:
             self._geo.move(client, location)
+        if self._elsewhere is not None:
+            self._elsewhere.came_in(client, since_ms)
         connection.go_on()
 
     def _refuse(

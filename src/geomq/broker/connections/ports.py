@@ -64,8 +64,8 @@ class Trouble(NamedTuple):
     text: str
 
 
-Then = Callable[[Trouble | None], None]
-"""What to do when the search for a session is over."""
+Then = Callable[[Trouble | None, int | None], None]
+"""What to do when the search for a session is over, and when the client came if other brokers were told."""
 
 
 class Elsewhere(Protocol):
@@ -78,3 +78,6 @@ class Elsewhere(Protocol):
         self, connection: ClientConnection, connect: Connect, agreement: Agreement, user: str | None, then: Then
     ) -> None:
         """Find its session wherever it is, then go on."""
+
+    def came_in(self, client: Client, since_ms: int | None) -> None:
+        """The client is connected."""

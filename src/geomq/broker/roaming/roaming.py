@@ -155,7 +155,7 @@ class Roaming:
         """Find the client's session wherever it is, then go on."""
         core, section = self._core, self._core.config.federation
         if agreement.assigned:
-            self._let_in(agreement.client_id, then, None)
+            then(None, None)
             return
         self._attempts += 1
         attempt, wait_s = self._attempts, section.session_wait_s
@@ -175,23 +175,20 @@ class Roaming:
         if attempt in self._pending:
             connection.wait_longer(wait_s)
 
-    def _let_in(self, client_id: str, then: Then, since_ms: int | None) -> None:
-        """Let a client in; its session may know it to be outside the area."""
-        then(None)
-        client = self._core.clients.get(client_id)
-        if client is not None:
-            if since_ms is not None:
-                client.date(since_ms)
-            self.redirecting.look_at(client)
+    def came_in(self, client: Client, since_ms: int | None) -> None:
+        """A client is connected; its session may know it to be outside the area."""
+        if since_ms is not None:
+            client.date(since_ms)
+        self.redirecting.look_at(client)
 
     # What is to be done.
 
     def carry_out(self, action: SessionAction) -> None:
         match action:
-            case LetClientIn(client=client, attempt=attempt, since_ms=since_ms):
+            case LetClientIn(attempt=attempt, since_ms=since_ms):
                 pending = self._pending.pop(attempt)
                 if not pending.connection.closed:
-                    self._let_in(client, pending.then, since_ms)
+                    pending.then(None, since_ms)
             case TurnClientAway(attempt=attempt, why=why):
                 self._turn_away(self._pending.pop(attempt), why)
             case EndSession(client=client):
@@ -208,7 +205,7 @@ class Roaming:
         if why == "connects again":
             pending.connection.dismiss(ReasonCode.SERVER_BUSY, "the client connected again")
         elif not pending.connection.closed:
-            pending.then(REFUSALS[why])
+            pending.then(REFUSALS[why], None)
 
     # Giving.
 
@@ -308,6 +305,9 @@ class Roaming:
         core = self._core
         knows = client.told_new and client.connection is not None and client.connection.answered
         if not client.session.subscriptions and not knows:
+            if client.connection is None and client.session.unfinished() == ([], []):
+                self._registry.go_on(client, dataclasses.replace(stored, deliveries=deliveries))
+                return
             self._registry.complete(client, stored)
         for each in deliveries:
             if each.phase is not Phase.RELEASED:

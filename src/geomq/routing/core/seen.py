@@ -111,11 +111,11 @@ class SeenEvents:
         self._hold(event_id, clients | self._clients_of(matches) if clients else self._clients_of(matches))
         return matches
 
-    def forget(self, event_id: EventId, client: ClientId) -> None:
-        """The client did not get the event after all."""
-        clients = self._seen.get(event_id, NOBODY)
-        if client in clients:
-            self._hold(event_id, clients - {client})
+    def forget(self, event_id: EventId, *clients: ClientId) -> None:
+        """These clients did not get the event after all."""
+        had = self._seen.get(event_id, NOBODY)
+        if not had.isdisjoint(clients):
+            self._hold(event_id, had.difference(clients))
 
     def _clients_of(self, matches: tuple[Match, ...]) -> Clients:
         """Matches that are the very same as for the event before, as for all of one topic, need not be looked at."""

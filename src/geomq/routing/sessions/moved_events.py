@@ -98,16 +98,18 @@ class MovedEvents:
             stay = self._trails.last(owner_of(match.client))
             if stay is not None and stay.waits and not self._arrivals.had(event.id, match.client):
                 waiting.setdefault(owner_of(match.client), []).append(match)
-        held: set[Match] = set()
+        held: dict[Match, None] = {}
+        late: list[tuple[ClientId, Stay, list[Match]]] = []
         for client, theirs in waiting.items():
             stay = self._trails.last(client)
             assert stay is not None
-            if stay.new.issuperset(theirs):
-                continue
-            held.update(theirs)
-            self.forget_seen(event.id, [m.client for m in theirs])
+            if not stay.new.issuperset(theirs):
+                late.append((client, stay, theirs))
+                held |= dict.fromkeys(theirs)
+        self.forget_seen(event.id, [match.client for match in held])
+        for client, stay, theirs in late:
             if self._trails.hold(client, stay, event, tuple(theirs), now=now):
-                self._wake(self._trails.next_due())
+                self._wake(stay.held[event.id].due)
             else:
                 self.shut(client, stay)
                 self._pass_on(stay, event, tuple(theirs), not stay.visit.exit)
@@ -166,9 +168,9 @@ class MovedEvents:
 
     def forget_seen(self, event_id: EventId, clients: Iterable[ClientId]) -> None:
         """They have not had the event, and may get it elsewhere."""
-        for client in clients:
-            for strategy in self._routings.strategies:
-                strategy.seen.forget(event_id, client)
+        theirs = tuple(clients)
+        for strategy in self._routings.strategies:
+            strategy.seen.forget(event_id, *theirs)
 
     def _serve_elsewhere(self, action: DeliverToOne) -> Action:
         """The chosen member left: its new home, or another member here, is to be served."""

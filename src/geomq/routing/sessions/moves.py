@@ -91,6 +91,7 @@ class SessionMoves:
         self._trails.come_back(client, self._rounds.begin)
         self._trails.enter(client, token, source, now=now)
         self._go_on(client)
+        self._bound(client)
         self._wake(now + FORGET_MS)
 
     def taken(self, client: ClientId) -> None:
@@ -106,6 +107,7 @@ class SessionMoves:
     def gave(self, client: ClientId, token: int, to: BrokerId, *, now: float) -> None:
         """The client's session is on its way to another broker, with this token."""
         self._trails.leave(client, token, to, now=now)
+        self._bound(client)
 
     def departed(self, client: ClientId, to: BrokerId, *, now: float) -> None:
         """The client, under this key, is another broker's now."""
@@ -141,6 +143,14 @@ class SessionMoves:
         """Tell those that wait that all was sent after the client."""
         for token, to in self._trails.passed(client, self._rounds.is_past):
             if to in self._brokers:
+                self._events.then(SendToPeer(to, SentAll(client, token)))
+
+    def _bound(self, client: ClientId) -> None:
+        """Wait no longer for the former homes of a client that came and went too often."""
+        while (stay := self._trails.oldest_of_many(client)) is not None:
+            self._events.shut(client, stay)
+            token, to = self._trails.drop_oldest(client)
+            if token and to in self._brokers:
                 self._events.then(SendToPeer(to, SentAll(client, token)))
 
     def keep_departed(self, client: ClientId, record: bytes) -> None:
@@ -182,7 +192,7 @@ class SessionMoves:
                 self._act(SendToPeer(peer, Reached(number)))
                 return ()
             case Reached(number=number):
-                return self._settle(now) if self._rounds.answered(peer, number) else ()
+                return self._settle() if self._rounds.answered(peer, number) else ()
             case Settled(clients=clients):
                 for key in [key for client in clients for key in self.left(client)]:
                     departure = self._departed[key]
@@ -229,14 +239,15 @@ class SessionMoves:
             if stay.visit.is_open and stay.visit.source not in brokers:
                 self._events.shut(client, stay)
                 self._go_on(client)
-        return tuple(c for c, departure in self._departed.items() if departure.to not in brokers)
+        gone = tuple(c for c, departure in self._departed.items() if departure.to not in brokers)
+        return tuple(dict.fromkeys((*gone, *self._settle())))  # a round may have waited for one that left only
 
-    def _settle(self, now: float) -> tuple[ClientId, ...]:
+    def _settle(self) -> tuple[ClientId, ...]:
         """A round may be past: those that wait for all hear of it; the clients that left and can be forgotten."""
         if all(strategy.places_directly for strategy in self._routings.strategies):
             for client in self._arrivals.newly_known():
                 self._notify(client)
-        for client in self._trails.clients():
+        for client in self._trails.over():
             self._go_on(client)
         return tuple(
             c for c, left in self._departed.items() if left.over_after and self._rounds.is_past(left.over_after)

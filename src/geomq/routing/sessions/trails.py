@@ -29,6 +29,8 @@ ORDER_MS = 30_000.0
 BRIEF_MS = 1_000.0
 """How long, if the former home cannot know that it matters where the client is now."""
 STEP_MS = 100.0
+VISITS_MAX = 64
+"""Visits of one client that are remembered; more are only open if it comes and goes while some broker is away."""
 HELD_MAX = 1_000
 """Events held for one visit."""
 HELD_BYTES_MAX = 64 << 20
@@ -114,6 +116,8 @@ class Trails:
     def __init__(self, act: Callable[[Action], None]) -> None:
         self._act = act
         self._stays: dict[ClientId, list[Stay]] = {}
+        self._over: dict[ClientId, None] = {}
+        """The clients of which some visit is over."""
         self._number = 0
         self._bytes = 0
 
@@ -137,6 +141,7 @@ class Trails:
             for stay in stays:
                 if stay.visit.is_over or (stay is stays[-1] and stay.visit.exit and not away):
                     stay.end(rounds)
+                    self._over[client] = None
 
     def _load_held(self, key: bytes, value: bytes, now: float) -> None:
         client, record = ClientId(key[:-9].decode("utf-8", "surrogatepass")), _held(value)
@@ -161,8 +166,9 @@ class Trails:
         """The visit that began at this gate."""
         return next((stay for stay in self._stays.get(client, ()) if gate and stay.visit.gate == gate), None)
 
-    def clients(self) -> list[ClientId]:
-        return list(self._stays)
+    def over(self) -> list[ClientId]:
+        """Who has visits that are over, and that a round may let go of."""
+        return list(self._over)
 
     def items(self) -> list[tuple[ClientId, Stay]]:
         return [(client, stay) for client, stays in self._stays.items() for stay in stays]
@@ -198,6 +204,7 @@ class Trails:
         for stay in self._stays.get(client, ()):
             if stay.visit.exit and not stay.visit.is_over:
                 stay.end(rounds)
+                self._over[client] = None
         self._keep(client)
 
     def end(self, client: ClientId) -> list[Held]:
@@ -229,27 +236,47 @@ class Trails:
 
     def _keep(self, client: ClientId) -> None:
         stays = self._stays.get(client)
+        if client in self._over and not any(stay.visit.is_over for stay in stays or ()):
+            del self._over[client]
         if stays:
             self._act(KeepNote(TRAIL, key_of(client), _encode([stay.visit for stay in stays])))
         elif stays is not None:
             del self._stays[client]
             self._act(ForgetNote(TRAIL, key_of(client)))
 
+    def oldest_of_many(self, client: ClientId) -> Stay | None:
+        """The first visit of a client that has too many."""
+        stays = self._stays.get(client, [])
+        return stays[0] if len(stays) > VISITS_MAX else None
+
+    def drop_oldest(self, client: ClientId) -> tuple[int, BrokerId]:
+        """Forget the first visit, whose gate is shut, whatever may still come: its exit, and who waits there."""
+        visit = self._stays[client].pop(0).visit
+        self._keep(client)
+        return visit.exit, visit.to
+
     # Events.
 
     def hold(self, client: ClientId, stay: Stay, event: Event, matches: tuple[Match, ...], *, now: float) -> bool:
         """Keep an event until the gate is shut; False if there is no room."""
-        if event.id in stay.held:
+        same = stay.held.get(event.id)
+        if same is not None:
+            same.matches = tuple(dict.fromkeys((*same.matches, *matches)))
+            self._keep_held(client, stay, same)
             return True
         if len(stay.held) >= HELD_MAX or self._bytes + len(event.payload) > HELD_BYTES_MAX:
             return False
         self._number += 1
         self._bytes += len(event.payload)
         inside, due = not stay.visit.exit, _in_step(now + stay.patience_ms(event.fence))
-        stay.held[event.id] = Held(event, matches, inside, due, self._number)
-        record = _HeldRecord(stay.visit.gate, msgspec.Raw(_encode(EVENT.to_wire(event))), matches, inside)
-        self._act(KeepNote(HELD, _held_key(client, self._number), _encode(record)))
+        held = stay.held[event.id] = Held(event, matches, inside, due, self._number)
+        self._keep_held(client, stay, held)
         return True
+
+    def _keep_held(self, client: ClientId, stay: Stay, held: Held) -> None:
+        event = msgspec.Raw(_encode(EVENT.to_wire(held.event)))
+        record = _HeldRecord(stay.visit.gate, event, held.matches, held.inside)
+        self._act(KeepNote(HELD, _held_key(client, held.number), _encode(record)))
 
     def take(self, client: ClientId, stay: Stay, held: Held) -> Held:
         """It need not be held any longer."""
