@@ -44,3 +44,9 @@ def test_a_fault_that_changes_nothing_is_not_found() -> None:
 def test_no_fault_of_that_name_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert soak.main(["--planted", "--fault", "no such fault"]) == 1
     assert capsys.readouterr().out == "0 planted faults: 0 not found\n"
+
+
+def test_a_fault_that_cannot_be_planted_is_not_found() -> None:
+    fault = PLANTED[0]._replace(old="a line that is nowhere")
+    with pytest.raises(ValueError, match="0 times"):
+        Search().look_for(fault)

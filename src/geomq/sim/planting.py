@@ -126,6 +126,8 @@ class Search:
         self._healthy: dict[int, bool] = {}
 
     def look_for(self, fault: Fault) -> Found:
+        """ValueError or SyntaxError if the fault cannot be planted: a process that fails for that has found nothing."""
+        compile(fault.plant(fault.path.read_text()), fault.path, "exec", dont_inherit=True)
         seeds = [fault.seed, *(seed for seed in range(self._seeds_max) if seed != fault.seed)]
         left = seeds
         while left:
