@@ -287,5 +287,6 @@ class SessionMoves:
 
     def inherit(self, before: Self) -> None:
         """Take over what a broker keeps on disk."""
-        self._departed, self.deadline = before._departed, before.deadline
+        self._departed = {client: _Departure(left.to, left.ask_at) for client, left in before._departed.items()}
+        self.deadline = before.deadline
         self._arrivals.inherit(before._arrivals)
