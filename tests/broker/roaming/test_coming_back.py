@@ -46,7 +46,7 @@ async def test_a_client_that_got_its_session_came_when_other_brokers_were_told(
         frankfurt, columbus = brokers["frankfurt"], brokers["columbus"]
         client, _ = await Probe.connect(columbus.port, lasting("r"))
         await client.drop()
-        asked = round(frankfurt.core.wall_s() * 1000)
+        asked = int(frankfurt.core.wall_s() * 1000)
         monkeypatch.setattr(Outbox, "when_safe", lambda outbox, then: asyncio.get_running_loop().call_later(1.0, then))
         client, connack = await Probe.connect(frankfurt.port, lasting("r"))
         assert connack.session_present
