@@ -10,9 +10,10 @@ from collections.abc import Iterator
 def descriptors(left: int) -> Iterator[None]:
     """Let this process open only so many more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    next_one = os.open(os.devnull, os.O_RDONLY)
-    os.close(next_one)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (next_one + left, hard))
+    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(left + 1)]  # between others that are open
+    for each in free:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[-1], hard))
     try:
         yield
     finally:

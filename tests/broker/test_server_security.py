@@ -2,23 +2,25 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.broker.federated import until
 from tests.broker.gated_threads import GatedThreads
 from tests.broker.probes import OPEN, Probe, drop_all
 from tests.probe import Closed
 
 from geomq.broker.config.settings import Auth as AuthConfig
-from geomq.broker.config.settings import Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.config.settings import BrokerSettings, Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.connections.ports import Exchange
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.passwords import hash_password
 from geomq.broker.server import Broker
+from geomq.broker.storage.outbox import Outbox
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import (
     Auth,
@@ -54,7 +56,8 @@ pattern readwrite own/%c/#
 @asynccontextmanager
 async def _running(platform: Platform = SYSTEM, **sections: Any) -> AsyncIterator[Broker]:
     sections.setdefault("listeners", (Listener(host="127.0.0.1", port=0),))
-    config = Config(persistence=Persistence(enabled=False), metrics=Metrics(sys_interval_s=0), **sections)
+    sections.setdefault("persistence", Persistence(enabled=False))
+    config = Config(metrics=Metrics(sys_interval_s=0), **sections)
     async with Broker(config, platform=platform) as broker:
         yield broker
         await drop_all()
@@ -141,6 +144,29 @@ async def test_a_password_that_changes_while_it_is_checked_is_checked_again(file
                     threads.run_next()
                 await asyncio.sleep(0.01)
         assert (await probe.expect(Connack)).reason == ReasonCode.BAD_USER_NAME_OR_PASSWORD
+
+
+async def test_a_user_that_goes_while_its_client_waits_for_the_disk_does_not_come_in(
+    files: AuthConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: dict[str, Any] = {"clean_start": False, "properties": Properties(session_expiry_interval=100)}
+    on_disk: dict[str, Any] = {
+        "broker": BrokerSettings(data_dir=str(tmp_path / "data")),
+        "persistence": Persistence(free_bytes_min=0),
+    }
+    async with _running(auth=files, **on_disk) as broker:
+        anna, _ = await _login(broker, "anna", **kept)
+        await anna.drop()
+        await until(lambda: broker.core.clients["anna"].connection is None)
+        waiting: list[Callable[[], None]] = []
+        monkeypatch.setattr(Outbox, "when_safe", lambda _, then: waiting.append(then))
+        login = asyncio.create_task(_login(broker, "anna", **kept))
+        await until(lambda: bool(waiting))
+        (tmp_path / "passwords").write_text("")
+        broker.reload(broker.core.config)
+        waiting[0]()
+        assert (await login)[1].reason == ReasonCode.NOT_AUTHORIZED
+        assert broker.core.clients["anna"].connection is None
 
 
 async def test_anonymous_clients_come_in_only_where_allowed() -> None:

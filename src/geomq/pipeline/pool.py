@@ -24,9 +24,9 @@ def in_processes(function: Callable[[Task], Result], tasks: Sequence[Task]) -> I
             for future in futures:
                 yield future.result()
         except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
             for worker in active_children():
                 worker.terminate()
+            pool.shutdown(cancel_futures=True)  # waits for the pool's thread, which else may stumble over Python's end
             raise
 
 

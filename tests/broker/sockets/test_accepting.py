@@ -144,8 +144,9 @@ async def test_nothing_breaks_when_there_is_no_descriptor_at_all() -> None:
         with descriptors(2):
             for each in dialled:
                 await asyncio.get_running_loop().sock_connect(each, server.addresses[0])
-            await asyncio.sleep(0.5)
-            assert len(visitors.here) <= 2
+            await until(lambda: len(visitors.here) == 2)
+            await asyncio.sleep(0.3)
+            assert len(visitors.here) == 2
         await until(lambda: len(visitors.here) == 5)
         for each in dialled:
             each.close()

@@ -198,6 +198,23 @@ def test_what_is_older_and_held_comes_before_what_the_former_home_sends(home: Ho
     assert home.sent_all(token) == ["1", "2"], "of a publisher before a restart, and of another"
 
 
+def test_all_subscriptions_that_match_count_also_after_waiting(home: Home) -> None:
+    token = home.takes()
+    home.feed(ClientSubscribed(R, "#"))
+    both = (MATCH, Match(R, "#"))
+    sent = DeliverMoved(number(1), both, (token, token), 1)
+    assert home.node.handle(PeerSaid(B2, sent), now=0)[0] == DeliverToClients(number(1), both)
+    assert home.direct(number(2)) == []
+    found = [a for a in home.node.handle(PeerSaid(B2, SentAll(R, token)), now=0) if isinstance(a, DeliverToClients)]
+    assert [(each.event, set(each.matches)) for each in found] == [(number(2), set(both))]
+
+
+def test_nobody_else_can_use_the_gate_of_a_former_home(home: Home) -> None:
+    token = home.takes(B2)
+    assert home.after(number(1), token, B3) == []
+    assert home.after(number(1), token, B2) == ["1"]
+
+
 def test_nothing_of_qos_0_waits(home: Home) -> None:
     home.takes()
     assert home.direct(number(1, qos=0)) == ["1"]

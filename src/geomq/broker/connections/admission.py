@@ -4,8 +4,9 @@ Passwords are checked in a thread; everything else is decided at once on the loo
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -36,6 +37,16 @@ from geomq.mqtt.session.handshake import Agreement, agree, refusal, welcome
 from geomq.vocabulary import DETAILS_PROPERTY, DROPPED_PROPERTY, LOCATION_PROPERTY, WAITING_PROPERTY
 
 log = logging.getLogger("geomq.broker")
+
+
+class Newcomer(NamedTuple):
+    """A connection whose client is who it says, and on what terms it may come in."""
+
+    connection: Connection
+    connect: Connect
+    agreement: Agreement
+    identity: Identity
+    location: Location | None
 
 
 class Admission:
@@ -144,8 +155,9 @@ class Admission:
         if known is None and len(core.clients) >= core.config.limits.sessions_max:
             self._refuse(connection, ReasonCode.QUOTA_EXCEEDED, "too many sessions")
             return
+        newcomer = Newcomer(connection, connect, agreement, identity, location)
         if self._elsewhere is None:
-            self._let_in(connection, connect, agreement, identity, location, None)
+            self._let_in(newcomer, None)
             return
         address = self._elsewhere.address_for(connect, location)
         if address is not None:
@@ -153,75 +165,55 @@ class Admission:
                 connection, ReasonCode.USE_ANOTHER_SERVER, "another broker serves this location", go_to=address
             )
             return
-        come_in = partial(self._found, connection, connect, agreement, identity, location)
-        self._elsewhere.fetch(connection, connect, agreement, user, come_in)
+        self._elsewhere.fetch(connection, connect, agreement, user, partial(self._found, newcomer))
 
-    def _found(
-        self,
-        connection: Connection,
-        connect: Connect,
-        agreement: Agreement,
-        identity: Identity,
-        location: Location | None,
-        refused: Trouble | None,
-        since_ms: int | None,
-    ) -> None:
+    def _found(self, newcomer: Newcomer, refused: Trouble | None, since_ms: int | None) -> None:
         """The search for the client's session at other brokers is over."""
-        changed = self._identity_refusal(connection, identity)
         if refused is not None:
-            self._refuse(connection, *refused)
-        elif changed is not None:
-            self._refuse(connection, ReasonCode.NOT_AUTHORIZED, changed)
-        else:
-            self._let_in(connection, connect, agreement, identity, location, since_ms)
+            self._refuse(newcomer.connection, *refused)
+        elif self._is_still_welcome(newcomer):
+            self._let_in(newcomer, since_ms)
 
-    def _let_in(
-        self,
-        connection: Connection,
-        connect: Connect,
-        agreement: Agreement,
-        identity: Identity,
-        location: Location | None,
-        since_ms: int | None,
-    ) -> None:
+    def _is_still_welcome(self, newcomer: Newcomer) -> bool:
+        """Whether the settings, which may have changed while the client waited, still let it in; else it is refused."""
+        changed = self._identity_refusal(newcomer.connection, newcomer.identity)
+        if changed is not None:
+            self._refuse(newcomer.connection, ReasonCode.NOT_AUTHORIZED, changed)
+        return changed is None
+
+    def _let_in(self, newcomer: Newcomer, since_ms: int | None) -> None:
         """Let a client in, to a session that runs out as soon as its broker has on disk that it goes on."""
-        before = self._coming.pop(agreement.client_id, None)
+        client_id = newcomer.agreement.client_id
+        before = self._coming.pop(client_id, None)
         if before is not None and not before.closed:
             self._refuse(before, ReasonCode.SERVER_BUSY, "the client connected again")
-        known = self._core.clients.get(agreement.client_id)
-        come_in = partial(self._come_in, connection, connect, agreement, identity, location, since_ms)
+        known = self._core.clients.get(client_id)
         if (
             known is None
-            or connect.clean_start
-            or not agreement.expiry_s
-            or not self._registry.note_coming(known, partial(self._come_back, connection, known, come_in))
+            or newcomer.connect.clean_start
+            or not newcomer.agreement.expiry_s
+            or not self._registry.note_coming(known, partial(self._come_back, newcomer, known, since_ms))
         ):
-            come_in()
+            self._come_in(newcomer, since_ms)
         else:
-            self._coming[agreement.client_id] = connection
+            self._coming[client_id] = newcomer.connection
 
-    def _come_back(self, connection: Connection, known: Client, come_in: Callable[[], None]) -> None:
+    def _come_back(self, newcomer: Newcomer, known: Client, since_ms: int | None) -> None:
         """A client may come in to the session that was there when it asked, unless it came another way since."""
+        connection = newcomer.connection
         if self._coming.get(known.id) is not connection:
             return
         del self._coming[known.id]
-        is_there = self._core.clients.get(known.id) is known
-        if is_there and known.connection is None and connection.closed:
+        waits = self._core.clients.get(known.id) is known and known.connection is None
+        if waits and not connection.closed and self._is_still_welcome(newcomer):
+            self._come_in(newcomer, since_ms)
+        elif waits:
             self._registry.note_not_coming(known)
-        elif is_there and known.connection is None:
-            come_in()
         elif not connection.closed:
             self._refuse(connection, ReasonCode.SERVER_BUSY, "the client connected again")
 
-    def _come_in(
-        self,
-        connection: Connection,
-        connect: Connect,
-        agreement: Agreement,
-        identity: Identity,
-        location: Location | None,
-        since_ms: int | None,
-    ) -> None:
+    def _come_in(self, newcomer: Newcomer, since_ms: int | None) -> None:
+        connection, connect, agreement, identity, location = newcomer
         core = self._core
         client, present, resumed = self._registry.open(connection, connect, agreement, identity.user)
         connack = welcome(connect, agreement, core.policy, session_present=present)

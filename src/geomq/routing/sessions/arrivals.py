@@ -21,8 +21,6 @@ class _Arrival(msgspec.Struct):
     since: float
     known_after: int = 0
     """The round after which all peers know the subscriptions; 0 as long as none has begun."""
-    is_known: bool = False
-    """Whether the former home was notified of that."""
 
 
 class Arrivals:
@@ -32,6 +30,8 @@ class Arrivals:
         self._rounds = rounds
         self._act = act
         self._arrived: dict[ClientId, _Arrival] = {}
+        self._unknown: dict[ClientId, None] = {}
+        """Those that not all peers are known to know, by their own ids."""
 
     def __len__(self) -> int:
         return len(self._arrived)
@@ -40,6 +40,7 @@ class Arrivals:
         before = self._arrived.get(client)
         known = {} if before is None else before.had
         self._arrived[client] = _Arrival({**known, **dict.fromkeys(had)}, now)
+        self._unknown.pop(client, None)
 
     def keep(self, client: ClientId) -> None:
         """Have on disk what the client had before it came, for as long as that is known."""
@@ -47,6 +48,7 @@ class Arrivals:
             self._act(KeepNote(HAD, key_of(client), msgspec.msgpack.encode(tuple(self._arrived[client].had))))
 
     def forget(self, client: ClientId) -> None:
+        self._unknown.pop(client, None)
         if self._arrived.pop(client, None) is not None and is_client(client):
             self._act(ForgetNote(HAD, key_of(client)))
 
@@ -82,6 +84,7 @@ class Arrivals:
         """The client's subscriptions are on their way to the peers."""
         if client in self._arrived:
             self._arrived[client].known_after = self._rounds.begin()
+            self._unknown[client] = None
 
     def load(self) -> None:
         """After a restart, what the peers had heard of them may be lost."""
@@ -98,12 +101,9 @@ class Arrivals:
 
     def newly_known(self) -> list[ClientId]:
         """Those whose subscriptions all peers have come to know since the last call."""
-        is_past = self._rounds.is_past
-        found = [
-            client for client, a in self._arrived.items() if a.known_after and not a.is_known and is_past(a.known_after)
-        ]
+        found = [c for c in self._unknown if self._rounds.is_past(self._arrived[c].known_after)]
         for client in found:
-            self._arrived[client].is_known = True
+            del self._unknown[client]
         return found
 
     def inherit(self, before: Self) -> None:

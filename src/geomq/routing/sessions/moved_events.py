@@ -137,7 +137,8 @@ class MovedEvents:
         """Deliver to those that still want it and have not had it."""
         live = self._live(None if inside else event.fence, matches)
         fresh = self._routings.publishing.seen.unseen(event.id, live)
-        fresh = tuple(match for match in fresh if self._arrivals.is_new(event.id, match.client))
+        new = {client: self._arrivals.is_new(event.id, client) for client in dict.fromkeys(m.client for m in fresh)}
+        fresh = tuple(match for match in fresh if new[match.client])
         reason = "duplicate" if live else "no longer subscribed"
         self._decided.append(DeliverToClients(event, fresh) if fresh else DropEvent(event.id, reason))
 
@@ -183,7 +184,7 @@ class MovedEvents:
 
     # What former homes send.
 
-    def came_after(self, message: DeliverMoved) -> None:
+    def came_after(self, message: DeliverMoved, source: BrokerId) -> None:
         """A former home of some clients matched an event for them."""
         event, tokens = message.event, message.tokens
         if len(tokens) != len(message.matches):
@@ -192,7 +193,8 @@ class MovedEvents:
         unknown: list[Match] = []
         for match, token in zip(message.matches, tokens, strict=True):
             client = owner_of(match.client)
-            if self._trails.through(client, token) is None:
+            stay = self._trails.through(client, token)
+            if stay is None or stay.visit.source != source:
                 unknown.append(match)
             else:
                 known.setdefault((client, token), []).append(match)

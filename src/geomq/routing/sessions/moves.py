@@ -22,7 +22,7 @@ from geomq.routing.sessions.hand_overs import Notes
 from geomq.routing.sessions.messages import AskReached, AskSettled, DeliverMoved, Reached, SentAll, Settled
 from geomq.routing.sessions.moved_events import MovedEvents
 from geomq.routing.sessions.rounds import Rounds
-from geomq.routing.sessions.trails import Trails, is_client, key_of
+from geomq.routing.sessions.trails import Trails, is_client, key_of, owner_of
 
 SETTLE_MS = 5_000.0
 """How long every link has to be up before a new home's subscriptions count as known everywhere."""
@@ -60,6 +60,10 @@ class SessionMoves:
         self._routings = routings
         self._act = act
         self._departed: dict[ClientId, _Departure] = {}
+        self._keys: dict[ClientId, dict[ClientId, None]] = {}
+        """Under which keys each client that left is known."""
+        self._going: dict[ClientId, None] = {}
+        """Those that left and whose new homes everybody knows, until what still went this way is here."""
         self._rounds = Rounds(me, federation.ids, act, epoch=epoch)
         self._arrivals = Arrivals(self._rounds, act)
         self._trails = Trails(act)
@@ -113,6 +117,7 @@ class SessionMoves:
         """The client, under this key, is another broker's now."""
         self._arrivals.forget(client)
         self._departed[client] = _Departure(to, now + SETTLE_MS)
+        self._keys.setdefault(owner_of(client), {})[client] = None
         self._wake(now + SETTLE_MS)
 
     def arrived(self, client: ClientId, had: Iterable[EventId], *, now: float) -> None:
@@ -124,12 +129,17 @@ class SessionMoves:
         """What is still known here of a client that left, under any of its keys."""
         if client not in self._departed:
             return ()
-        return tuple(each for each in self._departed if each == client or each.startswith(f"{client}\0"))
+        return tuple(self._keys[owner_of(client)]) if is_client(client) else (client,)
 
     def forget(self, client: ClientId) -> None:
         """The session is over."""
         self._arrivals.forget(client)
         was_away = self._departed.pop(client, None) is not None
+        self._going.pop(client, None)
+        if was_away:
+            del self._keys[owner_of(client)][client]
+            if not self._keys[owner_of(client)]:
+                del self._keys[owner_of(client)]
         if not is_client(client):
             return
         if was_away:
@@ -194,13 +204,14 @@ class SessionMoves:
             case Reached(number=number):
                 return self._settle() if self._rounds.answered(peer, number) else ()
             case Settled(clients=clients):
-                for key in [key for client in clients for key in self.left(client)]:
+                for key in dict.fromkeys(key for client in clients for key in self.left(client)):
                     departure = self._departed[key]
                     if departure.to == peer and not departure.over_after:
                         departure.over_after = self._rounds.begin()
+                        self._going[key] = None
                 return ()
             case DeliverMoved():
-                self._events.came_after(message)
+                self._events.came_after(message, peer)
                 return ()
             case SentAll(client=client, token=token):
                 stay = self._trails.through(client, token)
@@ -245,19 +256,21 @@ class SessionMoves:
     def _settle(self) -> tuple[ClientId, ...]:
         """A round may be past: those that wait for all hear of it; the clients that left and can be forgotten."""
         if all(strategy.places_directly for strategy in self._routings.strategies):
-            for client in self._arrivals.newly_known():
-                self._notify(client)
+            self._notify(self._arrivals.newly_known())
         for client in self._trails.over():
             self._go_on(client)
-        return tuple(
-            c for c, left in self._departed.items() if left.over_after and self._rounds.is_past(left.over_after)
-        )
+        return tuple(c for c in self._going if self._rounds.is_past(self._departed[c].over_after))
 
-    def _notify(self, client: ClientId) -> None:
-        """Everybody knows where the client is: the broker it came from need not ask."""
-        stay = self._trails.last(client)
-        if stay is not None and stay.waits:
-            self._act(SendToPeer(stay.visit.source, Settled((client,))))
+    def _notify(self, clients: Iterable[ClientId]) -> None:
+        """Everybody knows where these clients are: the brokers they came from need not ask."""
+        homes: dict[BrokerId, list[ClientId]] = {}
+        for client in clients:
+            stay = self._trails.last(client)
+            if stay is not None and stay.waits:
+                homes.setdefault(stay.visit.source, []).append(client)
+        for home, theirs in homes.items():
+            for start in range(0, len(theirs), ASKED_MAX):
+                self._act(SendToPeer(home, Settled(tuple(theirs[start : start + ASKED_MAX]))))
 
     # The clock.
 
@@ -288,5 +301,6 @@ class SessionMoves:
     def inherit(self, before: Self) -> None:
         """Take over what a broker keeps on disk."""
         self._departed = {client: _Departure(left.to, left.ask_at) for client, left in before._departed.items()}
+        self._keys = before._keys
         self.deadline = before.deadline
         self._arrivals.inherit(before._arrivals)
