@@ -18,9 +18,7 @@ PROMPT_MAX = 32
 
 
 class Sender(Protocol):
-    """A connection: bytes gather in its `out` until they are written out."""
-
-    out: list[bytes]
+    """A connection: bytes gather in it until they are written out."""
 
     def send(self, data: bytes) -> None: ...
 
@@ -162,11 +160,12 @@ class Outbox:
             self.journal.clear()
 
     def _release(self, held: Held) -> None:
-        dirty = self._dirty
-        for connection, data in held:
-            if not connection.out:
-                dirty.append(connection)
-            connection.out.append(data)
+        before, self._scheduled = self._scheduled, True  # written here, so that the tick's end need not do it
+        try:
+            for connection, data in held:
+                connection.send(data)
+        finally:
+            self._scheduled = before
         self._write()
 
     def _write(self) -> None:
