@@ -117,6 +117,7 @@ class SessionMoves:
         """The client, under this key, is another broker's now."""
         self._arrivals.forget(client)
         self._departed[client] = _Departure(to, now + SETTLE_MS)
+        self._going.pop(client, None)
         self._keys.setdefault(owner_of(client), {})[client] = None
         self._wake(now + SETTLE_MS)
 
