@@ -11,7 +11,7 @@ from typing import Self
 
 import msgspec
 
-from geomq.routing.core.actions import Action, ForgetNote, KeepNote, SendToPeer
+from geomq.routing.core.actions import Action, ForgetNote, KeepNote, SendOnceFlushed, SendToPeer
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, EventId, Match
 from geomq.routing.core.strategy import ClientState
@@ -19,7 +19,16 @@ from geomq.routing.core.topology import Federation
 from geomq.routing.federation.routings import Routings
 from geomq.routing.sessions.arrivals import Arrivals
 from geomq.routing.sessions.hand_overs import Notes
-from geomq.routing.sessions.messages import AskReached, AskSettled, DeliverMoved, Reached, SentAll, Settled
+from geomq.routing.sessions.messages import (
+    AskFlushed,
+    AskReached,
+    AskSettled,
+    DeliverMoved,
+    Flushed,
+    Reached,
+    SentAll,
+    Settled,
+)
 from geomq.routing.sessions.moved_events import MovedEvents
 from geomq.routing.sessions.rounds import Rounds
 from geomq.routing.sessions.trails import Trails, is_client, key_of, owner_of
@@ -37,8 +46,10 @@ DEPARTED = "departed"
 class _Departure(msgspec.Struct):
     to: BrokerId
     ask_at: float
+    sent_after: int = 0
+    """The round after which nothing more is sent this way, once everybody knows the new home; else 0."""
     over_after: int = 0
-    """The round after which all that still went this way is here, once everybody knows the new home; else 0."""
+    """The round after which all that was still sent this way is here, once nothing more is; else 0."""
 
 
 class SessionMoves:
@@ -65,6 +76,8 @@ class SessionMoves:
         self._going: dict[ClientId, None] = {}
         """Those that left and whose new homes everybody knows, until what still went this way is here."""
         self._rounds = Rounds(me, federation.ids, act, epoch=epoch)
+        self._flushes = Rounds(me, federation.ids, act, epoch=epoch, question=AskFlushed)
+        """What was sent before everybody knew a new home may still be on its way to a rendezvous."""
         self._arrivals = Arrivals(self._rounds, act)
         self._trails = Trails(act)
         self._events = MovedEvents(
@@ -204,6 +217,11 @@ class SessionMoves:
                 return ()
             case Reached(number=number):
                 return self._settle() if self._rounds.answered(peer, number) else ()
+            case AskFlushed(number=number):
+                self._act(SendOnceFlushed(peer, Flushed(number)))
+                return ()
+            case Flushed(number=number):
+                return self._settle() if self._flushes.answered(peer, number) else ()
             case Settled(clients=clients):
                 self._settled(peer, clients)
                 return ()
@@ -224,8 +242,8 @@ class SessionMoves:
         known = [client for client in clients if self.new_home(client) == home]
         for key in dict.fromkeys(key for client in known for key in self.left(client)):
             departure = self._departed[key]
-            if departure.to == home and not departure.over_after:
-                departure.over_after = self._rounds.begin()
+            if departure.to == home and not departure.sent_after:
+                departure.sent_after = self._flushes.begin()
                 self._going[key] = None
         self._notify(known)
 
@@ -239,6 +257,7 @@ class SessionMoves:
         if self._down.pop(peer, self) is None:
             self._whole_since = now
         self._rounds.ask(peer)
+        self._flushes.ask(peer)
 
     def peer_down(self, peer: BrokerId) -> None:
         if peer in self._brokers:
@@ -248,6 +267,7 @@ class SessionMoves:
         """These are all brokers now; clients to forget because the broker they went to left."""
         before, self._brokers = self._brokers, brokers
         self._rounds.federation_changed(brokers)
+        self._flushes.federation_changed(brokers)
         for peer in brokers:
             if peer not in before:
                 self._down[peer] = None
@@ -267,7 +287,10 @@ class SessionMoves:
             self._notify(self._arrivals.newly_known())
         for client in self._trails.over():
             self._go_on(client)
-        return tuple(c for c in self._going if self._rounds.is_past(self._departed[c].over_after))
+        for departure in map(self._departed.__getitem__, self._going):
+            if not departure.over_after and self._flushes.is_past(departure.sent_after):
+                departure.over_after = self._rounds.begin()
+        return tuple(c for c in self._going if (after := self._departed[c].over_after) and self._rounds.is_past(after))
 
     def _notify(self, clients: Iterable[ClientId]) -> None:
         """Everybody knows where these clients are: the brokers they came from need not ask."""
@@ -286,6 +309,7 @@ class SessionMoves:
 
     def on_deadline(self, *, now: float) -> None:
         self._rounds.ask_again()
+        self._flushes.ask_again()
         asked: dict[BrokerId, list[ClientId]] = {}
         whole = self._is_whole(now)  # else something may still be on its way here
         for client, departure in self._departed.items():
