@@ -181,11 +181,6 @@ class SessionMoves:
         """Have `record` on disk for as long as the client, under its own id, is known to have left."""
         self._act(KeepNote(DEPARTED, key_of(client), record))
 
-    def let_in(self, client: ClientId) -> None:
-        """The client has a new session here: after a restart that counts, not that it had left."""
-        if client in self._departed:
-            self._act(ForgetNote(DEPARTED, key_of(client)))
-
     def had_by(self, clients: Iterable[ClientId]) -> Iterator[EventId]:
         """Events known from former homes to have been delivered to these."""
         return self._arrivals.had_by(clients)

@@ -227,7 +227,6 @@ class SessionSearches:
         wanted = pending.wanted
         del self._pending[wanted.client]
         if pending.successor is None:
-            self._moves.let_in(wanted.client)
             self._given.pop(wanted.client, None)
             self._act(LetClientIn(wanted.client, pending.attempt, wanted.since_ms))
         self._serve_successor(pending)

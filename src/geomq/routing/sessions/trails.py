@@ -31,7 +31,7 @@ BRIEF_MS = 1_000.0
 STEP_MS = 100.0
 VISITS_MAX = 64
 """Visits of one client that are remembered; more are only open if it comes and goes while some broker is away."""
-HELD_MAX = 1_000
+HELD_MAX = 10_000
 """Events held for one visit."""
 HELD_BYTES_MAX = 64 << 20
 """Payload held for all visits together."""
