@@ -79,7 +79,7 @@ class EventBatch(Message, frozen=True):
 class DurableBatch(EventBatch, frozen=True):
     """The same of QoS 1. The packet identifiers are those of the publishers, and mean nothing here."""
 
-    wire_id: ClassVar[int] = 62
+    wire_id: ClassVar[int] = 64
     durable: ClassVar[bool] = True
 
     def once_sent(self) -> Message:
