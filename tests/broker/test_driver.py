@@ -9,11 +9,16 @@ from tests.broker.roaming.test_roaming import acked, lasting
 from tests.probe import Probe
 
 from geomq.broker.config.settings import Config
+from geomq.broker.fastpath.links import PeerBatch
 from geomq.broker.server import Broker
+from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import Connect, Publish, SubscribeRequest
-from geomq.routing.core.actions import DeliverToClients
+from geomq.mqtt.codec.types import V311
+from geomq.routing.core.actions import DeliverToClients, SendOnceFlushed
 from geomq.routing.core.events import ClientReady
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.core.plan import Batched
+from geomq.routing.sessions.messages import AskReached
 from geomq.routing.trace.records import TraceRecord
 
 pytestmark = pytest.mark.anyio
@@ -78,3 +83,20 @@ async def test_what_follows_from_a_deadline_is_traced_kept_and_carried_out_like_
 
 def _nothing() -> ClientReady:
     return ClientReady(ClientId("nobody"), True)
+
+
+async def test_what_was_gathered_for_peers_is_sent_before_what_waits_until_all_that_was_sent_has_arrived() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        here, peer = brokers["columbus"], BrokerId("frankfurt")
+        assert here.peering is not None
+        await until(lambda: peer in here.core.node.routings.linked)
+        link, links = here.peering._peers[peer].link, here.parts.fast.links
+        found: list[int] = []
+        here.parts.driver._links.once_flushed = lambda *_: found.append(link.latest)  # type: ignore[misc]
+        here.core.node.handle = lambda *_, **__: [SendOnceFlushed(peer, AskReached(1))]  # type: ignore[method-assign]
+        before, packet = link.latest, encode(Publish("t", b"x", 1, packet_id=1), V311)
+        links.durable[peer] = PeerBatch([Batched(ClientId("p"), None, 1, 1, False, None, len(packet))], [packet])
+        here.parts.driver.handle(_nothing())
+        assert not links.durable
+        assert found == [before + 1]
+        del here.core.node.handle  # type: ignore[method-assign]
