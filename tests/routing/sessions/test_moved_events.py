@@ -48,6 +48,7 @@ from geomq.routing.sessions.messages import (
     Settled,
 )
 from geomq.routing.sessions.moves import FORGET_MS
+from geomq.routing.sessions.rounds import Drain, Drains, Rounds
 from geomq.routing.sessions.searches import OwnSession
 from geomq.routing.sessions.trails import BRIEF_MS, HELD, ORDER_MS, TRAIL
 from geomq.sim.engine import Simulation
@@ -438,7 +439,7 @@ def test_a_client_with_two_sessions_came_through_two_gates_and_leaves_when_both_
     assert way.sources(R) == (B2, B3)
     way.leave(R, 9, B2, now=0.0)
     assert (first.visit.exit, second.visit.exit) == (9, 9)
-    way.come_back(R, lambda: 1)
+    way.come_back(R, Drain)
     way.shut(R, first)
     assert way.sources(R) == (B3,)
     assert list(way.passed(R, lambda _: True)) == []
@@ -470,7 +471,7 @@ def test_an_event_that_comes_twice_for_two_subscriptions_of_a_client_waits_for_b
         kind: {a.key: a.value for a in kept if isinstance(a, KeepNote) and a.kind == kind} for kind in (TRAIL, HELD)
     }
     again = trails.Trails(kept.append)
-    again.load(notes, lambda client: False, lambda: 1, now=0.0)
+    again.load(notes, lambda client: False, Drains(*[Rounds(B1, (B1,), kept.append, epoch=0)] * 2), now=0.0)
     restored = again.last(R)
     assert restored is not None
     for each, of in ((way, stay), (again, restored)):

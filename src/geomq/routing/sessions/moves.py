@@ -30,7 +30,7 @@ from geomq.routing.sessions.messages import (
     Settled,
 )
 from geomq.routing.sessions.moved_events import MovedEvents
-from geomq.routing.sessions.rounds import Rounds
+from geomq.routing.sessions.rounds import Drain, Drains, Rounds
 from geomq.routing.sessions.trails import Trails, is_client, key_of, owner_of
 
 SETTLE_MS = 5_000.0
@@ -46,10 +46,8 @@ DEPARTED = "departed"
 class _Departure(msgspec.Struct):
     to: BrokerId
     ask_at: float
-    sent_after: int = 0
-    """The round after which nothing more is sent this way, once everybody knows the new home; else 0."""
-    over_after: int = 0
-    """The round after which all that was still sent this way is here, once nothing more is; else 0."""
+    drain: Drain | None = None
+    """Once everybody knows the new home: when it is past, nothing more comes this way."""
 
 
 class SessionMoves:
@@ -78,6 +76,7 @@ class SessionMoves:
         self._rounds = Rounds(me, federation.ids, act, epoch=epoch)
         self._flushes = Rounds(me, federation.ids, act, epoch=epoch, question=AskFlushed)
         """What was sent before everybody knew a new home may still be on its way to a rendezvous."""
+        self._drains = Drains(self._flushes, self._rounds)
         self._arrivals = Arrivals(self._rounds, act)
         self._trails = Trails(act)
         self._events = MovedEvents(
@@ -98,14 +97,14 @@ class SessionMoves:
         def is_away(client: ClientId) -> bool | None:
             return True if client in self._departed else False if is_here(client) else None
 
-        self._trails.load(notes, is_away, self._rounds.begin, now=now)
+        self._trails.load(notes, is_away, self._drains, now=now)
         self._arrivals.load()
         if len(self):
             self._wake(now + SETTLE_MS)
 
     def entered(self, client: ClientId, token: int, source: BrokerId, *, now: float) -> None:
         """The client's session is about to be taken in; until `source` has sent all, newer events are held."""
-        self._trails.come_back(client, self._rounds.begin)
+        self._trails.come_back(client, self._drains.begin)
         self._trails.enter(client, token, source, now=now)
         self._go_on(client)
         self._bound(client)
@@ -148,24 +147,25 @@ class SessionMoves:
     def forget(self, client: ClientId) -> None:
         """The session is over."""
         self._arrivals.forget(client)
-        was_away = self._departed.pop(client, None) is not None
+        departure = self._departed.pop(client, None)
         self._going.pop(client, None)
-        if was_away:
+        if departure is not None:
             del self._keys[owner_of(client)][client]
             if not self._keys[owner_of(client)]:
                 del self._keys[owner_of(client)]
         if not is_client(client):
             return
-        if was_away:
+        if departure is not None:
             self._act(ForgetNote(DEPARTED, key_of(client)))
-            self._trails.come_back(client, self._rounds.begin)
+            is_known = departure.drain is not None and self._drains.is_past(departure.drain)
+            self._trails.come_back(client, self._drains.begin_last if is_known else self._drains.begin)
         else:
             self._events.drop(self._trails.end(client))
         self._go_on(client)
 
     def _go_on(self, client: ClientId) -> None:
         """Tell those that wait that all was sent after the client."""
-        for token, to in self._trails.passed(client, self._rounds.is_past):
+        for token, to in self._trails.passed(client, self._drains.is_past):
             if to in self._brokers:
                 self._events.then(SendToPeer(to, SentAll(client, token)))
 
@@ -237,8 +237,8 @@ class SessionMoves:
         known = [client for client in clients if self.new_home(client) == home]
         for key in dict.fromkeys(key for client in known for key in self.left(client)):
             departure = self._departed[key]
-            if departure.to == home and not departure.sent_after:
-                departure.sent_after = self._flushes.begin()
+            if departure.to == home and departure.drain is None:
+                departure.drain = self._drains.begin()
                 self._going[key] = None
         self._notify(known)
 
@@ -282,10 +282,7 @@ class SessionMoves:
             self._notify(self._arrivals.newly_known())
         for client in self._trails.over():
             self._go_on(client)
-        for departure in map(self._departed.__getitem__, self._going):
-            if not departure.over_after and self._flushes.is_past(departure.sent_after):
-                departure.over_after = self._rounds.begin()
-        return tuple(c for c in self._going if (after := self._departed[c].over_after) and self._rounds.is_past(after))
+        return tuple(c for c in self._going if (d := self._departed[c].drain) is not None and self._drains.is_past(d))
 
     def _notify(self, clients: Iterable[ClientId]) -> None:
         """Everybody knows where these clients are: the brokers they came from need not ask."""
