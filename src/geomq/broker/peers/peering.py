@@ -229,11 +229,8 @@ class Peering:
 
     def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
         """Have a message sent as soon as all that was sent so far, to any peer, has arrived."""
-        self._flushes.add(peer, message, self._links(), send)
-        self._flushes.send(self._links())
-
-    def _links(self) -> dict[BrokerId, Link]:
-        return {name: known.link for name, known in self._peers.items()}
+        self._flushes.add(peer, message, {name: known.link for name, known in self._peers.items()}, send)
+        self._flushes.send({name: known.link for name, known in self._peers.items()})
 
     def _gave_up(self, peer: _Peer, message: Message, output: LinkOutput) -> None:
         """The link had no room for the message, or for others with it."""
@@ -384,7 +381,7 @@ class Peering:
             peer.erased = peer.link.acknowledged
             self._kept.acknowledged(peer.name, peer.erased)
         if self._flushes:
-            self._flushes.send(self._links())
+            self._flushes.send({name: known.link for name, known in self._peers.items()})
         if output.frames and peer.channel is not None:
             frames = output.frames
             data = [frame for frame in frames if isinstance(frame, Data)]
