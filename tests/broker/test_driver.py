@@ -93,14 +93,14 @@ async def test_what_was_gathered_for_peers_is_sent_before_what_waits_until_all_t
         await until(lambda: peer in here.core.node.routings.linked)
         link, links = here.peering._peers[peer].link, here.parts.fast.links
         found: list[int] = []
-        here.parts.driver._links.once_flushed = lambda *_: found.append(link.latest)  # type: ignore[misc]
+        here.parts.driver._links.once_flushed = lambda *_: found.append(link.latest)
         here.core.node.handle = lambda *_, **__: [SendOnceFlushed(peer, AskReached(1))]  # type: ignore[method-assign]
         before, packet = link.latest, encode(Publish("t", b"x", 1, packet_id=1), V311)
         links.durable[peer] = PeerBatch([Batched(ClientId("p"), None, 1, 1, False, None, len(packet))], [packet])
         here.parts.driver.handle(_nothing())
         assert not links.durable
         assert found == [before + 1]
-        del here.core.node.handle  # type: ignore[method-assign]
+        del here.core.node.handle
 
 
 async def test_what_clients_had_along_plans_is_known_after_a_restart_where_it_was_published_and_elsewhere(
@@ -150,10 +150,8 @@ async def test_what_was_gathered_for_a_peer_that_is_away_waits_for_it_one_by_one
         assert here.peering is not None
         await brokers["frankfurt"].stop()
         await until(lambda: peer not in here.core.node.routings.linked)
-        packet, links = encode(Publish("t", b"x", 1, packet_id=1), V311) * 2, here.parts.fast.links
-        links.durable[peer] = PeerBatch(
-            [Batched(ClientId("p"), None, 1, 2, False, None, 2 * len(packet))], [packet * 2]
-        )
+        packets, links = encode(Publish("t", b"x", 1, packet_id=1), V311) * 2, here.parts.fast.links
+        links.durable[peer] = PeerBatch([Batched(ClientId("p"), None, 1, 2, False, None, len(packets))], [packets])
         links.send()
         waiting = here.peering._peers[peer].link.durable()
         assert [type(message) for message in waiting] == [ForwardEvent, ForwardEvent]

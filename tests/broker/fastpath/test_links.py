@@ -45,7 +45,7 @@ class Sent:
         self.batched = self.batches = 0
         self.durable: list[DurableBatch] = []
         self.single: list[str] = []
-        self.once_flushed = broker.peering.once_flushed
+        self._once_flushed = broker.peering.once_flushed
         broker.core.links.lead(self)
 
     def send(self, peer: BrokerId, message: Message) -> None:
