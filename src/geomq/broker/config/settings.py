@@ -37,6 +37,14 @@ class BrokerSettings(Section, frozen=True):
     name: Annotated[Name, about("Name of this broker; unique in a federation.")] = "geomq"
     location: Annotated[Text | None, about("Location of this broker: 'lat,lon' or a geo URI.")] = None
     data_dir: Annotated[Path, about("Folder for everything this broker writes.", path="write")] = "geomq-data"
+    workers: Annotated[
+        Annotated[int, Meta(ge=1, le=64)] | Literal["auto"],
+        about(
+            "Processes that carry the sockets of clients: TCP, TLS, and waiting for slow readers. 1: the broker itself"
+            " does, in one process. From 2 on so many others do it for the broker's process; raise it when that uses"
+            " all of a core. 'auto' is as many as there are cores."
+        ),
+    ] = 1
     client_address: Annotated[
         Address | None,
         about(
