@@ -109,11 +109,13 @@ class OpenServer(Protocol):
     ) -> Server: ...
 
 
-Take = Callable[[socket.socket, Any], None]
-"""What becomes of an accepted socket, which comes from this address."""
+Take = Callable[[Any, Any], bool]
+"""Somebody else carries an accepted connection, which comes from this address, or does not."""
 
 
-def here(make: Callable[[], Arriving], tls: Callable[[], ssl.SSLContext | None]) -> Take:
+def here(
+    make: Callable[[], Arriving], tls: Callable[[], ssl.SSLContext | None]
+) -> Callable[[socket.socket, Any], None]:
     """This process carries it, if its protocol wants it. `tls` is asked for each connection."""
     loop = asyncio.get_running_loop()
 
@@ -128,12 +130,14 @@ def here(make: Callable[[], Arriving], tls: Callable[[], ssl.SSLContext | None])
 
 
 class Acceptor:
-    """Accepts from sockets that are bound, for `take`. `end` is the first number that a descriptor must not have."""
+    """Accepts from sockets that are bound, and hands on. `end` is the first number that a descriptor must not have."""
 
-    def __init__(self, bound: Sequence[socket.socket], take: Take, *, end: int | None) -> None:
+    def __init__(
+        self, bound: Sequence[socket.socket], hand_on: Callable[[socket.socket, Any], None], *, end: int | None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._bound = tuple(bound)
-        self._take = take
+        self._hand_on = hand_on
         self._end = end
         self._paused: asyncio.TimerHandle | None = None
         self._logged_at = -LOG_EVERY_S
@@ -172,7 +176,7 @@ class Acceptor:
                 return
             number = accepted.fileno()
             accepted.setblocking(False)
-            self._take(accepted, address)
+            self._hand_on(accepted, address)
             if self._end is not None and number >= self._end:
                 self._pause()
                 return
@@ -211,9 +215,15 @@ async def open_server(
 ) -> Server:
     """Listen on every address of a host, None for all of the machine; OSError if one cannot be had.
 
-    Without `take` this process carries what it accepts.
+    This process carries what nobody takes.
     """
     loop = asyncio.get_running_loop()
+    carry = here(make, tls)
+
+    def hand_on(accepted: socket.socket, address: Any) -> None:
+        if take is None or not take(accepted, address):
+            carry(accepted, address)
+
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
     try:
@@ -224,7 +234,7 @@ async def open_server(
                 continue  # the system has no such protocol
             bound.append(made)
             _bind(made, family, address)
-        return Acceptor(bound, take or here(make, tls), end=end)
+        return Acceptor(bound, carry if take is None else hand_on, end=end)
     except BaseException:
         for each in bound:
             each.close()

@@ -14,7 +14,7 @@ import msgspec
 
 from geomq.broker.config.settings import Listener
 from geomq.broker.platform import Platform
-from geomq.broker.sockets.accepting import Arriving, Server, Take, here, open_server
+from geomq.broker.sockets.accepting import Arriving, Server, Take, open_server
 from geomq.broker.sockets.descriptors import RESERVED, Descriptors
 from geomq.broker.sockets.tls import settings_of
 from geomq.broker.workers.frames import Order
@@ -162,14 +162,12 @@ class Crew:
     ) -> Server:
         """Listen as this process would; what is accepted is carried by a worker."""
         number = self._tls.index(listener) if listener.tls else None
-        carry_here = here(make, tls)
 
-        def take(accepted: Any, address: Any) -> None:
+        def take(accepted: Any, address: Any) -> bool:
             worker = self._least()
-            if worker is None:
-                carry_here(accepted, address)
-            else:
+            if worker is not None:
                 worker.take(accepted, address, make(), number)
+            return worker is not None
 
         return await self._listen(make, listener.bind_host, listener.bind_port, tls=tls, end=end, take=take)
 

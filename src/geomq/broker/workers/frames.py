@@ -118,7 +118,7 @@ class Gathering:
         for start in range(0, len(group), TOGETHER_MAX):
             some = group[start : start + TOGETHER_MAX]
             named = struct.pack(f"<{len(some)}Q", *some)
-            for at in range(0, len(data), PIECE_BYTES_MAX):
+            for at in range(0, len(data) or 1, PIECE_BYTES_MAX):
                 self._keys.append(Order.WRITE_ALL * KIND + len(some))
                 self._data.append(named + data[at : at + PIECE_BYTES_MAX])
 
