@@ -115,6 +115,11 @@ class Broker:
         return None if self._parts is None else self._parts.membership.cloud
 
     @property
+    def crew(self) -> "Crew | None":
+        """Those who carry its clients, if it does not do so itself."""
+        return self._crew
+
+    @property
     def linked(self) -> bool:
         """Whether this broker is connected with all its peers."""
         peering = self.peering

@@ -39,11 +39,7 @@ class BrokerSettings(Section, frozen=True):
     data_dir: Annotated[Path, about("Folder for everything this broker writes.", path="write")] = "geomq-data"
     workers: Annotated[
         Annotated[int, Meta(ge=1, le=64)] | Literal["auto"],
-        about(
-            "Processes that carry the sockets of clients: TCP, TLS, and waiting for slow readers. 1: the broker itself"
-            " does, in one process. From 2 on so many others do it for the broker's process; raise it when that uses"
-            " all of a core. 'auto' is as many as there are cores."
-        ),
+        about("Processes that carry clients' sockets, from 2 on beside the broker's; 'auto': one for each core."),
     ] = 1
     client_address: Annotated[
         Address | None,

@@ -29,15 +29,19 @@ class Establish(Protocol):
 
 
 class Carried(asyncio.Protocol):
-    """One connection. `task` establishes it."""
+    """One connection."""
 
     def __init__(self, carrying: "Carrying", number: int) -> None:
         self._carrying = carrying
         self._say = carrying.gathering.write
         self.number = number
         self.transport: Any = None
-        self.task: asyncio.Future[Any] | None = None
+        self._task: asyncio.Future[Any] | None = None
         self._paused = self._closing = False
+
+    def establish(self, task: "asyncio.Future[Any]") -> None:
+        """The task does it."""
+        self._task = task
 
     # What the loop calls.
 
@@ -79,8 +83,8 @@ class Carried(asyncio.Protocol):
         self._closing = True
         if self.transport is not None:
             self.transport.abort()
-        elif self.task is not None:
-            self.task.cancel()
+        elif self._task is not None:
+            self._task.cancel()
 
     def pause(self, paused: bool) -> None:
         self._paused = paused

@@ -66,15 +66,15 @@ class Worker:
             raise ProtocolError("a connection came without its descriptor")
         came = socket.socket(fileno=self._descriptors.popleft())
         came.setblocking(False)
-        carried.task = self._loop.create_task(self._connect(carried, came, tls))
-        carried.task.add_done_callback(partial(self._connected, carried, came))
+        task = self._loop.create_task(self._connect(carried, came, tls))
+        carried.establish(task)
+        task.add_done_callback(partial(self._connected, carried, came))
 
     async def _connect(self, carried: Carried, came: socket.socket, tls: ssl.SSLContext | None) -> None:
         limit = None if tls is None else HANDSHAKE_S_MAX
         await self._loop.connect_accepted_socket(lambda: carried, came, ssl=tls, ssl_handshake_timeout=limit)
 
     def _connected(self, carried: Carried, came: socket.socket, task: "asyncio.Task[None]") -> None:
-        carried.task = None
         if task.cancelled() or task.exception() is not None:
             came.close()
             self.carrying.ended(carried.number, broken=True)
@@ -96,9 +96,7 @@ async def _main(descriptor: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     loop = asyncio.get_running_loop()
     worker = Worker(socket.socket(fileno=descriptor), loop)
-    logger = logging.getLogger("geomq")
-    logger.addHandler(ToBroker(worker.carrying))
-    logger.propagate = False
+    logging.getLogger("geomq").addHandler(ToBroker(worker.carrying))
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

@@ -46,12 +46,12 @@ class Worker:
         self._accepted: list[Any] = []
         self._missed = 0
         self._gone = False
-        self._line = open_line(self._read, self._lost)
+        self.line = open_line(self._read, self._lost)
 
     @property
     def exit_code(self) -> int | None:
         """None as long as it runs."""
-        return self._line.exit_code
+        return self.line.exit_code
 
     def take(self, accepted: Any, address: Any, protocol: Arriving, tls: int | None) -> None:
         """Carry a connection, if its protocol wants it."""
@@ -79,7 +79,7 @@ class Worker:
     # Between the loop and the line.
 
     def _read(self) -> None:
-        self._cutter.filled(self._line.read_into(self._cutter.space()))
+        self._cutter.filled(self.line.read_into(self._cutter.space()))
         self._entries = self._cutter.entries()
         self._hear()
 
@@ -91,7 +91,7 @@ class Worker:
             for count, entry in enumerate(self._entries, 1):
                 hear(entry)
                 if count % LOOK_AFTER == 0 and clock_ns() >= ends:
-                    self._line.pause()
+                    self.line.pause()
                     self._loop.call_soon(self._go_on)
                     return
         except ProtocolError as error:
@@ -100,16 +100,16 @@ class Worker:
 
     def _go_on(self) -> None:
         if not self._gone:
-            self._line.resume()
+            self.line.resume()
             self._hear()
 
     def _send(self) -> None:
         if self._gone:
             return
         accepted, self._accepted = tuple(self._accepted), []
-        self._line.write(self.remote.gathering.take(), accepted)
-        full = self._line.waiting_bytes > WAITING_BYTES_MAX
-        if full and not self._line.wait_until_below(WAITING_BYTES_MAX // 2, STUCK_S):
+        self.line.write(self.remote.gathering.take(), accepted)
+        full = self.line.waiting_bytes > WAITING_BYTES_MAX
+        if full and not self.line.wait_until_below(WAITING_BYTES_MAX // 2, STUCK_S):
             log.error("a worker takes nothing", extra={"worker": self.name})
             self._lost()
 
@@ -119,7 +119,7 @@ class Worker:
         if self._gone:
             return
         self._gone = True
-        self._line.kill()
+        self.line.kill()
         for each in self._accepted:
             each.close()
         if not self.ready.done():
@@ -131,10 +131,10 @@ class Worker:
         """Let it send what it has, and go."""
         self._send()
         deadline = self._loop.time() + within_s
-        while not self._gone and self._line.waiting_bytes and self._loop.time() < deadline:
+        while not self._gone and self.line.waiting_bytes and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
         self._gone = True
-        self._line.close()
-        while self._line.exit_code is None and self._loop.time() < deadline:
+        self.line.close()
+        while self.line.exit_code is None and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
-        self._line.kill()
+        self.line.kill()

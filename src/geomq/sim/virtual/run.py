@@ -210,7 +210,7 @@ def run(seed: int, options: Options = Options(), *, log: bool = False) -> Outcom
 
 
 _OF_FAULTS = ("store failed", "a worker ended")
-"""What brokers say when a fault of the run strikes them."""
+"""What brokers log when a fault of the run strikes them."""
 
 
 class _Log(logging.Handler):
