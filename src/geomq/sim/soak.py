@@ -6,6 +6,7 @@
     python -m geomq.sim.soak --whole --seeds 1000     # whole brokers: connections, sessions, disks, links
     python -m geomq.sim.soak --whole --workers 2      # the same, with the clients of each broker at two workers
     python -m geomq.sim.soak --whole --seed 7 --transcript
+    python -m geomq.sim.soak --whole --storm --seeds 300
     python -m geomq.sim.soak --planted                # do the simulations notice faults of one line?
 
 Whole brokers are played by `geomq.sim.virtual`. A run of their routing alone has four parts: clients settle; they
@@ -165,6 +166,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--whole", action="store_true", help="whole brokers; the seed chooses the strategy")
     parser.add_argument("--workers", type=_count, default=1, help="with --whole: how many carry clients, and die")
+    parser.add_argument(
+        "--storm", action="store_true", help="with --whole: clients hop, and brokers are killed, all the time"
+    )
     parser.add_argument("--transcript", action="store_true", help="print all that happens in the one run of --seed")
     parser.add_argument("--planted", action="store_true", help="look for each of the faults in geomq.sim.planted")
     parser.add_argument("--fault", default="", metavar="WORDS", help="with --planted: only those with this in the name")
@@ -176,6 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.transcript and not (options.whole and options.seed is not None):
         parser.error("--transcript goes with --whole and --seed")
+    if options.storm and not options.whole:
+        parser.error("--storm goes with --whole")
     if options.planted:
         return _look_for_planted(options.fault)
     try:
@@ -190,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = [options.seed] if options.seed is not None else list(range(options.seeds))
     if options.whole:
         chosen = strategies if options.strategy else {}
-        return _play_whole(seeds, chosen, options.workers, transcript=options.transcript)
+        return _play_whole(seeds, chosen, options)
     failed = 0
     for done, failures in enumerate(_outcomes(seeds, strategies), start=1):
         failed += len(failures)
@@ -202,15 +208,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _play_whole(
-    seeds: Sequence[int], strategies: Mapping[str, Mapping[str, Any]], workers: int, *, transcript: bool
-) -> int:
+def _play_whole(seeds: Sequence[int], strategies: Mapping[str, Mapping[str, Any]], wanted: argparse.Namespace) -> int:
     from geomq.sim.virtual.scenario import Options
     from geomq.sim.virtual.soak import show, soak
 
     named: list[tuple[str | None, Mapping[str, Any]]] = [*strategies.items()] or [(None, {})]
-    chosen = [Options(name, tuple(options.items()), workers=workers) for name, options in named]
-    codes = [show(seeds[0], each) if transcript else soak(seeds, each) for each in chosen]
+    chosen = [
+        Options(name, tuple(options.items()), workers=wanted.workers, storm=wanted.storm) for name, options in named
+    ]
+    codes = [show(seeds[0], each) if wanted.transcript else soak(seeds, each) for each in chosen]
     return max(codes)
 
 
