@@ -216,10 +216,14 @@ class Broker:
         core.trace(self._trace, steps=section.steps)
 
     def _link_gauges(self) -> dict[str, float]:
-        """How many links there are now."""
-        peers = 0 if self.peering is None else len(self.peering.connected)
-        links = {"peers_connected": float(peers), "cloud_connected": float(self.cloud is not None and self.cloud.up)}
-        return links if self._crew is None else links | self._crew.gauges()
+        """How many links and workers there are now."""
+        crew = self._crew
+        return {
+            "peers_connected": 0 if self.peering is None else len(self.peering.connected),
+            "cloud_connected": float(self.cloud is not None and self.cloud.up),
+            "workers": 0 if crew is None else len(crew.workers),
+            "workers_restarted": 0 if crew is None else crew.restarts,
+        }
 
     async def _start_admin(self) -> None:
         if not self._config.admin.enabled:

@@ -161,13 +161,13 @@ async def test_workers_end_with_their_broker() -> None:
 
 
 async def test_a_broker_whose_workers_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines.sys, "executable", "/no/such/python")
+    monkeypatch.setattr("sys.executable", "/no/such/python")
     with pytest.raises(ConfigError, match="workers"):
         await Broker(CONFIG).start()
 
 
 async def test_a_worker_that_ends_at_once_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines.sys, "executable", "/bin/false")
+    monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(ConfigError, match="workers"):
         await Broker(CONFIG).start()
 

@@ -179,12 +179,7 @@ class Crew:
             return None
         return found
 
-    # What can be seen of them.
-
     def descriptors(self) -> Descriptors:
         """How many files all workers together may have open, for clients."""
         count = len(self._pauses_s)
         return Descriptors(None if self._each_max is None else count * self._each_max + RESERVED)
-
-    def gauges(self) -> dict[str, float]:
-        return {"workers": len(self.workers), "workers_restarted": self.restarts}
