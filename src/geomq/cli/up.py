@@ -32,7 +32,7 @@ class UpOptions(NamedTuple):
     views: "list[View]"
     demo: bool
     as_json: bool
-    workers: int
+    workers: int = 1
 
 
 @click.command(short_help="Start a federation on this machine, with a dashboard and demo clients.")

@@ -166,6 +166,12 @@ async def test_a_broker_whose_workers_cannot_start_says_so(monkeypatch: pytest.M
         await Broker(CONFIG).start()
 
 
+async def test_a_system_that_cannot_have_workers_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("socket.SCM_RIGHTS")
+    with pytest.raises(ConfigError, match="passes no connections"):
+        await Broker(CONFIG).start()
+
+
 async def test_a_worker_that_ends_at_once_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(ConfigError, match="workers"):

@@ -51,9 +51,11 @@ class OpenLine(Protocol):
 
 
 class ProcessLine:
-    """To a process of this machine. OSError if it cannot be started."""
+    """To a process of this machine. OSError if it cannot be started, or cannot be given connections."""
 
     def __init__(self, readable: Callable[[], None], lost: Callable[[], None], *, clock_ns: Callable[[], int]) -> None:
+        if not hasattr(socket, "SCM_RIGHTS"):
+            raise OSError("this system passes no connections between processes")
         ours, theirs = socket.socketpair()
         try:
             with theirs:
