@@ -42,6 +42,7 @@ format: $(VENV)/.dev ## Put the code into its one format
 soak: $(VENV)/.dev ## Long runs: faults simulated (SEEDS=1000), whole brokers too, and in real processes, hopping clients, fuzzing, 200 kills under load
 	$(BIN)/python -m geomq.sim.soak --whole --seeds $(SEEDS)
 	$(BIN)/python -m geomq.sim.soak --whole --storm --seeds $(SEEDS)
+	$(BIN)/python -m geomq.sim.soak --whole --workers 2 --seeds $(SEEDS)
 	$(BIN)/python -m geomq.sim.soak --planted
 	$(BIN)/python -m geomq.sim.soak --seeds $(SEEDS)
 	$(BIN)/python -m geomq.testbed.soak --runs 3 --seconds 60
@@ -49,6 +50,7 @@ soak: $(VENV)/.dev ## Long runs: faults simulated (SEEDS=1000), whole brokers to
 	$(BIN)/python -m pip install --quiet --group fuzz
 	$(BIN)/python -m tests.fuzz -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048
 	$(BIN)/python -m geomq.testbed.kills
+	$(BIN)/python -m geomq.testbed.kills --workers 2
 
 bench: $(VENV)/.dev ## Measure against other brokers
 	$(BIN)/python -m bench

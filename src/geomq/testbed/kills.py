@@ -2,6 +2,7 @@
 
     python -m geomq.testbed.kills                        # 200 kills, a million acknowledged events
     python -m geomq.testbed.kills --broker all --kills 20 --messages 100000
+    python -m geomq.testbed.kills --workers 2            # of four kills three meet a worker, one the broker
 
 Senders of QoS 1 and 2 publish numbered events as fast as they are acknowledged; receivers with kept sessions want all
 of them. Runs on GeoMQ, and for comparison on Mosquitto with and without persistence.
@@ -11,6 +12,8 @@ import argparse
 import asyncio
 import json
 import logging
+import os
+import signal
 import sys
 import tempfile
 import time
@@ -35,6 +38,8 @@ SENDERS_PER_QOS = 4
 WINDOW = 100
 """How many events of one sender wait for their acknowledgement."""
 WAITS_MAX = 1_000_000
+BROKER_EVERY = 4
+"""With workers, this one of so many kills meets the broker."""
 SETTLE_S_MAX = 30.0
 START_S_MAX = 60.0
 
@@ -46,6 +51,8 @@ class KillPlan:
     kind: Kind = "geomq"
     kills: int = 200
     messages: int = 1_000_000
+    workers: int = 1
+    """How many carry clients; from 2 on they are killed, too."""
 
 
 @dataclass(slots=True)
@@ -165,7 +172,7 @@ class KillRun:
     ) -> None:
         self.plan = plan
         self._settle_s_max = settle_s_max
-        self._broker = broker_process(plan.kind, folder)
+        self._broker = broker_process(plan.kind, folder, workers=plan.workers)
         self._progress = progress
         self._senders: list[_Sender] = []
         self._receivers: list[_Receiver] = []
@@ -202,11 +209,22 @@ class KillRun:
         for kill in range(1, plan.kills + 1):
             await self._until_acknowledged(plan.messages * kill // (plan.kills + 1))
             killed = time.monotonic()
-            self._broker.kill()
-            await self._broker.start()
+            if plan.workers > 1 and kill % BROKER_EVERY:
+                await self._kill_a_worker(kill)
+            else:
+                self._broker.kill()
+                await self._broker.start()
             self._back_ms.append((time.monotonic() - killed) * 1000.0)
             self._progress(kill, plan.kills)
         await self._until_acknowledged(plan.messages)
+
+    async def _kill_a_worker(self, kill: int) -> None:
+        """One dies, and there are as many again."""
+        workers = self._broker.children
+        victim = workers[kill % len(workers)]
+        os.kill(victim, signal.SIGKILL)
+        while victim in self._broker.children or len(self._broker.children) < self.plan.workers:
+            await asyncio.sleep(0.01)
 
     async def _until_acknowledged(self, wanted: int) -> None:
         while self._acknowledged < wanted:
@@ -240,13 +258,13 @@ class KillRun:
         return verdict
 
 
-def broker_process(kind: Kind, folder: Path) -> ChildProcess:
+def broker_process(kind: Kind, folder: Path, *, workers: int = 1) -> ChildProcess:
     """One that holds whatever waits, so that what is missing was lost and not dropped."""
     if kind != "geomq":
         return MosquittoProcess(kind, folder, durable=kind == "mosquitto-persistent")
     return BrokerProcess(
         Config(
-            broker=BrokerSettings(name="killed", data_dir=str(folder / "data")),
+            broker=BrokerSettings(name="killed", data_dir=str(folder / "data"), workers=workers),
             listeners=(Listener(host=HOST, port=free_ports(1)[0]),),
             persistence=Persistence(free_bytes_min=0),
             metrics=Metrics(sys_interval_s=0),
@@ -263,9 +281,12 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--kills", type=int, default=200, help="how often it is killed")
     parser.add_argument("--messages", type=int, default=1_000_000, help="how many events are acknowledged meanwhile")
+    parser.add_argument("--workers", type=int, default=1, help="how many carry GeoMQ's clients, and are killed, too")
     chosen = parser.parse_args(words)
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of every answer to a broker that was just killed
-    verdicts = [_one(KillPlan(kind, chosen.kills, chosen.messages)) for kind in KINDS if chosen.broker in (kind, "all")]
+    kinds = [kind for kind in KINDS if chosen.broker in (kind, "all")]
+    workers = {kind: chosen.workers if kind == "geomq" else 1 for kind in kinds}
+    verdicts = [_one(KillPlan(kind, chosen.kills, chosen.messages, workers[kind])) for kind in kinds]
     return 0 if all(verdict.clean for verdict in verdicts if verdict.kind == "geomq") else 1
 
 

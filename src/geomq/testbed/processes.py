@@ -57,6 +57,11 @@ class ChildProcess:
         return self._process.pid
 
     @property
+    def children(self) -> list[int]:
+        """The processes it has started, as Linux lists them."""
+        return [int(word) for word in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

@@ -93,6 +93,15 @@ class Transport(asyncio.Transport):
         protocol.connection_made(self)
         self._drain()
 
+    def hand_over(self, protocol: asyncio.BaseProtocol, context: Context) -> None:
+        """Another process carries the connection from now on, if it is still there."""
+        if self.protocol is None:
+            protocol.connection_lost(None)
+            return
+        self.context, self.process = context, context.get(PROCESS)
+        self._reading = True
+        self.begin(protocol)
+
     # What a protocol calls.
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
