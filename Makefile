@@ -46,7 +46,7 @@ soak: $(VENV)/.dev ## Long runs: faults simulated (SEEDS=1000), whole brokers to
 	$(BIN)/python -m geomq.testbed.soak --runs 3 --seconds 60
 	$(BIN)/python -m geomq.testbed.soak --hop --runs 10 --seconds 60
 	$(BIN)/python -m pip install --quiet --group fuzz
-	$(BIN)/python -m tests.fuzz -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 	$(BIN)/python -m geomq.testbed.kills
 
 bench: $(VENV)/.dev ## Measure against other brokers

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -40,7 +40,10 @@ from geomq.broker.security.own_names import is_loopback_name
 from geomq.routing.trace.records import record_fields
 
 DISCARD: Final = Parameter("discard", "Forget its session too.", {"type": "boolean", "default": False})
-SINCE: Final = Parameter("since", "The `next` of the answer before.", {"type": "integer", "minimum": 0, "default": 0})
+SINCE_MAX: Final = 10**15 - 1
+SINCE: Final = Parameter(
+    "since", "The `next` of the answer before.", {"type": "integer", "minimum": 0, "maximum": SINCE_MAX}
+)
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +52,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str
     started_at: float
-    listeners: list[tuple[str, str, int]]
+    listeners: list[list[str | int]]
     counts: dict[str, int]
     gauges: dict[str, float]
 
@@ -81,7 +84,7 @@ def make_app(view: BrokerView, token: Callable[[], str | None]) -> Starlette:
     return Starlette(
         routes=[endpoint.route for endpoint in endpoints(view)],
         middleware=[guard],
-        exception_handlers={404: _not_found, 405: _not_allowed},
+        exception_handlers={404: _not_found, 405: _not_allowed, ClientDisconnect: _gone},
     )
 
 
@@ -158,7 +161,7 @@ class _Handlers:
                 name=view.config.broker.name,
                 version=__version__,
                 started_at=view.started_at,
-                listeners=view.listeners,
+                listeners=[list(each) for each in view.listeners],
                 counts=dict(view.counts()),
                 gauges=dict(view.gauges()),
             )
@@ -241,6 +244,10 @@ def _page(request: Request) -> tuple[str | None, int] | Response:
 
 async def _not_found(_request: Request, _cause: Exception) -> Response:
     return refusal(404, "not found")
+
+
+async def _gone(_request: Request, _cause: Exception) -> Response:
+    return refusal(400, "the request was not sent to its end")
 
 
 async def _not_allowed(_request: Request, _cause: Exception) -> Response:

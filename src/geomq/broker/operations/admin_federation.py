@@ -10,7 +10,7 @@ from geomq.broker.operations.admin_endpoints import DRY_RUN, Endpoint, json_answ
 from geomq.broker.operations.admin_view import BrokerView
 from geomq.broker.peers.changes import ChangeView
 from geomq.broker.peers.membership import FederationView
-from geomq.errors import ConfigError, GeomqError
+from geomq.errors import UNREADABLE, ConfigError, GeomqError
 from geomq.geo import make_location, parse_location
 from geomq.routing.federation.changes import AddBroker, Change, RemoveBroker, SetAreas, SetStrategy
 from geomq.routing.federation.description import BrokerEntry
@@ -64,12 +64,17 @@ class _Handlers:
         if dry_run not in ("0", "1", "false", "true"):
             return refusal(400, "dry_run must be 0 or 1")
         try:
-            change = read(await _body(request))
+            change = _readable(read, await _body(request))
             return json_answer(self._view.membership.change(change, dry_run=dry_run in ("1", "true")))
-        except msgspec.MsgspecError as error:
-            return refusal(400, " ".join(str(error).replace("`", "").split()))
         except GeomqError as error:
             return refusal(400, str(error))
+
+
+def _readable(read: Callable[[bytes], Change], body: bytes) -> Change:
+    try:
+        return read(body)
+    except UNREADABLE as error:
+        raise ConfigError(" ".join(str(error).replace("`", "").split())) from None
 
 
 async def _body(request: Request) -> bytes:
