@@ -31,6 +31,7 @@ from geomq.mqtt.codec.packets import (
     Will,
 )
 from geomq.mqtt.codec.properties import Properties
+from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.wire.frames import PROTOCOL_VERSION, encode_frame
 from geomq.routing.wire.link import Ack, Data, Hello, Run
@@ -54,7 +55,7 @@ CLIENT_PACKETS: tuple[Packet, ...] = (
     Pingreq(),
     Disconnect(),
 )
-SERVER_PACKETS: tuple[Packet, ...] = (Connack(properties=Properties(receive_maximum=5)), Suback(1, (0,)), Publish("a"))
+SERVER_PACKETS: tuple[Packet, ...] = (Connack(properties=Properties(receive_maximum=5)), Suback(1, (ReasonCode.SUCCESS,)), Publish("a"))
 
 FENCES = (
     FENCE,

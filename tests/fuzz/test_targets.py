@@ -72,10 +72,8 @@ def test_what_the_peer_of_a_target_sends_reaches_clients(strategy: str) -> None:
 
 
 def test_the_texts_of_the_corpus_are_valid() -> None:
-    for text in FENCES[:-1]:
-        parse_fence(text)
-    for text in LOCATIONS:
-        parse_location(text)
+    assert all(parse_fence(text) for text in FENCES[:-1])
+    assert all(parse_location(text) for text in LOCATIONS)
 
 
 def test_a_target_notices_what_fails_inside_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from geomq.broker.operations.http_connections import HttpConnection, HttpConnect
 from geomq.broker.peers.channel import NONCE_BYTES, Greeting, Proof
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import Connect, Suback, Subscribe, SubscribeRequest
+from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5
 from geomq.routing.wire.frames import PROTOCOL_VERSION, encode_frame
 from geomq.routing.wire.link import Hello
@@ -35,7 +36,7 @@ LIVES_MAX: Final = 100
 STEADY: Final = Weather(delay_s=(0.001, 0.001), split=0.0)
 A_MOMENT_S: Final = 0.05
 LINKED_S: Final = 0.5
-SUBSCRIBED: Final = encode(Suback(1, (0,)), V5)
+SUBSCRIBED: Final = encode(Suback(1, (ReasonCode.SUCCESS,)), V5)
 
 
 class _Failures(logging.Handler):
