@@ -71,13 +71,13 @@ class ChildProcess:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start(self) -> None:
+    async def start(self, *, seconds: float = START_S_MAX) -> None:
         """Run it, again if need be, until it listens; UsageError with its last words if it never does."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
-            await wait_until(self._listens, f"{self.name} does not listen on port {self.port}", seconds=START_S_MAX)
+            await wait_until(self._listens, f"{self.name} does not listen on port {self.port}", seconds=seconds)
         except BaseException:
             self.kill()
             raise
