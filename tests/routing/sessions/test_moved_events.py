@@ -365,6 +365,56 @@ def test_a_restart_without_the_session_forgets_what_waited_for_it(home: Home) ->
     assert not home.notes[TRAIL]
 
 
+def test_of_two_starts_of_a_publishers_broker_its_clock_knows_which_event_is_older(home: Home) -> None:
+    token = home.takes()
+    restarted = EventId(B3, 77, 1)
+    assert home.direct(replace(number(5), at_ms=1_000)) == []
+    assert home.direct(replace(number(9), at_ms=3_000)) == []
+    assert home.after(replace(number(1), id=restarted, at_ms=2_000), token) == ["5", "1"]
+    assert home.sent_all(token) == ["9"]
+
+
+def test_once_a_client_is_known_where_it_went_the_brokers_it_came_from_are_notified_too(home: Home) -> None:
+    home.takes()
+    home.gives(B3, 7)
+    home.notified.clear()
+    home.hears(Settled((R,)), B2)
+    assert home.notified == [], "it did not go there"
+    home.hears(Settled((R,)), B3)
+    assert home.notified == [B2]
+
+
+def test_a_client_with_two_sessions_came_through_two_gates_and_leaves_when_both_are_shut() -> None:
+    way = trails.Trails(lambda _: None)
+    way.enter(R, 1, B2, now=0.0)
+    way.enter(R, 2, B3, now=0.0)
+    first, second = way.through(R, 1), way.through(R, 2)
+    assert first is not None
+    assert second is not None
+    assert way.waiting(R) is first
+    assert way.sources(R) == (B2, B3)
+    way.leave(R, 9, B2, now=0.0)
+    assert (first.visit.exit, second.visit.exit) == (9, 9)
+    way.come_back(R, lambda: 1)
+    way.shut(R, first)
+    assert way.sources(R) == (B3,)
+    assert list(way.passed(R, lambda _: True)) == []
+    way.shut(R, second)
+    assert list(way.passed(R, lambda _: True)) == [(9, B2)]
+    assert len(way) == 0
+
+
+def test_what_waited_in_two_sessions_of_a_client_ends_with_it() -> None:
+    way = trails.Trails(lambda _: None)
+    for gate, source in ((1, B2), (2, B3)):
+        way.enter(R, gate, source, now=0.0)
+        stay = way.last(R)
+        assert stay is not None
+        way.hold(R, stay, number(gate), (MATCH,), now=0.0)
+    assert [held.event.id.sequence for held in way.end(R)] == [1, 2]
+    assert len(way) == 0
+
+
 def test_an_event_that_comes_twice_for_two_subscriptions_of_a_client_waits_for_both() -> None:
     kept: list[Action] = []
     way = trails.Trails(kept.append)

@@ -73,6 +73,7 @@ class Settled(Message, frozen=True):
     """Everybody knows: the receiver can forget these clients."""
 
     wire_id: ClassVar[int] = 51
+    durable: ClassVar[bool] = True
     clients: tuple[ClientId, ...]
 
 

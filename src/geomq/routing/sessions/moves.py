@@ -117,6 +117,7 @@ class SessionMoves:
         """The client, under this key, is another broker's now."""
         self._arrivals.forget(client)
         self._departed[client] = _Departure(to, now + SETTLE_MS)
+        self._going.pop(client, None)
         self._keys.setdefault(owner_of(client), {})[client] = None
         self._wake(now + SETTLE_MS)
 
@@ -204,11 +205,7 @@ class SessionMoves:
             case Reached(number=number):
                 return self._settle() if self._rounds.answered(peer, number) else ()
             case Settled(clients=clients):
-                for key in dict.fromkeys(key for client in clients for key in self.left(client)):
-                    departure = self._departed[key]
-                    if departure.to == peer and not departure.over_after:
-                        departure.over_after = self._rounds.begin()
-                        self._going[key] = None
+                self._settled(peer, clients)
                 return ()
             case DeliverMoved():
                 self._events.came_after(message, peer)
@@ -220,6 +217,17 @@ class SessionMoves:
                     self._go_on(client)
                 return ()
         return None
+
+    def _settled(self, home: BrokerId, clients: Iterable[ClientId]) -> None:
+        """Everybody knows that these clients are at the broker they went to, and so do not come from where they were
+        before."""
+        known = [client for client in clients if self.new_home(client) == home]
+        for key in dict.fromkeys(key for client in known for key in self.left(client)):
+            departure = self._departed[key]
+            if departure.to == home and not departure.over_after:
+                departure.over_after = self._rounds.begin()
+                self._going[key] = None
+        self._notify(known)
 
     def _is_settled(self, client: ClientId, now: float) -> bool:
         return self._arrivals.is_known_since(client, now - SETTLE_MS) and self._is_whole(now)
@@ -265,9 +273,8 @@ class SessionMoves:
         """Everybody knows where these clients are: the brokers they came from need not ask."""
         homes: dict[BrokerId, list[ClientId]] = {}
         for client in clients:
-            stay = self._trails.last(client)
-            if stay is not None and stay.waits:
-                homes.setdefault(stay.visit.source, []).append(client)
+            for source in self._trails.sources(client):
+                homes.setdefault(source, []).append(client)
         for home, theirs in homes.items():
             for start in range(0, len(theirs), ASKED_MAX):
                 self._act(SendToPeer(home, Settled(tuple(theirs[start : start + ASKED_MAX]))))

@@ -162,9 +162,18 @@ class Trails:
         stays = self._stays.get(client)
         return stays[-1] if stays else None
 
+    def waiting(self, client: ClientId) -> Stay | None:
+        """The visit on which a client, here or gone on, waits for what is older."""
+        stays = self._stays.get(client, ())
+        return next((stay for stay in stays if stay.waits and stay.visit.exit == stays[-1].visit.exit), None)
+
     def through(self, client: ClientId, gate: int) -> Stay | None:
         """The visit that began at this gate."""
         return next((stay for stay in self._stays.get(client, ()) if gate and stay.visit.gate == gate), None)
+
+    def sources(self, client: ClientId) -> tuple[BrokerId, ...]:
+        """The brokers that may still send something after the client."""
+        return tuple(dict.fromkeys(s.visit.source for s in self._stays.get(client, ()) if s.visit.is_open))
 
     def over(self) -> list[ClientId]:
         """Who has visits that are over, and that a round may let go of."""
@@ -195,8 +204,9 @@ class Trails:
         stays = self._stays.setdefault(client, [])
         if not stays or stays[-1].visit.exit:
             stays.append(Stay(Visit(), now))
-        visit = stays[-1].visit
-        visit.exit, visit.to = exit_, to
+        for stay in stays:
+            if not stay.visit.exit:
+                stay.visit.exit, stay.visit.to = exit_, to
         self._keep(client)
 
     def come_back(self, client: ClientId, rounds: Callable[[], int]) -> None:
@@ -209,10 +219,9 @@ class Trails:
 
     def end(self, client: ClientId) -> list[Held]:
         """The client's session, which is here, ended; what was held for it."""
-        stays = self._stays.get(client)
-        if not stays or stays[-1].visit.exit:
-            return []
-        held = self.take_all(client, stays.pop())
+        stays, held = self._stays.get(client), list[Held]()
+        while stays and not stays[-1].visit.exit:
+            held = [*self.take_all(client, stays.pop()), *held]
         self._keep(client)
         return held
 
@@ -230,7 +239,7 @@ class Trails:
             if visit.exit and not (visit.is_over and is_past(stays[0].over_after)):
                 break
             del stays[0]
-            if visit.exit:
+            if visit.exit and all(stay.visit.exit != visit.exit for stay in stays):
                 yield visit.exit, visit.to
             self._keep(client)
 
@@ -301,12 +310,12 @@ class Trails:
 
 
 def _is_older(one: Event, other: Event) -> bool:
-    return (
-        one.id[:2] == other.id[:2]
-        and one.id.sequence < other.id.sequence
-        and one.topic == other.topic
-        and one.publisher == other.publisher
-    )
+    """Whether it was published before on the same topic. Of two starts of a broker only its clock knows the order."""
+    if one.topic != other.topic or one.publisher != other.publisher or one.id.origin != other.id.origin:
+        return False
+    if one.id.epoch != other.id.epoch:
+        return one.at_ms < other.at_ms
+    return one.id.sequence < other.id.sequence
 
 
 def _in_step(due: float) -> float:
