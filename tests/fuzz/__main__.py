@@ -18,7 +18,7 @@ from tests.fuzz.corpus import CORPUS
 from tests.fuzz.described import API, ask_as_described
 
 KEPT = Path(__file__).parents[2] / ".fuzz"
-HANG_S, MEMORY_MB, INPUT_BYTES = 10, 2_048, 8_192
+HANG_S, MEMORY_MB, INPUT_BYTES = 10, 512, 8_192
 STATE = re.compile(r"#(\d+)\s+\w+\s+cov: (\d+).*?rss: (\d+)Mb")
 
 

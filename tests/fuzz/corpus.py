@@ -55,7 +55,11 @@ CLIENT_PACKETS: tuple[Packet, ...] = (
     Pingreq(),
     Disconnect(),
 )
-SERVER_PACKETS: tuple[Packet, ...] = (Connack(properties=Properties(receive_maximum=5)), Suback(1, (ReasonCode.SUCCESS,)), Publish("a"))
+SERVER_PACKETS: tuple[Packet, ...] = (
+    Connack(properties=Properties(receive_maximum=5)),
+    Suback(1, (ReasonCode.SUCCESS,)),
+    Publish("a"),
+)
 
 FENCES = (
     FENCE,

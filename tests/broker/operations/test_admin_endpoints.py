@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from starlette.routing import Route
 from tests.broker.operations.test_admin import TOKEN, Ask, FakeBroker, serve
+from tests.fuzz.world import ADMIN, World
 
 from geomq.broker.operations.admin import endpoints, make_app
 from geomq.broker.operations.admin_endpoints import PAGE_MAX, openapi
@@ -55,3 +57,15 @@ def test_the_description_says_what_a_request_may_contain() -> None:
     body = paths["/api/v1/federation/peers"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert body == {"$ref": "#/components/schemas/NewPeer"}
     assert schemas["NewPeer"]["required"] == ["name", "address"]
+
+
+def test_what_is_answered_is_of_the_type_that_is_described() -> None:
+    world = World("disgb_events")
+    asked = [each for each in endpoints(FakeBroker()) if each.method == "GET" and "{" not in each.path]
+    for endpoint in asked:
+        answer = world.send(ADMIN, [f"GET {endpoint.path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()])
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 "), endpoint.path
+        if endpoint.answers[200] is not str:
+            msgspec.json.decode(body, type=endpoint.answers[200])
+    assert len(asked) == 10
