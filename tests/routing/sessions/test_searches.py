@@ -399,6 +399,20 @@ def test_who_did_not_answer_is_asked_also_after_a_restart_and_until_it_has_answe
     assert after.feed(PeerUp(B3)) == []
 
 
+def test_who_is_there_and_did_not_answer_is_asked_once_more_until_it_has() -> None:
+    broker = Alone()
+    none(broker, asked(broker.comes()), B2)
+    assert broker.later() == [LetClientIn(R, 1, 500)]
+    broker.sessions[R] = OwnSession("ann", 500)
+    for _ in range(2):
+        again = asked(broker.later(searches.LET_IN_MS))
+        assert [*again] == [B3]
+        assert not again[B3].live
+    none(broker, again, B3)
+    assert broker.later(searches.LET_IN_MS) == []
+    assert broker.notes == {}
+
+
 def test_where_a_session_went_is_asked_instead_also_after_a_restart() -> None:
     before = Alone(up=(B2,))
     none(before, asked(before.comes()), B2)

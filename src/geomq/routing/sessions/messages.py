@@ -91,6 +91,20 @@ class Reached(Message, frozen=True):
     number: Number
 
 
+class AskFlushed(Message, frozen=True):
+    """The receiver answers as soon as all that it sent so far, to whomever, has arrived."""
+
+    wire_id: ClassVar[int] = 62
+    number: Number
+
+
+class Flushed(Message, frozen=True):
+    """All that the sender had sent when it was asked with this number has arrived."""
+
+    wire_id: ClassVar[int] = 63
+    number: Number
+
+
 class SentAll(Message, frozen=True):
     """The sender will send nothing more after the client's session that it gave away with this token."""
 
@@ -128,6 +142,8 @@ MESSAGES: Messages = (
     Settled,
     AskReached,
     Reached,
+    AskFlushed,
+    Flushed,
     SentAll,
     SessionFollows,
     AskAgain,

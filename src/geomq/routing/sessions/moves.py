@@ -11,7 +11,7 @@ from typing import Self
 
 import msgspec
 
-from geomq.routing.core.actions import Action, ForgetNote, KeepNote, SendToPeer
+from geomq.routing.core.actions import Action, ForgetNote, KeepNote, SendOnceFlushed, SendToPeer
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, EventId, Match
 from geomq.routing.core.strategy import ClientState
@@ -19,9 +19,18 @@ from geomq.routing.core.topology import Federation
 from geomq.routing.federation.routings import Routings
 from geomq.routing.sessions.arrivals import Arrivals
 from geomq.routing.sessions.hand_overs import Notes
-from geomq.routing.sessions.messages import AskReached, AskSettled, DeliverMoved, Reached, SentAll, Settled
+from geomq.routing.sessions.messages import (
+    AskFlushed,
+    AskReached,
+    AskSettled,
+    DeliverMoved,
+    Flushed,
+    Reached,
+    SentAll,
+    Settled,
+)
 from geomq.routing.sessions.moved_events import MovedEvents
-from geomq.routing.sessions.rounds import Rounds
+from geomq.routing.sessions.rounds import Drain, Drains, Rounds
 from geomq.routing.sessions.trails import Trails, is_client, key_of, owner_of
 
 SETTLE_MS = 5_000.0
@@ -37,8 +46,8 @@ DEPARTED = "departed"
 class _Departure(msgspec.Struct):
     to: BrokerId
     ask_at: float
-    over_after: int = 0
-    """The round after which all that still went this way is here, once everybody knows the new home; else 0."""
+    drain: Drain | None = None
+    """Once everybody knows the new home: when it is past, nothing more comes this way."""
 
 
 class SessionMoves:
@@ -65,6 +74,9 @@ class SessionMoves:
         self._going: dict[ClientId, None] = {}
         """Those that left and whose new homes everybody knows, until what still went this way is here."""
         self._rounds = Rounds(me, federation.ids, act, epoch=epoch)
+        self._flushes = Rounds(me, federation.ids, act, epoch=epoch, question=AskFlushed)
+        """What was sent before everybody knew a new home may still be on its way to a rendezvous."""
+        self._drains = Drains(self._flushes, self._rounds)
         self._arrivals = Arrivals(self._rounds, act)
         self._trails = Trails(act)
         self._events = MovedEvents(
@@ -85,14 +97,14 @@ class SessionMoves:
         def is_away(client: ClientId) -> bool | None:
             return True if client in self._departed else False if is_here(client) else None
 
-        self._trails.load(notes, is_away, self._rounds.begin, now=now)
+        self._trails.load(notes, is_away, self._drains, now=now)
         self._arrivals.load()
         if len(self):
             self._wake(now + SETTLE_MS)
 
     def entered(self, client: ClientId, token: int, source: BrokerId, *, now: float) -> None:
         """The client's session is about to be taken in; until `source` has sent all, newer events are held."""
-        self._trails.come_back(client, self._rounds.begin)
+        self._trails.come_back(client, self._drains.begin)
         self._trails.enter(client, token, source, now=now)
         self._go_on(client)
         self._bound(client)
@@ -135,24 +147,25 @@ class SessionMoves:
     def forget(self, client: ClientId) -> None:
         """The session is over."""
         self._arrivals.forget(client)
-        was_away = self._departed.pop(client, None) is not None
+        departure = self._departed.pop(client, None)
         self._going.pop(client, None)
-        if was_away:
+        if departure is not None:
             del self._keys[owner_of(client)][client]
             if not self._keys[owner_of(client)]:
                 del self._keys[owner_of(client)]
         if not is_client(client):
             return
-        if was_away:
+        if departure is not None:
             self._act(ForgetNote(DEPARTED, key_of(client)))
-            self._trails.come_back(client, self._rounds.begin)
+            is_known = departure.drain is not None and self._drains.is_past(departure.drain)
+            self._trails.come_back(client, self._drains.begin_last if is_known else self._drains.begin)
         else:
             self._events.drop(self._trails.end(client))
         self._go_on(client)
 
     def _go_on(self, client: ClientId) -> None:
         """Tell those that wait that all was sent after the client."""
-        for token, to in self._trails.passed(client, self._rounds.is_past):
+        for token, to in self._trails.passed(client, self._drains.is_past):
             if to in self._brokers:
                 self._events.then(SendToPeer(to, SentAll(client, token)))
 
@@ -167,11 +180,6 @@ class SessionMoves:
     def keep_departed(self, client: ClientId, record: bytes) -> None:
         """Have `record` on disk for as long as the client, under its own id, is known to have left."""
         self._act(KeepNote(DEPARTED, key_of(client), record))
-
-    def let_in(self, client: ClientId) -> None:
-        """The client has a new session here: after a restart that counts, not that it had left."""
-        if client in self._departed:
-            self._act(ForgetNote(DEPARTED, key_of(client)))
 
     def had_by(self, clients: Iterable[ClientId]) -> Iterator[EventId]:
         """Events known from former homes to have been delivered to these."""
@@ -204,6 +212,11 @@ class SessionMoves:
                 return ()
             case Reached(number=number):
                 return self._settle() if self._rounds.answered(peer, number) else ()
+            case AskFlushed(number=number):
+                self._act(SendOnceFlushed(peer, Flushed(number)))
+                return ()
+            case Flushed(number=number):
+                return self._settle() if self._flushes.answered(peer, number) else ()
             case Settled(clients=clients):
                 self._settled(peer, clients)
                 return ()
@@ -224,8 +237,8 @@ class SessionMoves:
         known = [client for client in clients if self.new_home(client) == home]
         for key in dict.fromkeys(key for client in known for key in self.left(client)):
             departure = self._departed[key]
-            if departure.to == home and not departure.over_after:
-                departure.over_after = self._rounds.begin()
+            if departure.to == home and departure.drain is None:
+                departure.drain = self._drains.begin()
                 self._going[key] = None
         self._notify(known)
 
@@ -239,6 +252,7 @@ class SessionMoves:
         if self._down.pop(peer, self) is None:
             self._whole_since = now
         self._rounds.ask(peer)
+        self._flushes.ask(peer)
 
     def peer_down(self, peer: BrokerId) -> None:
         if peer in self._brokers:
@@ -248,6 +262,7 @@ class SessionMoves:
         """These are all brokers now; clients to forget because the broker they went to left."""
         before, self._brokers = self._brokers, brokers
         self._rounds.federation_changed(brokers)
+        self._flushes.federation_changed(brokers)
         for peer in brokers:
             if peer not in before:
                 self._down[peer] = None
@@ -267,7 +282,7 @@ class SessionMoves:
             self._notify(self._arrivals.newly_known())
         for client in self._trails.over():
             self._go_on(client)
-        return tuple(c for c in self._going if self._rounds.is_past(self._departed[c].over_after))
+        return tuple(c for c in self._going if (d := self._departed[c].drain) is not None and self._drains.is_past(d))
 
     def _notify(self, clients: Iterable[ClientId]) -> None:
         """Everybody knows where these clients are: the brokers they came from need not ask."""
@@ -286,6 +301,7 @@ class SessionMoves:
 
     def on_deadline(self, *, now: float) -> None:
         self._rounds.ask_again()
+        self._flushes.ask_again()
         asked: dict[BrokerId, list[ClientId]] = {}
         whole = self._is_whole(now)  # else something may still be on its way here
         for client, departure in self._departed.items():

@@ -45,8 +45,12 @@ class Search:
         return asked
 
     @property
+    def unanswered(self) -> tuple[BrokerId, ...]:
+        return (*self.waiting, *self.again)
+
+    @property
     def over(self) -> bool:
-        return not self.waiting and not self.again
+        return not self.unanswered
 
     def is_before(self, peer: BrokerId, wanted: SessionWanted, me: BrokerId) -> bool:
         """Whether the client came here before it came to a peer that seeks its session, too.

@@ -227,7 +227,6 @@ class SessionSearches:
         wanted = pending.wanted
         del self._pending[wanted.client]
         if pending.successor is None:
-            self._moves.let_in(wanted.client)
             self._given.pop(wanted.client, None)
             self._act(LetClientIn(wanted.client, pending.attempt, wanted.since_ms))
         self._serve_successor(pending)
@@ -427,6 +426,14 @@ class SessionSearches:
             let_in.popleft()
         return min([queue[0][0] for queue in (deadlines, let_in) if queue], default=None)
 
+    def _ask_once_more(self, search: Search) -> None:
+        """Whose answer did not come although it is there: it went by way of others, and may have been lost."""
+        wanted, peers = search.wanted, [peer for peer in search.unanswered if peer in self.up]
+        if peers and not wanted.clean and self._sessions.find(wanted.client) is not None:
+            self._go_on_searching(Search(msgspec.structs.replace(wanted, live=False), {}))
+            for peer in peers:
+                self._ask_later(peer, self._let_in[wanted.client].wanted)
+
     def _is_pending(self, pending: PendingConnect) -> bool:
         return self._pending.get(pending.wanted.client) is pending
 
@@ -436,6 +443,7 @@ class SessionSearches:
             _, client, search = self._let_in_until.popleft()
             if self._let_in.get(client) is search:
                 del self._let_in[client]
+                self._ask_once_more(search)
         while self._deadlines and self._deadlines[0][0] <= now:
             _, _, pending = heappop(self._deadlines)
             if self._is_pending(pending):

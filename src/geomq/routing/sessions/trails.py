@@ -21,6 +21,7 @@ from geomq.routing.core.actions import Action, ForgetNote, KeepNote
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.core.wire_forms import EVENT
 from geomq.routing.sessions.hand_overs import Notes
+from geomq.routing.sessions.rounds import Drain, Drains
 
 TRAIL, HELD = "trail", "held"
 """What is on disk: the visits of a client, and the events held for it in the order they came."""
@@ -31,7 +32,7 @@ BRIEF_MS = 1_000.0
 STEP_MS = 100.0
 VISITS_MAX = 64
 """Visits of one client that are remembered; more are only open if it comes and goes while some broker is away."""
-HELD_MAX = 1_000
+HELD_MAX = 10_000
 """Events held for one visit."""
 HELD_BYTES_MAX = 64 << 20
 """Payload held for all visits together."""
@@ -65,8 +66,8 @@ class Stay(msgspec.Struct):
 
     visit: Visit
     opened: float
-    over_after: int = 0
-    """The round after which nothing more that comes by itself can have to go through the exit."""
+    drain: Drain | None = None
+    """Once the visit is over: when it is past, nothing more that comes by itself can have to go through the exit."""
     held: dict[EventId, Held] = msgspec.field(default_factory=dict)
     is_taken: bool = False
     """Whether the session is here, so that what its client does from now on no former home knows of."""
@@ -78,9 +79,9 @@ class Stay(msgspec.Struct):
     def shut(self) -> None:
         self.visit.is_open = False
 
-    def end(self, rounds: Callable[[], int]) -> None:
+    def end(self, drain: Drain) -> None:
         """This broker no longer serves the client on this visit, but what is on its way here still goes its way."""
-        self.visit.is_over, self.over_after = True, rounds()
+        self.visit.is_over, self.drain = True, drain
 
     @property
     def waits(self) -> bool:
@@ -124,9 +125,7 @@ class Trails:
     def __len__(self) -> int:
         return len(self._stays)
 
-    def load(
-        self, notes: Notes, is_away: Callable[[ClientId], bool | None], rounds: Callable[[], int], *, now: float
-    ) -> None:
+    def load(self, notes: Notes, is_away: Callable[[ClientId], bool | None], drains: Drains, *, now: float) -> None:
         """Begin with what was kept. A client is away (True), here (False) or not known any more (None)."""
         for key, value in notes.get(TRAIL, {}).items():
             client = ClientId(key.decode("utf-8", "surrogatepass"))
@@ -140,7 +139,7 @@ class Trails:
                 self.end(client)
             for stay in stays:
                 if stay.visit.is_over or (stay is stays[-1] and stay.visit.exit and not away):
-                    stay.end(rounds)
+                    stay.end(drains.begin())
                     self._over[client] = None
 
     def _load_held(self, key: bytes, value: bytes, now: float) -> None:
@@ -209,11 +208,11 @@ class Trails:
                 stay.visit.exit, stay.visit.to = exit_, to
         self._keep(client)
 
-    def come_back(self, client: ClientId, rounds: Callable[[], int]) -> None:
+    def come_back(self, client: ClientId, drain: Callable[[], Drain]) -> None:
         """This broker no longer serves a client that left: it is here again, or known everywhere at its new home."""
         for stay in self._stays.get(client, ()):
             if stay.visit.exit and not stay.visit.is_over:
-                stay.end(rounds)
+                stay.end(drain())
                 self._over[client] = None
         self._keep(client)
 
@@ -231,12 +230,12 @@ class Trails:
         self._keep(client)
         return self.take_all(client, stay)
 
-    def passed(self, client: ClientId, is_past: Callable[[int], bool]) -> Iterator[tuple[int, BrokerId]]:
+    def passed(self, client: ClientId, is_past: Callable[[Drain], bool]) -> Iterator[tuple[int, BrokerId]]:
         """Forget the visits through which nothing more can come: their exits, and who waits there."""
         stays = self._stays.get(client, [])
         while stays and not stays[0].visit.is_open:
             visit = stays[0].visit
-            if visit.exit and not (visit.is_over and is_past(stays[0].over_after)):
+            if visit.exit and ((drain := stays[0].drain) is None or not is_past(drain)):
                 break
             del stays[0]
             if visit.exit and all(stay.visit.exit != visit.exit for stay in stays):
