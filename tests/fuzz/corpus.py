@@ -112,15 +112,24 @@ def _peer_input(messages: Iterable[bytes]) -> bytes:
     return b"".join(bytes((1, len(each) & 0xFF)) + each for each in messages if len(each) <= 256)
 
 
+def _asking(request: str, body: bytes) -> bytes:
+    head = f"{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+NESTED = b"[" * 900 + b"]" * 900
 ONCE_BROKE: dict[str, list[bytes]] = {
     "admin": [
         b'POST /api/v1/federation/peers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n\r\n{"name": "\xed"}',
         b"PUT /api/v1/federation/areas HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+        _asking("POST /api/v1/federation/strategy", b'{"strategy": "mesh", "options": {"a": %b}}' % (b"1" * 40)),
+        _asking("POST /api/v1/federation/strategy", b'{"strategy": "mesh", "options": {"a": %b}}' % NESTED),
     ],
     "config": [b"\x03include_dir a\x00b\n"],
     "peer": [b"\x02\x00\x00\x00\x1d\x95\xa5geomq\x07\xa2\xff\xff\xc4\x10" + bytes(16) + b"\x05"],
 }
-"""Text that is not UTF-8 in JSON and in a greeting, a body that ends early, a path with NUL."""
+"""Text that is not UTF-8 in JSON and in a greeting, a body that ends early, options that no message can carry, a path
+with NUL."""
 
 
 def _codec() -> list[bytes]:
@@ -169,10 +178,8 @@ def _websocket() -> list[bytes]:
 
 
 def _admin() -> list[bytes]:
-    head = " HTTP/1.1\r\nHost: localhost\r\n"
-    return [f"{request}{head}\r\n".encode() for request in REQUESTS] + [
-        f"{request}{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for request, body in BODIES
-    ]
+    asked = [f"{request} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for request in REQUESTS]
+    return asked + [_asking(request, body) for request, body in BODIES]
 
 
 def _certificate() -> list[bytes]:

@@ -69,3 +69,9 @@ def test_what_is_answered_is_of_the_type_that_is_described() -> None:
         if endpoint.answers[200] is not str:
             msgspec.json.decode(body, type=endpoint.answers[200])
     assert len(asked) == 10
+
+
+def test_a_method_that_is_not_there_is_told_which_are() -> None:
+    answer = World().send(ADMIN, [b"TRACE /api/v1/broker HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+    assert answer.startswith(b"HTTP/1.1 405 ")
+    assert b"allow: GET" in answer

@@ -250,5 +250,5 @@ async def _gone(_request: Request, _cause: Exception) -> Response:
     return refusal(400, "the request was not sent to its end")
 
 
-async def _not_allowed(_request: Request, _cause: Exception) -> Response:
-    return refusal(405, "method not allowed")
+async def _not_allowed(_request: Request, cause: Exception) -> Response:
+    return refusal(405, "method not allowed", getattr(cause, "headers", None))
