@@ -124,6 +124,7 @@ ONCE_BROKE: dict[str, list[bytes]] = {
         b"PUT /api/v1/federation/areas HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
         _asking("POST /api/v1/federation/strategy", b'{"strategy": "mesh", "options": {"a": %b}}' % (b"1" * 40)),
         _asking("POST /api/v1/federation/strategy", b'{"strategy": "mesh", "options": {"a": %b}}' % NESTED),
+        _asking("PUT /api/v1/federation/areas", b'{"kind": "grid", "grid_deg": %b}' % (b"1" * 40)),
     ],
     "config": [b"\x03include_dir a\x00b\n"],
     "peer": [b"\x02\x00\x00\x00\x1d\x95\xa5geomq\x07\xa2\xff\xff\xc4\x10" + bytes(16) + b"\x05"],

@@ -32,6 +32,7 @@ from geomq.broker.operations.admin_endpoints import (
     json_answer,
     openapi,
     refusal,
+    routes_of,
 )
 from geomq.broker.operations.admin_federation import federation_endpoints
 from geomq.broker.operations.admin_view import BrokerView, ClientView, SubscriptionView
@@ -82,7 +83,7 @@ def make_app(view: BrokerView, token: Callable[[], str | None]) -> Starlette:
     """The ASGI application; `token` is asked at every request, so that a reload can change it."""
     guard = Middleware(_Guard, view=view, token=token)
     return Starlette(
-        routes=[endpoint.route for endpoint in endpoints(view)],
+        routes=routes_of(endpoints(view)),
         middleware=[guard],
         exception_handlers={404: _not_found, 405: _not_allowed, ClientDisconnect: _gone},
     )

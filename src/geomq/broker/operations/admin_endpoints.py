@@ -15,6 +15,7 @@ from starlette.routing import Route
 from geomq import __version__
 
 PAGE_DEFAULT, PAGE_MAX = 100, 1_000
+Answering = Callable[[Request], Awaitable[Response]]
 WHOLE_REST: Final = ":path"
 """In a path: the parameter may hold slashes."""
 _COMPONENTS: Final = "#/components/schemas/{name}"
@@ -54,7 +55,7 @@ class Endpoint:
 
     request: str
     about: str
-    answer: Callable[[Request], Awaitable[Response]]
+    answer: Answering
     answers: Mapping[int, Any]
     query: tuple[Parameter, ...] = ()
     body: Any = None
@@ -70,13 +71,24 @@ class Endpoint:
         return self.request.partition(" ")[2]
 
     @property
-    def route(self) -> Route:
-        return Route(self.path, self.answer, methods=[self.method])
-
-    @property
     def types(self) -> list[Any]:
         """What its description refers to."""
         return [kind for kind in (self.body, *self.answers.values(), Refusal) if kind not in (None, str)]
+
+
+def routes_of(endpoints: Iterable[Endpoint]) -> list[Route]:
+    """One route for each path, so that a method which is not there is told all that are."""
+    found: dict[str, dict[str, Answering]] = {}
+    for endpoint in endpoints:
+        found.setdefault(endpoint.path, {})[endpoint.method] = endpoint.answer
+    return [Route(path, _by_method(answers), methods=[*answers]) for path, answers in found.items()]
+
+
+def _by_method(answers: Mapping[str, Answering]) -> Answering:
+    async def answer(request: Request) -> Response:
+        return await answers["GET" if request.method == "HEAD" else request.method](request)
+
+    return answer
 
 
 def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:

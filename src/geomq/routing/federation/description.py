@@ -149,7 +149,11 @@ def check_description(description: Description, *, own_strategy: str = "") -> Fe
             "strategy options: only strings, numbers of at most 64 bits, true/false, lists and tables, not nested too"
             " deeply"
         )
-    if len(msgspec.msgpack.encode(description)) > DESCRIPTION_BYTES_MAX:
+    try:
+        size = len(msgspec.msgpack.encode(description))
+    except OverflowError:
+        raise ConfigError("a number in the federation description has more than 64 bits") from None
+    if size > DESCRIPTION_BYTES_MAX:
         raise ConfigError(f"the federation description is longer than {DESCRIPTION_BYTES_MAX} bytes")
     if ":" in description.strategy and description.strategy != own_strategy:
         raise ConfigError(f"strategy {description.strategy!r} is not that of this broker's config")
