@@ -36,8 +36,7 @@ from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, runs
 log = logging.getLogger("geomq.peers")
 
 RESEND_MS = 5_000.0
-PROBE_S = 1.0
-SILENCE_S_MAX = 6.0
+PROBE_S, SILENCE_S_MAX = 1.0, 6.0
 WINDOW = 2048
 SMOOTHING = 0.2
 UNPROVEN_MAX = 256
@@ -116,10 +115,14 @@ class Peering:
             unsent=[] if self._kept is None else self._kept.load_outbox(name, self._notes),
         )
         self._notes.pop(OUTBOX + name, None)
-        ours, platform = self._me < name, self._platform
-        make, is_missing = (lambda: self._channel(name)), (lambda: peer.channel is None)
         dialler = Dialler(
-            name, address, ours=ours, tls=self._dial_tls, make_channel=make, is_missing=is_missing, platform=platform
+            name,
+            address,
+            ours=self._me < name,
+            tls=self._dial_tls,
+            make_channel=partial(self._channel, name),
+            is_missing=lambda: peer.channel is None,
+            platform=self._platform,
         )
         peer = _Peer(name, link, dialler)
         return peer
@@ -334,8 +337,7 @@ class Peering:
         elif isinstance(frame, Ping):
             channel.send(Pong(frame.token))
         elif isinstance(frame, Pong):
-            round_trip_ms = (self._platform.perf_ns() - frame.token) / 1e6
-            if 0 <= round_trip_ms < 600_000:
+            if 0 <= (round_trip_ms := (self._platform.perf_ns() - frame.token) / 1e6) < 600_000:
                 before = round_trip_ms / 2 if peer.latency_ms is None else peer.latency_ms
                 peer.latency_ms = before + SMOOTHING * (round_trip_ms / 2 - before)
                 self._handle(LatencyMeasured(peer.name, round_trip_ms / 2))
