@@ -219,7 +219,7 @@ class Broker:
 
     def _link_gauges(self) -> dict[str, float]:
         """How many links and workers there are now."""
-        crew = self._crew
+        crew = self.crew
         return {
             "peers_connected": 0 if self.peering is None else len(self.peering.connected),
             "cloud_connected": float(self.cloud is not None and self.cloud.up),
