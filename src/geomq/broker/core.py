@@ -74,6 +74,7 @@ class Core:
         outbox: Outbox,
         security: Security,
         topology_changed: Callable[[], None],
+        turns: Turns,
         platform: Platform = SYSTEM,
     ) -> None:
         self.config = config
@@ -81,7 +82,7 @@ class Core:
         self.loop = loop
         self.platform = platform
         self.wall_s = platform.wall_s
-        self.turns = Turns(loop, platform.turn_ns)
+        self.turns = turns
         self.node = node
         self.store = store
         self.outbox = outbox

@@ -35,6 +35,7 @@ from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.roaming.roaming import Roaming
 from geomq.broker.state.client import Client
 from geomq.broker.state.drops import Reason
+from geomq.broker.state.turns import Turns
 from geomq.broker.storage.committer import Committer
 from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.records import StoredState
@@ -68,7 +69,8 @@ class Parts:
         self._config = config
         self._notes = self._cloud_notes = notes or {}
         self._starts = starts
-        outbox = Outbox(loop, store, committer, before_write=self._before_write)
+        turns = Turns(loop, platform.turn_ns)
+        outbox = Outbox(loop, store, committer, before_write=self._before_write, turns=turns)
         core = self.core = Core(
             config,
             loop=loop,
@@ -77,6 +79,7 @@ class Parts:
             outbox=outbox,
             security=security,
             topology_changed=self._topology_changed,
+            turns=turns,
             platform=platform,
         )
         self.following, fenced = Following(core), FencedFilters()

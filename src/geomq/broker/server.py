@@ -5,7 +5,6 @@ Embed it (`async with Broker(config) as broker`) or run it as a process with `ru
 
 import asyncio
 import contextlib
-import gc
 import logging
 import random
 import signal
@@ -17,7 +16,7 @@ from geomq.broker.config.settings import Config
 from geomq.broker.connections.listeners import Listeners
 from geomq.broker.core import Core, Security
 from geomq.broker.operations.logs import setup_logging
-from geomq.broker.operations.memory import keep_freed_memory
+from geomq.broker.operations.memory import keep_freed_memory, spare_long_lived
 from geomq.broker.operations.sys_topics import SysTopics
 from geomq.broker.operations.view import View
 from geomq.broker.parts import Parts
@@ -287,7 +286,7 @@ class Broker:
         for connection in tuple(parts.handlers.connections):
             connection.dismiss(ReasonCode.SERVER_SHUTTING_DOWN)
         parts.admission.close()
-        core.outbox.flush()
+        core.outbox.write_all()
         await asyncio.sleep(FAREWELL_S if core.counts.connections_opened else 0)
 
 
@@ -339,10 +338,7 @@ async def _main(config: Config, reload: Callable[[], Config] | None) -> int:
     await broker.start()
     if reload is not None:
         loop.add_signal_handler(signal.SIGHUP, _reload, broker, reload)
-    # Long-lived objects are not looked at again by the collector; cycles are rare here.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    spare_long_lived()
     return await broker.wait_stopped()
 
 

@@ -96,6 +96,7 @@ class Delivery:
         count = 0
         for client, mine in grouped.items():
             count += self._to_client(client, mine, fanout, own=client.id == publisher)
+        self._core.outbox.gather(count * fanout.size)
         return count
 
     def _subscription_of(self, client_id: str, topic_filter: str) -> tuple[Client, Subscription] | None:

@@ -47,6 +47,7 @@ class Connection:
         "_greedy",
         "_handlers",
         "_publish_fast",
+        "_read_at",
         "_reassembly",
         "_rest",
         "_state",
@@ -95,6 +96,7 @@ class Connection:
         self.keep_alive_s = 0
         self.opened_at = self.last_read = self._admitted_at = core.loop.time()
         self._extra_s = 0.0
+        self._read_at = -1.0
         self.paused = self.heard = False
         self.last_route: Any = None
 
@@ -127,8 +129,12 @@ class Connection:
         transport.set_write_buffer_limits(high, high // 4)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        self._shut(None)
+        """What has to be forgotten now may be much, and so may be the connections that end at the same time."""
         self._handlers.endings.over(id(self))
+        if not self.closed:
+            self._transport, self.write, self.paused = None, nowhere, False
+            self._stopped, self._rest = True, b""
+            self._core.turns.wait(self.end)
 
     def end(self) -> None:
         """What carries it cannot go on."""
@@ -166,8 +172,9 @@ class Connection:
             if len(self._rest) > self.size_max and self._transport is not None:
                 self._transport.pause_reading()
             return
-        if len(data) > LARGE_BYTES or self._greedy:
-            self._greedy = len(self._core.turns) > 0
+        is_large = len(data) > LARGE_BYTES
+        if is_large or self._greedy:
+            self._greedy = len(self._core.turns) > 0 or (is_large and self._is_read_again())
             if self._greedy:
                 self._rest = data
                 self._wait_for_turn()
@@ -178,6 +185,11 @@ class Connection:
         if taken < len(data):
             self._core.turns.begin()
             self._parse(data, taken, tried)
+
+    def _is_read_again(self) -> bool:
+        """Whether much came before in this round of the loop, which may read a socket many times before others."""
+        before, self._read_at = self._read_at, self._core.loop.time()
+        return before == self._read_at
 
     def _parse(self, data: bytes, pos: int, tried: int = -1) -> None:
         outbox = self._core.outbox
@@ -202,9 +214,9 @@ class Connection:
         """Take what is there from `pos` on, as long as it is this connection's turn; the plain events at `tried`, if
         any, have to take the normal path."""
         start, end = pos, len(data)
-        counts, turns = self._counts, self._core.turns
+        counts, turns, outbox = self._counts, self._core.turns, self._core.outbox
         while pos < end and not self._stopped and self._state is not State.CLOSED:
-            if pos > start and turns.over():
+            if pos > start and (turns.over() or outbox.behind):
                 self._wait_for_turn()
                 break
             first = data[pos]
