@@ -21,6 +21,7 @@ from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.store import Store
 from geomq.geo import FenceLimits
 from geomq.mqtt.codec.topics import TopicNames
+from geomq.mqtt.session.backlog import Backlog
 from geomq.mqtt.session.handshake import Policy
 from geomq.routing.core.model import BrokerId, ClientId
 from geomq.routing.node import Node
@@ -92,6 +93,8 @@ class Core:
         self.moved: dict[str, Client] = {}
         """Clients with kept sessions whose place is not written down yet."""
         self.counts = Counts()
+        self.backlog = Backlog()
+        """Of all sessions."""
         self.drops = Drops(self.counts, now_s=loop.time)
         self.tracer: Tracer | None = None
         self.names = TopicNames()

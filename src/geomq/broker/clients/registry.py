@@ -24,7 +24,14 @@ from geomq.geo import Location
 from geomq.mqtt.codec.packets import Connect, Disconnect
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import NEVER_EXPIRES
-from geomq.mqtt.session.changes import Change, DeliveryAdded, DeliveryReleased, EventsMissed, ReceiptAdded
+from geomq.mqtt.session.changes import (
+    Change,
+    DeliveryAdded,
+    DeliveryReleased,
+    EventsMissed,
+    Journal,
+    ReceiptAdded,
+)
 from geomq.mqtt.session.handshake import Agreement, expiry_after
 from geomq.mqtt.session.outbound import Phase
 from geomq.mqtt.session.session import Session
@@ -68,7 +75,7 @@ class Registry:
             client, present = None, False
         if client is None:
             journal = core.outbox.journal if core.outbox.durable and agreement.expiry_s else None
-            session = Session(client_id, core.policy, journal, tally=core.counts, on_drop=core.drops.of_session)
+            session = self._make_session(client_id, journal)
             client = core.clients[client_id] = Client(session, user, core.security.rights(user, client_id))
         elif not agreement.expiry_s and client.session.durable:
             client.session.forget_journal()
@@ -86,6 +93,12 @@ class Registry:
         self._tell_ready(client, True)
         core.topology_changed()
         return client, present, resumed
+
+    def _make_session(self, client_id: str, journal: Journal | None) -> Session:
+        core = self._core
+        return Session(
+            client_id, core.policy, journal, tally=core.counts, on_drop=core.drops.of_session, backlog=core.backlog
+        )
 
     def give_rights(self, client: Client) -> None:
         """The client has the rights of its user as they are now, also to what already waits for it."""
@@ -165,6 +178,7 @@ class Registry:
         """The session is no longer this broker's; its state in the routing is handled elsewhere."""
         core = self._core
         self._subscribing.lose(client)
+        client.session.close()
         if core.clients.get(client.id) is client:
             del core.clients[client.id]
         if client.session.durable:
@@ -286,11 +300,11 @@ class Registry:
     def _load_one(self, client_id: str, stored: StoredSession, now: float) -> Client:
         core, record = self._core, stored.record
         journal = core.outbox.journal if core.outbox.durable else None
-        session = Session(client_id, core.policy, journal, tally=core.counts, on_drop=core.drops.of_session)
-        session.version, session.expiry_s = record.version, record.expiry_s
-        session.expires_at = record.expires_at
-        if record.expires_at is None and record.expiry_s != NEVER_EXPIRES:
-            session.expires_at = now + record.expiry_s
+        session = self._make_session(client_id, journal)
+        expires_at = record.expires_at
+        if expires_at is None and record.expiry_s != NEVER_EXPIRES:
+            expires_at = now + record.expiry_s
+        session.leave(record.version, record.expiry_s, expires_at)
         session.restore(stored.deliveries, stored.receipts)
         session.miss(stored.missed)
         client = Client(session, record.user, core.security.rights(record.user, client_id), asks=record.asks)

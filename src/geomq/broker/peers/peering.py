@@ -146,6 +146,12 @@ class Peering:
     def connected(self) -> tuple[BrokerId, ...]:
         return tuple(name for name, peer in self._peers.items() if peer.up)
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many messages peers have not acknowledged, and the bytes they take."""
+        links = [peer.link for peer in self._peers.values()]
+        return sum(link.waiting for link in links), sum(link.waiting_bytes for link in links)
+
     def latency_ms(self, peer: BrokerId) -> float | None:
         """One way over the link, as a moving mean; None if it was not measured yet."""
         known = self._peers.get(peer)

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from geomq.mqtt.codec.faults import ProtocolViolation
+from geomq.mqtt.session.backlog import Backlog
 from geomq.mqtt.session.changes import DeliveryAdded, DeliveryReleased, DeliveryRemoved, DeliverySent, Journal
 from geomq.mqtt.session.message import ApplicationMessage
 
@@ -61,9 +62,11 @@ class Step:
 
 
 class Outbound:
-    """The sending half of a session. While `stalled`, nothing is sent although the window may be open."""
+    """The sending half of a session. While `stalled`, nothing is sent although the window may be open. What it holds
+    counts in `backlog`, until `close`."""
 
     __slots__ = (
+        "_backlog",
         "_client_id",
         "_flight_bytes",
         "_flights",
@@ -83,9 +86,18 @@ class Outbound:
         "stalled",
     )
 
-    def __init__(self, client_id: str, *, queue_max: int, bytes_max: int, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        queue_max: int,
+        bytes_max: int,
+        journal: Journal | None = None,
+        backlog: Backlog | None = None,
+    ) -> None:
         self._client_id = client_id
         self._journal = journal
+        self._backlog = backlog or Backlog()
         self._flights: dict[int, InFlight] = {}
         self._queue: deque[InFlight] = deque()
         self._repeat: deque[InFlight] | None = None
@@ -113,7 +125,7 @@ class Outbound:
 
     @property
     def pending_bytes(self) -> int:
-        """What those not yet finished roughly occupy."""
+        """What those not yet finished take in packets."""
         return self._flight_bytes + self._queued_bytes
 
     @property
@@ -124,6 +136,11 @@ class Outbound:
         """Everything queued or in flight, in the order of `number`."""
         return sorted((*self._flights.values(), *self._queue), key=lambda delivery: delivery.number)
 
+    def close(self) -> None:
+        """The session is over with all that is in it."""
+        self._backlog.remove(self.pending_bytes, len(self))
+        self._backlog = Backlog()
+
     def forget_journal(self) -> None:
         """The session will not outlive its connection, so nothing more needs to be remembered."""
         self._journal = None
@@ -131,6 +148,7 @@ class Outbound:
     def restore(self, delivery: InFlight) -> None:
         """Put back what a store remembered; call in the order of `number`."""
         self._next_number = max(self._next_number, delivery.number + 1)
+        self._backlog.add(delivery.size)
         if delivery.packet_id:
             self._flights[delivery.packet_id] = delivery
             self._flight_bytes += delivery.size
@@ -170,6 +188,7 @@ class Outbound:
             return None
         delivery = InFlight(self._next_number, message, qos, retain=retain, identifiers=identifiers, size=size)
         self._next_number += 1
+        self._backlog.add(size)
         if immediate:
             self._launch(delivery)
         else:
@@ -186,6 +205,7 @@ class Outbound:
             return False
         delivery = InFlight(self._next_number, sent.message, sent.qos, retain=sent.retain, identifiers=sent.identifiers)
         self._next_number += 1
+        self._backlog.add(delivery.size)
         self._launch(delivery)
         self._quota += 1
         delivery.counted = False
@@ -340,5 +360,6 @@ class Outbound:
 
     def _finish(self, delivery: InFlight) -> None:
         delivery.phase = Phase.DONE
+        self._backlog.remove(delivery.size)
         if self._journal is not None:
             self._journal.append(DeliveryRemoved(self._client_id, delivery.number))

@@ -7,25 +7,14 @@ only once those are safe.
 
 from collections.abc import Callable
 
-import msgspec
-
 from geomq.mqtt.codec.aliases import InboundAliases, OutboundAliases
 from geomq.mqtt.codec.encode import encode, encode_within, publish_parts
-from geomq.mqtt.codec.packets import (
-    Auth,
-    Packet,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Unsuback,
-    Will,
-)
+from geomq.mqtt.codec.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Will
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
+from geomq.mqtt.session.answers import pubrel, unexplained
+from geomq.mqtt.session.backlog import Backlog
 from geomq.mqtt.session.changes import EventsMissed, Journal
 from geomq.mqtt.session.handshake import Agreement, Policy
 from geomq.mqtt.session.inbound import Inbound
@@ -33,10 +22,6 @@ from geomq.mqtt.session.message import ApplicationMessage, Fanout, message_of
 from geomq.mqtt.session.outbound import InFlight, Outbound, Phase, Step
 from geomq.mqtt.session.outcomes import EXPIRED, QUEUE_FULL, TOO_LARGE, Tally, Uncounted, Watch
 from geomq.mqtt.session.subscriptions import Subscription, Terms
-
-_EXPLAINED = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Auth)
-"""Packets whose explanations a client can ask to be spared."""
-
 
 OnDrop = Callable[["Session", str], None]
 """Told of each message of QoS 1 or 2 that will never be sent, and why."""
@@ -50,6 +35,7 @@ class Session:
     """Create it for a new client, `attach` it to each network connection, `detach` it when that ends."""
 
     __slots__ = (
+        "_backlog",
         "_inbound",
         "_inbound_aliases",
         "_journal",
@@ -82,6 +68,7 @@ class Session:
         *,
         tally: Tally | None = None,
         on_drop: OnDrop = ignore_drop,
+        backlog: Backlog | None = None,
     ) -> None:
         self.client_id = client_id
         self.version = V5
@@ -99,6 +86,7 @@ class Session:
         self._tally: Tally = tally or Uncounted()
         self._on_drop = on_drop
         self._policy = policy
+        self._backlog = backlog or Backlog()
         self._journal = journal
         self._problem_information = True
         self._watch: Watch | None = None
@@ -134,7 +122,7 @@ class Session:
 
     @property
     def pending_bytes(self) -> int:
-        """What those roughly occupy."""
+        """What those take in packets."""
         return self._outbound.pending_bytes if self._outbound is not None else 0
 
     @property
@@ -177,6 +165,11 @@ class Session:
         self._inbound_aliases = self._outbound_aliases = None
         if self._outbound is not None:
             self._outbound.disconnect()
+
+    def close(self) -> None:
+        """The session is over: what waits in it counts no more."""
+        if self._outbound is not None:
+            self._outbound.close()
 
     def take_will(self) -> Will | None:
         """The will, which the end of this connection then leaves unpublished."""
@@ -284,7 +277,7 @@ class Session:
         failed = packet.reason >= ReasonCode.UNSPECIFIED_ERROR
         outbound = self._outbound
         if outbound is not None and outbound.receive(packet.packet_id, failed=failed):
-            return [_pubrel(packet.packet_id)]
+            return [pubrel(packet.packet_id)]
         if failed:
             return self._pumped(now)
         return [encode(Pubrel(packet.packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND), self.version)]
@@ -310,10 +303,8 @@ class Session:
 
     def reply(self, packet: Packet) -> bytes:
         """Encode any answer within what the client accepts and wants to read."""
-        if not self._problem_information and isinstance(packet, _EXPLAINED):
-            plain = msgspec.structs.replace(packet.properties, reason_string=None, user_properties=())
-            packet = msgspec.structs.replace(packet, properties=plain)
-        return encode_within(packet, self.version, self.packet_size_max)
+        allowed = packet if self._problem_information else unexplained(packet)
+        return encode_within(allowed, self.version, self.packet_size_max)
 
     def withdraw(self, unwanted: Callable[[ApplicationMessage], bool], why: str) -> int:
         """Give up what waits for the client but is not for it any more; how many that were."""
@@ -337,9 +328,14 @@ class Session:
         if self._inbound is not None:
             self._inbound.forget_journal()
 
+    def leave(self, version: int, expiry_s: int, expires_at: float | None) -> None:
+        """Be as a client of that version left it."""
+        self.version, self.expiry_s, self.expires_at = version, expiry_s, expires_at
+
     def restore(self, deliveries: list[InFlight], receipts: list[int]) -> None:
         """Put back what a store remembered, deliveries in the order of their numbers."""
         if deliveries:
+            self.close()
             self._outbound = self._new_outbound()
             for delivery in deliveries:
                 self._outbound.restore(delivery)
@@ -371,6 +367,7 @@ class Session:
             queue_max=self._policy.queue_max,
             bytes_max=self._policy.queue_bytes_max,
             journal=self._journal,
+            backlog=self._backlog,
         )
         if self.connected:
             outbound.connect(self.window)
@@ -392,7 +389,7 @@ class Session:
     def _step_wire(self, step: Step, now: float) -> bytes:
         delivery = step.delivery
         if delivery.phase is Phase.RELEASED:
-            return _pubrel(delivery.packet_id)
+            return pubrel(delivery.packet_id)
         return self._publish_wire(delivery, Fanout(delivery.message, now), again=step.again)
 
     def _publish_wire(self, delivery: InFlight, fanout: Fanout, *, again: bool) -> bytes:
@@ -435,7 +432,3 @@ class Session:
         if aliases is not None and alias is not None and not known and len(data) <= self.packet_size_max:
             aliases.introduced(topic, waits=qos > 0)
         return data
-
-
-def _pubrel(packet_id: int) -> bytes:
-    return bytes((0x62, 2, packet_id >> 8, packet_id & 0xFF))

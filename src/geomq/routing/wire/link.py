@@ -20,21 +20,23 @@ import msgspec
 from geomq.routing.core.messages import Message, is_promised
 from geomq.routing.core.model import Event
 from geomq.routing.core.plan import NOTHING, EventBatch
+from geomq.routing.core.sizes import event_bytes
 from geomq.routing.federation.edition_messages import OfEdition
 
 WINDOW = 256
 """How many unacknowledged messages may be on the wire at once, unless the driver says otherwise."""
 
 OUTBOX_BYTES_MAX = 1 << 29
-"""Payloads that wait for a peer, unless the driver says otherwise."""
+"""Bytes of events that wait for a peer, unless the driver says otherwise."""
 BACKLOG_MAX = 5_000_000
 """A peer that lets this many messages wait while its link is up is left, and sent everything anew when it is back."""
 
 
 RUN_BYTES_MAX = 1 << 15
-"""When a frame of several messages is full, so that nothing waits for long behind it: by their payloads and so much for
+"""When a frame of several messages is full, so that nothing waits for long behind it: by their sizes and so much for
 each:"""
 MESSAGE_BYTES = 64
+MATCH_BYTES = 64
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -81,12 +83,14 @@ def _is_event(message: Message) -> bool:
 
 
 def _size(message: Message) -> int:
-    """The bytes of the payloads of events."""
+    """The bytes that a message takes on the wire, roughly, beside `MESSAGE_BYTES`."""
     inner = _inner(message)
     if isinstance(inner, EventBatch):
         return sum(map(len, inner.packets))
     event = getattr(inner, "event", None)
-    return len(event.payload) if isinstance(event, Event) else 0
+    if isinstance(event, Event):
+        return event_bytes(event) + MATCH_BYTES * len(getattr(inner, "matches", ()))
+    return len(getattr(inner, "data", b""))
 
 
 def events_in(message: Message) -> int:
@@ -137,7 +141,9 @@ class Link:
         self._outbox: deque[Message] = deque(unsent)
         self._events = deque(number for number, message in enumerate(self._outbox) if _is_event(message))
         """The numbers of the events and deliveries in the outbox."""
-        self._bytes = sum(_size(self._outbox[number]) for number in self._events)
+        self._bytes = self._other_bytes = 0
+        """Of the events and deliveries in the outbox, and of all else."""
+        self._weigh()
         self.acknowledged = 0
         """The number of the first message of the outbox."""
         self._next = 0
@@ -171,6 +177,16 @@ class Link:
         return self.state == "up" and self._next == self.acknowledged + len(self._outbox)
 
     @property
+    def waiting(self) -> int:
+        """How many messages the peer has not acknowledged."""
+        return len(self._outbox)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What those take on the wire, roughly."""
+        return self._bytes + self._other_bytes + MESSAGE_BYTES * len(self._outbox)
+
+    @property
     def latest(self) -> int:
         """The number of the message sent last."""
         return self.acknowledged + len(self._outbox) - 1
@@ -193,6 +209,7 @@ class Link:
             if self.state != "up" and len(self._outbox) >= room:
                 return LinkOutput([], [], lost=(message,))
             self._outbox.append(message)
+            self._other_bytes += _size(message)
             return TAKEN
         numbers, lost = [], []
         while self._events and self._is_full():
@@ -223,9 +240,14 @@ class Link:
         waiting = [outbox[number - first] for number in self._events]
         lost = tuple([each for each in waiting if not is_promised(each) and each is not NOTHING])
         self._outbox = deque(each if is_promised(each) else NOTHING for each in self._outbox)
-        self._bytes = sum(_size(self._outbox[number - self.acknowledged]) for number in self._events)
+        self._weigh()
         self.disconnected()
         return lost
+
+    def _weigh(self) -> None:
+        """Find out how many bytes there are."""
+        self._bytes = sum(_size(message) for message in self._outbox if _is_event(message))
+        self._other_bytes = sum(_size(message) for message in self._outbox if not _is_event(message))
 
     def receive(self, frame: Frame, *, now: float) -> LinkOutput:
         """Take a frame off the wire. A frame that makes no sense here is ignored."""
@@ -326,6 +348,8 @@ class Link:
         if self._events and self._events[0] == self.acknowledged:
             self._events.popleft()
             self._bytes -= _size(first)
+        else:
+            self._other_bytes -= _size(first)
         self.acknowledged += 1
         self._next = max(self._next, self.acknowledged)
 
