@@ -183,11 +183,16 @@ class Parts:
         self.handlers.check_alive()
         self.registry.sweep()
         self.core.drops.report()
+        self._expire_retained()
+        if self.roaming is not None:
+            self.roaming.redirecting.sweep()
+
+    def _expire_retained(self) -> None:
         topics = self.retention.expire()
         if topics and self.core.node.retained.active:
             self.driver.handle(RetainedExpired(topics))
-        if self.roaming is not None:
-            self.roaming.redirecting.sweep()
+        if topics:
+            self.core.turns.wait(self._expire_retained)
 
     def take_config(self, config: Config, security: Security) -> None:
         """Go on under changed settings."""

@@ -56,6 +56,7 @@ class Registry:
         self._publishing = publishing
         self._subscribing = subscribing
         self._deadlines: list[tuple[float, str]] = []
+        self._is_ending = False
 
     # Coming.
 
@@ -213,18 +214,31 @@ class Registry:
     def sweep(self) -> None:
         """Publish wills and end sessions whose time has come; write down where clients went."""
         self._remember_moved()
-        now = self._core.wall_s()
+        if not self._is_ending:
+            self._core.turns.begin()
+            self._end_due()
+
+    def _end_due(self) -> None:
+        """Of many that are due at once some have to wait until others had their turn."""
+        now, turns = self._core.wall_s(), self._core.turns
+        self._is_ending = False
         while self._deadlines and self._deadlines[0][0] <= now:
-            client = self._core.clients.get(heapq.heappop(self._deadlines)[1])
-            if client is None or client.connection is not None:
-                continue
-            expires_at = client.session.expires_at
-            if expires_at is not None and expires_at <= now:
-                self._core.counts.expired_sessions += 1
-                self.end(client)
-            elif client.due_will is not None and client.due_will.due_at <= now:
-                self._publish_will(client)
-                self._remember(client)
+            self._look_at(self._core.clients.get(heapq.heappop(self._deadlines)[1]), now)
+            if turns.over():
+                self._is_ending = True
+                turns.wait(self._end_due)
+                return
+
+    def _look_at(self, client: Client | None, now: float) -> None:
+        if client is None or client.connection is not None:
+            return
+        expires_at = client.session.expires_at
+        if expires_at is not None and expires_at <= now:
+            self._core.counts.expired_sessions += 1
+            self.end(client)
+        elif client.due_will is not None and client.due_will.due_at <= now:
+            self._publish_will(client)
+            self._remember(client)
 
     # Surviving.
 

@@ -120,7 +120,7 @@ class Retention:
         return [message.topic for message in self._events.match("#", self._core.wall_s())]
 
     def expire(self) -> tuple[str, ...]:
-        """Forget what has expired; of which topics."""
+        """Forget what has expired, as many as are forgotten at once; of which topics."""
         topics = tuple(self._events.expire(self._core.wall_s()))
         for topic in topics:
             self._forget_about(topic)
