@@ -227,4 +227,3 @@ async def test_a_client_that_comes_back_before_its_lost_connection_was_looked_at
     again.publish("t", b"x")
     assert (await again.expect(Publish)).payload == b"x"
     assert len(broker.parts.handlers.connections) == 1
-

@@ -10,10 +10,12 @@ from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.acl import ALL_RIGHTS, Acl, Rights
 from geomq.broker.security.certificates import Trust
 from geomq.broker.security.passwords import Passwords
+from geomq.broker.state.budget import Budget
 from geomq.broker.state.client import Client, split_subscription_key
 from geomq.broker.state.counts import Counts
 from geomq.broker.state.drops import Drops
 from geomq.broker.state.fence_texts import FenceTexts
+from geomq.broker.state.filters import Filters
 from geomq.broker.state.links import Outgoing
 from geomq.broker.state.tracer import SinkEntry, Tracer
 from geomq.broker.state.turns import Turns
@@ -95,6 +97,9 @@ class Core:
         self.counts = Counts()
         self.backlog = Backlog()
         """Of all sessions."""
+        self.filters = Filters()
+        """Of all sessions, too."""
+        self.budget = Budget()
         self.drops = Drops(self.counts, now_s=loop.time)
         self.tracer: Tracer | None = None
         self.names = TopicNames()

@@ -17,6 +17,7 @@ from geomq.broker.connections.listeners import Listeners
 from geomq.broker.core import Core, Security
 from geomq.broker.operations.logs import setup_logging
 from geomq.broker.operations.memory import keep_freed_memory, spare_long_lived
+from geomq.broker.operations.memory_watch import MemoryWatch
 from geomq.broker.operations.sys_topics import SysTopics
 from geomq.broker.operations.view import View
 from geomq.broker.parts import Parts
@@ -143,6 +144,12 @@ class Broker:
                 starts=state.epoch,
                 platform=platform,
             )
+            self._memory = MemoryWatch(
+                parts.core,
+                parts.handlers,
+                retained_bytes=lambda: parts.retention.bytes,
+                for_peers=lambda: (0, 0) if parts.peering is None else parts.peering.waiting,
+            )
             self.view = View(
                 parts.core,
                 connections=parts.handlers.connections,
@@ -151,10 +158,12 @@ class Broker:
                 membership=parts.membership,
                 listeners=self._listeners.addresses,
                 links=self._link_gauges,
+                held=self._memory.held,
             )
             self._sys = SysTopics(parts.core, parts.publishing, parts.retention)
             self._start_trace()
             parts.load(state)
+            self._memory.start()
             await parts.start()
             for listener in config.listeners:
                 await self._listeners.open(listener, parts.handlers.make_connection, parts.core.turns)
@@ -231,6 +240,7 @@ class Broker:
             self._token = load_token(taken.admin)
         self._listeners.take_certificates(contexts)
         self.parts.take_config(taken, security)
+        self._memory.take_limits()
         self._store.keep_free(taken.persistence.free_bytes_min)
         self._publish_sys()
         log.info("configuration reloaded")
@@ -277,6 +287,7 @@ class Broker:
     async def _stop_parts(self, parts: Parts) -> None:
         core = parts.core
         core.drops.report(finally_=True)
+        self._memory.stop()
         parts.driver.stop()
         if parts.peering is not None:
             await parts.peering.stop()

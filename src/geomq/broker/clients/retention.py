@@ -76,6 +76,16 @@ class Retention:
             place = None if record.location is None else Location(*record.location)
             self._keep(message, About(fence, place, record.client_id, record.user), beyond=True)
 
+    @property
+    def bytes(self) -> int:
+        """What they roughly occupy."""
+        return self._events.bytes
+
+    def would_grow(self, message: ApplicationMessage) -> bool:
+        """Whether more would be kept with this event than without it."""
+        before = self._events.get(message.topic)
+        return bool(message.payload) and (before is None or before.size < message.size)
+
     def put(self, message: ApplicationMessage, about: About, *, stored: bool = True) -> bool:
         """Keep the event, or forget its topic's if the payload is empty; False if there is no room."""
         if not message.payload:

@@ -175,6 +175,14 @@ class Limits(Section, frozen=True):
             reload=True,
         ),
     ] = 1_000
+    memory_bytes_max: Annotated[
+        Annotated[int, Meta(ge=0, le=1 << 50)],
+        about(
+            "Memory this process may take; from 80 % of it on things are refused, one after the other. 0 is three"
+            " quarters of what the machine, or its control group, has.",
+            reload=True,
+        ),
+    ] = 0
     receive_maximum: Annotated[
         Annotated[int, Meta(ge=1, le=65_535)],
         about("QoS 1 and 2 messages a client may have in flight to the broker (Receive Maximum).", reload=True),

@@ -16,6 +16,7 @@ from geomq.broker.connections.ports import Exchange, Handlers, Steps
 from geomq.broker.connections.transport import Transport, nowhere
 from geomq.broker.core import Core
 from geomq.broker.security.identity import Identity
+from geomq.broker.state.budget import BUFFER_BYTES, Shed
 from geomq.broker.state.client import Client
 from geomq.mqtt.codec.cutter import Reassembly, body_bounds, check_first_byte, pubacks_at
 from geomq.mqtt.codec.decode import BODIES, decode_publish
@@ -33,6 +34,12 @@ log = logging.getLogger("geomq.broker")
 _TOGETHER = frozenset({0x30, 0x32, 0x40})
 _OPEN = State.OPEN
 _PINGRESP = b"\xd0\x00"
+_QOS = 0x06
+SLOW_S = 1.0
+"""How long an event of QoS 1 or 2 waits, and its connection, when there is no memory to keep any."""
+STUCK_S = 5
+SHARED_BYTES = 4_096
+"""Larger pieces are written one by one: others are sent the same, and joined they would be copied for each."""
 LARGE_BYTES = 4_096  # While others wait for a turn, what brings more than this waits behind them.
 
 
@@ -50,10 +57,13 @@ class Connection:
         "_read_at",
         "_reassembly",
         "_rest",
+        "_slowed",
         "_state",
         "_steps",
         "_stopped",
+        "_stuck",
         "_transport",
+        "_unfinished",
         "address",
         "client",
         "exchange",
@@ -82,7 +92,9 @@ class Connection:
         self._reassembly: Reassembly | None = None
         self._rest: bytes = b""
         self._steps: Steps | None = None
-        self._greedy = self._stopped = False
+        self._greedy = self._stopped = self._slowed = False
+        self._unfinished: Reassembly | None = None
+        self._stuck = 0
         self.size_max = core.config.limits.pre_auth_bytes_max
         self._transport: Transport | None = None
         self.write: Callable[[bytes | memoryview], object] = nowhere
@@ -125,8 +137,13 @@ class Connection:
             transport.abort()
             return
         self._transport, self.write = transport, transport.write
-        high = self._core.config.limits.write_buffer_bytes_max
-        transport.set_write_buffer_limits(high, high // 4)
+        self.bound_buffer()
+
+    def bound_buffer(self) -> None:
+        """So much may wait for the client to read it, as the settings and the memory are now."""
+        if self._transport is not None:
+            high = self._core.budget.buffer_bytes(self._core.config.limits.write_buffer_bytes_max)
+            self._transport.set_write_buffer_limits(high, high // 4)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """What has to be forgotten now may be much, and so may be the connections that end at the same time."""
@@ -152,12 +169,11 @@ class Connection:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self.paused = False
+        self.paused, self._stuck = False, 0
         if self.client is not None:
             for data in self.client.session.go_on(self._core.wall_s()):
                 self._core.outbox.hold(self, data)
-        if self._transport is not None and not self._stopped and not self.closed:
-            self._transport.resume_reading()
+        self.read_on()
 
     def data_received(self, data: bytes) -> None:
         self.heard = True
@@ -165,6 +181,8 @@ class Connection:
         if self._reassembly is not None:
             joined = self._reassembly.join(data)
             if joined is None:
+                if self._core.budget.sheds >= Shed.SLOW_READERS:
+                    self._hold(self._reassembly)
                 return
             data, self._reassembly = joined, None
         if self._stopped:
@@ -185,6 +203,17 @@ class Connection:
         if taken < len(data):
             self._core.turns.begin()
             self._parse(data, taken, tried)
+
+    def _hold(self, unfinished: Reassembly) -> None:
+        """Memory runs short: a large packet is not read on until there is more of it."""
+        if unfinished.size > BUFFER_BYTES and self._transport is not None:
+            self._transport.pause_reading()
+            self._handlers.hold(self)
+
+    def read_on(self) -> None:
+        """There is memory again."""
+        if self._transport is not None and not self._stopped and not self.paused and not self.closed:
+            self._transport.resume_reading()
 
     def _is_read_again(self) -> bool:
         """Whether much came before in this round of the loop, which may read a socket many times before others."""
@@ -238,7 +267,7 @@ class Connection:
                 return
             body, stop = bounds
             is_publish = first & 0xF0 == 0x30
-            if is_publish and not self._may_publish():
+            if is_publish and not self._may_publish(first):
                 break
             counts.packets_received += 1
             if is_publish:
@@ -266,9 +295,15 @@ class Connection:
             self._core.outbox.hold(self, out)
         return pos + 4 * len(packet_ids)
 
-    def _may_publish(self) -> bool:
-        """Whether the client's rate allows one more; if not, it is not read until it does."""
+    def _may_publish(self, first: int) -> bool:
+        """Whether the client's rate, and the memory, allow one more; if not, it is not read until they do."""
         assert self.client is not None
+        if first & _QOS and self._core.outbox.crowded and not self._slowed:
+            self._slowed = True
+            self.stop_reading()
+            self._core.loop.call_later(SLOW_S, self.go_on)
+            return False
+        self._slowed = False
         bucket = self.client.publish_bucket
         if bucket is None or bucket.take(now=self._core.loop.time()):
             return True
@@ -390,8 +425,7 @@ class Connection:
         rest, self._rest = self._rest, b""
         if rest or self._steps is not None:
             self._parse(rest, 0)
-        if self._transport is not None and not self._stopped and not self.paused and not self.closed:
-            self._transport.resume_reading()
+        self.read_on()
 
     def send(self, data: bytes) -> None:
         """Write at the end of this tick."""
@@ -410,10 +444,17 @@ class Connection:
     def write_out(self) -> None:
         """Hand over what has gathered."""
         out, self.out = self.out, []
-        if out:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            self._core.counts.bytes_sent += len(data)
-            self.write(data)
+        if len(out) == 1:
+            self._core.counts.bytes_sent += len(out[0])
+            self.write(out[0])
+        elif out:
+            size = sum(map(len, out))
+            self._core.counts.bytes_sent += size
+            if size > SHARED_BYTES * len(out):
+                for data in out:
+                    self.write(data)
+            else:
+                self.write(b"".join(out))
 
     def refuse(self, connack: Connack) -> None:
         """Turn the client away."""
@@ -444,8 +485,21 @@ class Connection:
         transport, self._transport = self._transport, None
         self.write = nowhere
         self._rest, self._reassembly, self.last_route, self._steps = b"", None, None, None
+        self._unfinished = None
         if transport is not None:
             self._handlers.endings.begin(id(self), transport, reads=not self.paused)
+
+    def is_stuck(self) -> bool:
+        """Asked every second while memory runs short: whether the client, although there is much, has read nothing or
+        finished no packet for long."""
+        unfinished = self._reassembly
+        has_begun = unfinished is not None and unfinished.size > BUFFER_BYTES
+        if self.paused or (has_begun and unfinished is self._unfinished):
+            self._stuck += 1
+        else:
+            self._stuck = 0
+        self._unfinished = unfinished
+        return self._stuck >= STUCK_S
 
     def check_alive(self, now: float) -> None:
         """Called every second or so: end what has been silent for too long."""

@@ -10,8 +10,9 @@ everybody waiting for a quarter of a second now and then. Clients that come and 
 
 import ctypes
 import gc
-import time
 from collections.abc import Callable
+
+from geomq.broker.platform import SYSTEM
 
 KEPT_BYTES = 1 << 25
 MAPPED_BYTES_MIN = 1 << 23
@@ -35,7 +36,7 @@ class LongLived:
     """Sees how long collections take. Give it to `gc.callbacks`."""
 
     def __init__(
-        self, *, freeze: Callable[[], object] = gc.freeze, clock_ns: Callable[[], int] = time.perf_counter_ns
+        self, *, freeze: Callable[[], object] = gc.freeze, clock_ns: Callable[[], int] = SYSTEM.perf_ns
     ) -> None:
         self._freeze = freeze
         self._clock_ns = clock_ns

@@ -21,6 +21,8 @@ class Counts:
         "geo_errors",
         "location_updates",
         "locations_dropped",
+        "memory_disconnected",
+        "memory_refused",
         "name_conflicts",
         "packets_received",
         "peer_messages_refused",
@@ -54,6 +56,8 @@ class Counts:
     geo_errors: int
     location_updates: int
     locations_dropped: int
+    memory_disconnected: int
+    memory_refused: int
     name_conflicts: int
     packets_received: int
     peer_messages_refused: int

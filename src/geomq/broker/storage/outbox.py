@@ -32,6 +32,10 @@ class Sender(Protocol):
     def write_out(self) -> None: ...
 
 
+WATCHED_MAX = 1 << 23
+"""After so many bytes it is looked how much memory there is, however little time has passed."""
+
+
 class Turns(Protocol):
     """Whose turn it is on the event loop."""
 
@@ -86,7 +90,9 @@ class Outbox:
             committer.collectors.append(self._collect)
         self._dirty: list[Sender] = []
         self._behind: deque[Sender] = deque()
-        self._gathered = 0
+        self._crowded: str | None = None
+        self._gathered = self._unwatched = 0
+        self._look: Callable[[], object] = _nobody_looks
         self._held: Held = []
         self._scheduled = False
         self._prompt = False
@@ -98,9 +104,20 @@ class Outbox:
         return self._committer is not None
 
     @property
-    def full(self) -> bool:
-        """Whether the disk takes nothing more."""
-        return self._committer is not None and self._committer.full
+    def full(self) -> str | None:
+        """Why no more can be kept, on disk or in memory; None if it can."""
+        if self._crowded is not None:
+            return self._crowded
+        return "the disk is full" if self._committer is not None and self._committer.full else None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether memory is what is missing."""
+        return self._crowded is not None
+
+    def crowd(self, why: str | None) -> None:
+        """From now on there is no memory to keep more, or there is again."""
+        self._crowded = why
 
     @property
     def behind(self) -> bool:
@@ -110,8 +127,20 @@ class Outbox:
     def gather(self, size: int) -> None:
         """So many bytes were given to connections; the time to write them is their sender's, if they are many."""
         self._gathered += size
+        self.weigh(size)
         if self._gathered > GATHERED_MAX:
             self._write()
+
+    def weigh(self, size: int) -> None:
+        """So many bytes are written, as many times as they are: connections that do not read keep them."""
+        self._unwatched += size
+        if self._unwatched > WATCHED_MAX:
+            self._unwatched = 0
+            self._look()
+
+    def watch(self, look: Callable[[], object]) -> None:
+        """Call this now and then while much is written."""
+        self._look = look
 
     def mark(self, connection: Sender) -> None:
         """The connection has something to write."""
@@ -228,3 +257,7 @@ class Outbox:
         self.flush()
         while self._behind:
             self._behind.popleft().write_out()
+
+
+def _nobody_looks() -> None:
+    """There is no limit on memory."""

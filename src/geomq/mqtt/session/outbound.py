@@ -235,7 +235,8 @@ class Outbound:
         return self._quota > 0 and self._flight_bytes < self.bytes_max and len(self._flights) < PACKET_ID_MAX
 
     def _has_room(self, size: int) -> bool:
-        return len(self._queue) < self.queue_max and self._queued_bytes + size <= self.bytes_max
+        after = self._queued_bytes + size
+        return len(self._queue) < self.queue_max and after <= self.bytes_max and after <= self._backlog.each_bytes_max
 
     def pump(self, now: float) -> list[Step]:
         """Everything that may be sent now: repeats first, then the queue, as far as the quota reaches."""
