@@ -24,7 +24,7 @@ from geomq.broker.fastpath.publishing import FastPath
 from geomq.broker.fastpath.qos1 import FastQos1
 from geomq.broker.packet_handlers import PacketHandlers
 from geomq.broker.peers.changes import FederationChanges
-from geomq.broker.peers.federating import credentials_of, tls_of
+from geomq.broker.peers.federating import LinkTls, credentials_of
 from geomq.broker.peers.membership import Membership, addresses_of
 from geomq.broker.peers.peering import Peering
 from geomq.broker.peers.refusals import PeerRefusals
@@ -98,6 +98,7 @@ class Parts:
         subscribing = Subscribing(core, self.driver, self.retention, fenced)
         self.registry = Registry(core, self.driver, self.publishing, subscribing)
         changes = FederationChanges(core, self.driver, config)
+        self.link_tls = LinkTls(config)
         self._refusals = PeerRefusals(core.counts, core.node, now_s=loop.time)
         self.peering, self.roaming = self._with_peers(changes)
         self.membership = self._make_membership(changes)
@@ -140,7 +141,7 @@ class Parts:
             platform=core.platform,
             kept=self.kept,
             notes=self._notes,
-            dial_tls=tls_of(self._config)[1],
+            dial_tls=lambda: self.link_tls.dial,
             refusals=self._refusals,
             lost=self._lost,
             unknown_broker_handler=changes,
@@ -155,6 +156,7 @@ class Parts:
             config=self._config,
             kept=self.kept,
             peering=self.peering,
+            dial_tls=lambda: self.link_tls.dial,
             refusals=self._refusals,
             start_cloud=self._start_cloud,
         )
@@ -175,7 +177,7 @@ class Parts:
         if self.peering is not None:
             section = self._config.federation
             host = None if section.host == "*" else section.host
-            await self.peering.start(host, section.port, tls_of(self._config)[0])
+            await self.peering.start(host, section.port, lambda: self.link_tls.listen)
         self.membership.start()
 
     def sweep(self) -> None:
@@ -193,6 +195,14 @@ class Parts:
             self.driver.handle(RetainedExpired(topics))
         if topics:
             self.core.turns.wait(self._expire_retained)
+
+    def take_link_certificates(self) -> None:
+        """Read the files about brokers' certificates again; links with those that are no longer good end. ConfigError
+        changes nothing."""
+        before = self.link_tls.trust
+        self.link_tls.renew(self._config)
+        if self.peering is not None:
+            self.peering.end_untrusted(lambda certificate: self.link_tls.trust.refusal(certificate, before))
 
     def take_config(self, config: Config, security: Security) -> None:
         """Go on under changed settings."""

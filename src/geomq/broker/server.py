@@ -233,6 +233,7 @@ class Broker:
         for change in config_changes(self.core.config, config):
             if not change.reloadable:
                 log.warning("change needs a restart", extra={"key": str(change)})
+        self.parts.take_link_certificates()
         setup_logging(taken.log)
         if self._admin is not None:
             from geomq.broker.operations.admin_server import load_token

@@ -29,7 +29,7 @@ def test_each_level_begins_at_its_share_and_ends_somewhat_below(level: Shed, per
 
 
 def test_what_is_let_go_counts_no_more_although_the_process_keeps_it() -> None:
-    budget = Budget(LIMIT)
+    budget: Any = Budget(LIMIT)
     budget.look(resident=1_000, held=0)
     budget.look(resident=9_000, held=8_000)
     assert budget.sheds is Shed.GROWTH

@@ -207,7 +207,7 @@ class Limits(Section, frozen=True):
             " one, a/+/c and a/b/+ two. An event matches at most so many of them.",
             reload=True,
         ),
-    ] = 256
+    ] = 100
     queue_messages_max: Annotated[
         Positive, about("Messages queued for one client, beyond those in flight.", reload=True)
     ] = 1_000
@@ -328,6 +328,7 @@ class Federation(Section, frozen=True):
     certfile: Annotated[Path | None, about("PEM certificate that names this broker.", path="read")] = None
     keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
     cafile: Annotated[Path | None, about("PEM authorities that sign the brokers' certificates.", path="read")] = None
+    crlfile: Annotated[Path | None, about("PEM list of revoked certificates of brokers.", path="read")] = None
     key_file: Annotated[
         Path | None,
         about("File with a key shared by all brokers; for development, instead of certificates.", path="read"),

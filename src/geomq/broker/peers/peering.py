@@ -78,7 +78,7 @@ class Peering:
         kept: PeerStore | None = None,
         notes: Notes | None = None,
         limits: PeerLimits = DEFAULT_LIMITS,
-        dial_tls: ssl.SSLContext | None = None,
+        dial_tls: Callable[[], ssl.SSLContext | None] = lambda: None,
         lost: Callable[[BrokerId, Message, Reason], object] = lambda _, __, ___: None,
         unknown_broker_handler: UnknownBrokerHandler | None = None,
         platform: Platform = SYSTEM,
@@ -125,13 +125,15 @@ class Peering:
         peer = _Peer(name, link, dialler)
         return peer
 
-    async def start(self, host: str | None, port: int | None, tls: ssl.SSLContext | None = None) -> None:
+    async def start(
+        self, host: str | None, port: int | None, tls: Callable[[], ssl.SSLContext | None] = lambda: None
+    ) -> None:
         """Listen for peers (if there is a port) and dial those that are ours to dial."""
         self._loop = asyncio.get_running_loop()
         self._turns = Turns(self._loop, self._platform.turn_ns)  # their own: peers never wait behind clients
         if port is not None:
             self._server = await self._platform.open_server(
-                lambda: self._channel(None), host, port, tls=lambda: tls, end=self._platform.descriptors().peers_end
+                lambda: self._channel(None), host, port, tls=tls, end=self._platform.descriptors().peers_end
             )
         for peer in self._peers.values():
             peer.dialler.start()
@@ -171,6 +173,15 @@ class Peering:
                 peer.timer.cancel()
             if peer.channel is not None:
                 peer.channel.close("this broker is shutting down")
+
+    def end_untrusted(self, refusal: Callable[[bytes], str | None]) -> None:
+        """End the links to peers whose certificate (DER) is refused now, and say why."""
+        for peer in self._peers.values():
+            certificate = None if peer.channel is None else peer.channel.certificate
+            problem = None if certificate is None else refusal(certificate)
+            if peer.channel is not None and problem is not None:
+                log.warning("link ended", extra={"peer": peer.name, "reason": problem})
+                peer.channel.close(problem)
 
     def set_peers(self, peers: Mapping[BrokerId, PeerAddress | None]) -> None:
         """The federation changed: forget who left, dial who came."""
