@@ -5,6 +5,7 @@
     python -m geomq.sim.soak --strategy hubs:Hubs,mesh --option redundancy=3
     python -m geomq.sim.soak --whole --seeds 1000     # whole brokers: connections, sessions, disks, links
     python -m geomq.sim.soak --whole --seed 7 --transcript
+    python -m geomq.sim.soak --whole --storm --seeds 300
     python -m geomq.sim.soak --planted                # do the simulations notice faults of one line?
 
 Whole brokers are played by `geomq.sim.virtual`. A run of their routing alone has four parts: clients settle; they
@@ -163,6 +164,9 @@ def _parser() -> argparse.ArgumentParser:
         "--option", action="append", default=[], metavar="NAME=VALUE", help="for those of the strategies that have it"
     )
     parser.add_argument("--whole", action="store_true", help="whole brokers; the seed chooses the strategy")
+    parser.add_argument(
+        "--storm", action="store_true", help="with --whole: clients hop, and brokers are killed, all the time"
+    )
     parser.add_argument("--transcript", action="store_true", help="print all that happens in the one run of --seed")
     parser.add_argument("--planted", action="store_true", help="look for each of the faults in geomq.sim.planted")
     parser.add_argument("--fault", default="", metavar="WORDS", help="with --planted: only those with this in the name")
@@ -174,6 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.transcript and not (options.whole and options.seed is not None):
         parser.error("--transcript goes with --whole and --seed")
+    if options.storm and not options.whole:
+        parser.error("--storm goes with --whole")
     if options.planted:
         return _look_for_planted(options.fault)
     try:
@@ -187,7 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     seeds = [options.seed] if options.seed is not None else list(range(options.seeds))
     if options.whole:
-        return _play_whole(seeds, strategies if options.strategy else {}, transcript=options.transcript)
+        chosen = strategies if options.strategy else {}
+        return _play_whole(seeds, chosen, storm=options.storm, transcript=options.transcript)
     failed = 0
     for done, failures in enumerate(_outcomes(seeds, strategies), start=1):
         failed += len(failures)
@@ -199,11 +206,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _play_whole(seeds: Sequence[int], strategies: Mapping[str, Mapping[str, Any]], *, transcript: bool) -> int:
+def _play_whole(
+    seeds: Sequence[int], strategies: Mapping[str, Mapping[str, Any]], *, storm: bool, transcript: bool
+) -> int:
     from geomq.sim.virtual.scenario import Options
     from geomq.sim.virtual.soak import show, soak
 
-    chosen = [Options(name, tuple(options.items())) for name, options in strategies.items()] or [Options()]
+    named = [Options(name, tuple(options.items()), storm=storm) for name, options in strategies.items()]
+    chosen = named or [Options(storm=storm)]
     codes = [show(seeds[0], each) if transcript else soak(seeds, each) for each in chosen]
     return max(codes)
 

@@ -32,13 +32,13 @@ def test_what_is_let_go_counts_no_more_although_the_process_keeps_it() -> None:
     budget: Any = Budget(LIMIT)
     budget.look(resident=1_000, held=0)
     budget.look(resident=9_000, held=8_000)
-    assert budget.sheds is Shed.GROWTH
+    assert budget.sheds == Shed.GROWTH
     budget.look(resident=9_000, held=2_000)
     assert budget.used == 3_000
-    assert budget.sheds is Shed.NOTHING
+    assert budget.sheds == Shed.NOTHING
     budget.look(resident=9_000, held=7_500)
     assert budget.used == 8_500
-    assert budget.sheds is Shed.SLOW_READERS
+    assert budget.sheds == Shed.SLOW_READERS
 
 
 def test_what_goes_back_to_the_system_is_not_free_any_more() -> None:

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
+from typing import NamedTuple
 
 from geomq.broker.peers.channel import Credentials, PeerChannel
 from geomq.broker.peers.dialling import Dialler
@@ -21,6 +22,7 @@ from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrok
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.sockets.accepting import Server
 from geomq.broker.state.drops import Reason
+from geomq.broker.state.links import Send
 from geomq.broker.state.turns import Turns
 from geomq.errors import ProtocolError
 from geomq.routing.core.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
@@ -64,6 +66,14 @@ class _Peer:
         self.timer: asyncio.TimerHandle | None = None
 
 
+class _Flush(NamedTuple):
+    """What is to be sent once all that was sent before has arrived, and the last of that on each link."""
+
+    message: Message
+    behind: list[tuple[_Peer, int]]
+    send: Send
+
+
 class Peering:
     """All links of one broker; the core's `links`."""
 
@@ -100,6 +110,7 @@ class Peering:
         self._namesakes = Namesakes(me, refusals, self._take_over)
         self._unproven: dict[PeerChannel, None] = {}
         self._closing = False
+        self._flushing: dict[BrokerId, _Flush] = {}
         self._waiting: list[_Peer] = []
         if kept is not None:
             kept.before_writing(self._push)
@@ -245,6 +256,23 @@ class Peering:
         if behind or channel is None or not channel.send_loose(batch, edition):
             self.send(peer, wrapped(batch, edition))
             self._pump(known)
+
+    def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
+        """Have a message sent as soon as all that was sent so far, to any peer, has arrived."""
+        waiting = self._flushing.get(peer)
+        if waiting is None or waiting.message != message:
+            behind = [(known, known.link.latest) for known in self._peers.values()]
+            self._flushing[peer] = _Flush(message, behind, send)
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        for peer, waiting in tuple(self._flushing.items()):
+            if all(
+                known.link.acknowledged > number or self._peers.get(known.name) is not known
+                for known, number in waiting.behind
+            ):
+                del self._flushing[peer]
+                waiting.send(peer, waiting.message)
 
     def _gave_up(self, peer: _Peer, message: Message, output: LinkOutput) -> None:
         """The link had no room for the message, or for others with it."""
@@ -394,6 +422,8 @@ class Peering:
         if self._kept is not None and peer.link.acknowledged != peer.erased:
             peer.erased = peer.link.acknowledged
             self._kept.acknowledged(peer.name, peer.erased)
+        if self._flushing:
+            self._flush()
         if output.frames and peer.channel is not None:
             frames = output.frames
             data = [frame for frame in frames if isinstance(frame, Data)]
