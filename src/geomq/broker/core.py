@@ -15,6 +15,7 @@ from geomq.broker.state.counts import Counts
 from geomq.broker.state.drops import Drops
 from geomq.broker.state.fence_texts import FenceTexts
 from geomq.broker.state.links import Outgoing
+from geomq.broker.state.pressure import Pressure
 from geomq.broker.state.tracer import SinkEntry, Tracer
 from geomq.broker.state.turns import Turns
 from geomq.broker.storage.outbox import Outbox
@@ -95,6 +96,7 @@ class Core:
         self.backlog = Backlog()
         """Of all sessions."""
         self.drops = Drops(self.counts, now_s=loop.time)
+        self.pressure = Pressure(config, self.clients, self.counts, outbox, loop)
         self.tracer: Tracer | None = None
         self.names = TopicNames()
         self.fence_texts = FenceTexts(fence_limits(config))
@@ -140,6 +142,7 @@ class Core:
         self.security = security
         self.policy = make_policy(config)
         self.fence_texts = FenceTexts(fence_limits(config))
+        self.pressure.take_config(config)
 
 
 def make_policy(config: Config) -> Policy:

@@ -61,6 +61,9 @@ class View:
             "subscriptions": sum(len(client.session.subscriptions) for client in clients.values()),
             "retained": len(self._retention),
             "messages_stored": self._core.store.messages,
+            "publishers_waiting": self._core.pressure.waiting,
+            "queued_bytes": self._core.backlog.bytes,
+            "queued_messages": self._core.backlog.messages,
             **self._links(),
         }
 
