@@ -17,6 +17,7 @@ from geomq.broker.state.drops import Drops
 from geomq.broker.state.fence_texts import FenceTexts
 from geomq.broker.state.filters import Filters
 from geomq.broker.state.links import Outgoing
+from geomq.broker.state.pressure import Pressure
 from geomq.broker.state.tracer import SinkEntry, Tracer
 from geomq.broker.state.turns import Turns
 from geomq.broker.storage.outbox import Outbox
@@ -101,6 +102,7 @@ class Core:
         """Of all sessions, too."""
         self.budget = Budget()
         self.drops = Drops(self.counts, now_s=loop.time)
+        self.pressure = Pressure(config, self.clients, self.counts, outbox, loop)
         self.tracer: Tracer | None = None
         self.names = TopicNames()
         self.fence_texts = FenceTexts(fence_limits(config))
@@ -146,6 +148,7 @@ class Core:
         self.security = security
         self.policy = make_policy(config)
         self.fence_texts = FenceTexts(fence_limits(config))
+        self.pressure.take_config(config)
 
 
 def make_policy(config: Config) -> Policy:

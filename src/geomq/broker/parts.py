@@ -26,6 +26,7 @@ from geomq.broker.packet_handlers import PacketHandlers
 from geomq.broker.peers.changes import FederationChanges
 from geomq.broker.peers.federating import LinkTls, credentials_of
 from geomq.broker.peers.membership import Membership, addresses_of
+from geomq.broker.peers.peer_settings import PeerLimits
 from geomq.broker.peers.peering import Peering
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.retained_copies import RetainedCopies
@@ -42,12 +43,12 @@ from geomq.broker.storage.records import StoredState
 from geomq.broker.storage.store import Store
 from geomq.routing.core.actions import SessionAction
 from geomq.routing.core.events import RetainedExpired
-from geomq.routing.core.messages import Message
+from geomq.routing.core.messages import Message, is_promised
 from geomq.routing.core.model import BrokerId
 from geomq.routing.federation.editions import Kept
 from geomq.routing.node import Node
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
-from geomq.routing.wire.link import events_in
+from geomq.routing.wire.link import Link, WhenFull, events_in
 
 
 class Parts:
@@ -141,6 +142,10 @@ class Parts:
             platform=core.platform,
             kept=self.kept,
             notes=self._notes,
+            limits=PeerLimits(
+                outbox_max=self._config.queues.peer_messages_max, outbox_bytes_max=self._config.queues.peer_bytes_max
+            ),
+            on_full=self._link_full,
             dial_tls=lambda: self.link_tls.dial,
             refusals=self._refusals,
             lost=self._lost,
@@ -243,6 +248,12 @@ class Parts:
             self.core.drops.for_peer(peer, reason, events)
         if self.core.tracer is not None:
             self.core.tracer.lost(peer, message, reason.value.replace("_", " "))
+
+    def _link_full(self, peer: BrokerId, link: Link, message: Message, size: int) -> WhenFull:
+        """There is no room for an event in what waits for a peer."""
+        event = getattr(message, "event", None)
+        topic = "" if event is None else event.topic
+        return self.core.pressure.of_link(peer, link, topic, size, promised=is_promised(message))
 
     def _start_cloud(self, strategy: BroadcastGroups) -> CloudLink:
         notes, core = self._cloud_notes, self.core

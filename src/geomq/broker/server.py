@@ -191,9 +191,15 @@ class Broker:
         core.trace(self._trace, steps=section.steps)
 
     def _link_gauges(self) -> dict[str, float]:
-        """How many links there are now."""
+        """How many links there are now, and what waits for them."""
         peers = 0 if self.peering is None else len(self.peering.connected)
-        return {"peers_connected": peers, "cloud_connected": float(self.cloud is not None and self.cloud.up)}
+        messages, size = (0, 0) if self.peering is None else self.peering.waiting
+        return {
+            "peers_connected": peers,
+            "cloud_connected": float(self.cloud is not None and self.cloud.up),
+            "queued_messages_for_peers": messages,
+            "queued_bytes_for_peers": size,
+        }
 
     async def _start_admin(self) -> None:
         if not self._config.admin.enabled:
@@ -290,6 +296,7 @@ class Broker:
         core.drops.report(finally_=True)
         self._memory.stop()
         parts.driver.stop()
+        core.pressure.stop()
         if parts.peering is not None:
             await parts.peering.stop()
         await parts.membership.stop()

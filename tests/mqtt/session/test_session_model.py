@@ -138,8 +138,8 @@ class SessionMachine(RuleBasedStateMachine):
         self.routed: list[bytes] = []
         self.count = 0
 
-    def _emit(self, *wires: bytes) -> None:
-        packets = Decoder(Side.CLIENT, version=V5).feed(b"".join(wires))
+    def _emit(self, *wires: bytes | None) -> None:
+        packets = Decoder(Side.CLIENT, version=V5).feed(b"".join(filter(None, wires)))
         if self.session.connected:
             self.to_client.extend(packets)
 

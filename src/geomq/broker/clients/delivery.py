@@ -167,14 +167,13 @@ class Delivery:
     def _send_surely(self, client: Client, fanout: Fanout, terms: Terms) -> int:
         """QoS 1 and 2: now, or when the client is there and has room."""
         core, session = self._core, client.session
-        before = session.dropped
         data = session.deliver(fanout, terms)
         if data:
             assert client.connection is not None
             core.outbox.hold(client.connection, data)
             return 1
         core.outbox.schedule()
-        return 0 if session.dropped > before else 1
+        return 0 if data is None else 1
 
 
 def _can_take(client: Client) -> bool:

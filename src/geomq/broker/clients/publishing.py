@@ -82,6 +82,7 @@ class Publishing:
         if packet.qos and (full := core.outbox.full):
             self._refuse_for_space(client, packet, full)
             return False
+        core.pressure.begin()
         try:
             delivered = self.publish(client, message)
         except EventRefused as refused:
@@ -251,7 +252,9 @@ class Publishing:
         client.connection.send(refusal)
 
     def _answer(self, client: Client, packet: Publish, reason: ReasonCode, text: str | None) -> None:
-        if packet.qos and client.connection is not None:
+        if packet.qos and self._core.pressure.active:
+            self._core.pressure.answer(client, packet.packet_id, packet.qos, reason, text)
+        elif packet.qos and client.connection is not None:
             answer = client.session.answer(packet.packet_id, packet.qos, reason, text)
             self._core.outbox.hold(client.connection, answer)
 

@@ -98,7 +98,13 @@ class Registry:
     def _make_session(self, client_id: str, journal: Journal | None) -> Session:
         core = self._core
         return Session(
-            client_id, core.policy, journal, tally=core.counts, on_drop=core.drops.of_session, backlog=core.backlog
+            client_id,
+            core.policy,
+            journal,
+            tally=core.counts,
+            on_drop=core.drops.of_session,
+            on_full=core.pressure.of_session,
+            backlog=core.backlog,
         )
 
     def give_rights(self, client: Client) -> None:
@@ -322,6 +328,7 @@ class Registry:
         session.restore(stored.deliveries, stored.receipts)
         session.miss(stored.missed)
         client = Client(session, record.user, core.security.rights(record.user, client_id), asks=record.asks)
+        client.restore_policy(record.queue_full)
         core.clients[client_id] = client
         if core.tracer is not None:
             core.tracer.watch(client)
@@ -368,6 +375,7 @@ def _record(client: Client) -> SessionRecord:
         will=session.will if due is None else due.will,
         will_due_at=None if due is None else due.due_at,
         asks=client.asks,
+        queue_full=client.queue_full,
     )
 
 

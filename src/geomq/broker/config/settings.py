@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from geomq.broker.config.geo import Geo
+from geomq.broker.config.queues import QueueFull, Queues, TopicRule
 from geomq.broker.config.recording import Log, Trace
 from geomq.broker.config.section import (
     Address,
@@ -82,6 +84,11 @@ class Listener(Section, frozen=True):
             " loopback listener only by a name of this machine."
         ),
     ] = ()
+
+    queue_full: Annotated[
+        QueueFull | None,
+        about("When the queue of a client that came here is full, in place of what `[queues]` says."),
+    ] = None
 
     @property
     def tls(self) -> bool:
@@ -212,7 +219,8 @@ class Limits(Section, frozen=True):
         Positive, about("Messages queued for one client, beyond those in flight.", reload=True)
     ] = 1_000
     queue_bytes_max: Annotated[
-        Size, about("Payload bytes queued for one client, and as many in flight to it.", reload=True)
+        Size,
+        about("Bytes of messages, as in packets, queued for one client, and as many in flight to it.", reload=True),
     ] = 67_108_864
     write_buffer_bytes_max: Annotated[
         Annotated[int, Meta(ge=1_024, le=1 << 32)],
@@ -252,23 +260,6 @@ class Persistence(Section, frozen=True):
         Annotated[int, Meta(ge=0, le=1 << 50)],
         about("With less free disk space than this, publishes with QoS 1 and 2 are refused.", reload=True),
     ] = 67_108_864
-
-
-class Geo(Section, frozen=True):
-    """How the broker learns where clients are."""
-
-    owntracks_topics: Annotated[
-        tuple[str, ...],
-        about("Topics whose OwnTracks location messages update the sender's location.", reload=True),
-    ] = ("owntracks/+/+",)
-    details: Annotated[
-        tuple[Literal["event", "time", "broker", "publisher", "location", "fence"], ...],
-        about(
-            "Details of each event, for subscribers that ask for them: event (its id), time, broker, location,"
-            " fence, and, only if named here, publisher.",
-            reload=True,
-        ),
-    ] = ("event", "time", "broker", "location", "fence")
 
 
 class Routing(Section, frozen=True):
@@ -432,6 +423,8 @@ class Config(Section, frozen=True):
     listeners: tuple[Listener, ...] = (Listener(host="localhost"),)
     auth: Auth = Auth()
     limits: Limits = Limits()
+    queues: Queues = Queues()
+    topics: tuple[TopicRule, ...] = ()
     persistence: Persistence = Persistence()
     geo: Geo = Geo()
     routing: Routing = field(default_factory=Routing)

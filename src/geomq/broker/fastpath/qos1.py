@@ -57,10 +57,10 @@ class FastQos1:
             return pos
         self._fast.drain()
         version, may_write, send, hold = connection.version, client.rights.may_write, self._delivery.send, outbox.hold
-        new, end, count = version == V5, len(data), 0
+        new, end, count, pressure = version == V5, len(data), 0, self._core.pressure
         between = 2 + new
         for _ in STEPS:
-            if pos == end or data[pos] != 0x32:
+            if pos == end or data[pos] != 0x32 or pressure.active:
                 break
             body, id_at, payload_at, stop = plain_publish(data, pos, end, new, between)
             rest = id_at + 2

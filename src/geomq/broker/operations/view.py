@@ -63,6 +63,9 @@ class View:
             "subscriptions": self._core.filters.count,
             "retained": len(self._retention),
             "messages_stored": self._core.store.messages,
+            "publishers_waiting": self._core.pressure.waiting,
+            "queued_bytes": self._core.backlog.bytes,
+            "queued_messages": self._core.backlog.messages,
             **self._links(),
             **self._memory(),
         }

@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from geomq.broker.peers.channel import Credentials, PeerChannel
 from geomq.broker.peers.dialling import Dialler
+from geomq.broker.peers.latency import Latency
 from geomq.broker.peers.namesakes import RETRY_S, Namesakes
 from geomq.broker.peers.peer_settings import DEFAULT_LIMITS, PeerAddress, PeerLimits
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.store import OUTBOX, Notes, PeerStore
-from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrokers
+from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrokers, Unproven
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.sockets.accepting import Server
 from geomq.broker.state.drops import Reason
@@ -31,7 +32,7 @@ from geomq.routing.core.model import BrokerId, Edition
 from geomq.routing.core.plan import EventBatch
 from geomq.routing.federation.edition_messages import unwrapped, wrapped
 from geomq.routing.wire.frames import BUILT_IN, Aside, AskToJoin, LooseBatch, NameTaken, Ping, Pong, Refused, unsendable
-from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, runs
+from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, WhenFull, runs
 
 log = logging.getLogger("geomq.peers")
 
@@ -39,9 +40,6 @@ RESEND_MS = 5_000.0
 PROBE_S = 1.0
 SILENCE_S_MAX = 6.0
 WINDOW = 2048
-SMOOTHING = 0.2
-UNPROVEN_MAX = 256
-"""Connections that have not proved a name yet; beyond that the oldest of them makes room."""
 _NUMBER = attrgetter("number")
 
 
@@ -62,7 +60,7 @@ class _Peer:
         """The first number of its link that may still be on disk."""
         self.held = 0
         self.heard_s = 0.0
-        self.latency_ms: float | None = None
+        self.latency = Latency()
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -90,12 +88,14 @@ class Peering:
         limits: PeerLimits = DEFAULT_LIMITS,
         dial_tls: Callable[[], ssl.SSLContext | None] = lambda: None,
         lost: Callable[[BrokerId, Message, Reason], object] = lambda _, __, ___: None,
+        on_full: Callable[[BrokerId, Link, Message, int], WhenFull] | None = None,
         unknown_broker_handler: UnknownBrokerHandler | None = None,
         platform: Platform = SYSTEM,
     ) -> None:
         self._me = me
         self._platform = platform
         self._lost = lost
+        self._on_full = on_full
         self._handle = handle
         self.credentials = credentials
         self._refusals = refusals
@@ -108,7 +108,7 @@ class Peering:
         self._probe: asyncio.TimerHandle | None = None
         self._unknown_brokers = UnknownBrokers(unknown_broker_handler)
         self._namesakes = Namesakes(me, refusals, self._take_over)
-        self._unproven: dict[PeerChannel, None] = {}
+        self._unproven = Unproven()
         self._closing = False
         self._flushing: dict[BrokerId, _Flush] = {}
         self._waiting: list[_Peer] = []
@@ -120,6 +120,8 @@ class Peering:
             epoch=self._platform.new_epoch(),  # for each anew: it may not have heard that it was forgotten before
             retry_ms=RESEND_MS,
             outbox_max=self._limits.outbox_max,
+            outbox_bytes_max=self._limits.outbox_bytes_max,
+            on_full=None if self._on_full is None else partial(self._on_full, name),
             window=WINDOW,
             unsent=[] if self._kept is None else self._kept.load_outbox(name, self._notes),
         )
@@ -168,7 +170,7 @@ class Peering:
     def latency_ms(self, peer: BrokerId) -> float | None:
         """One way over the link, as a moving mean; None if it was not measured yet."""
         known = self._peers.get(peer)
-        return None if known is None or not known.up else known.latency_ms
+        return None if known is None or not known.up else known.latency.mean_ms
 
     async def stop(self) -> None:
         self._closing = True
@@ -218,6 +220,7 @@ class Peering:
         gone.waits, gone.promised = False, []
         for message in gone.link.durable():
             self._lost(gone.name, message, Reason.PEER_LEFT)
+        gone.link.clear()
         if self._kept is not None:
             self._kept.forget_outbox(gone.name)
 
@@ -277,7 +280,8 @@ class Peering:
     def _gave_up(self, peer: _Peer, message: Message, output: LinkOutput) -> None:
         """The link had no room for the message, or for others with it."""
         for lost in output.lost:
-            self._lost(peer.name, lost, Reason.LINK_DOWN if lost is message else Reason.QUEUE_FULL)
+            waited = lost is not message or peer.link.state == "up" or is_promised(lost)
+            self._lost(peer.name, lost, Reason.QUEUE_FULL if waited else Reason.LINK_DOWN)
         if output.overrun and peer.channel is not None:
             peer.channel.close("the peer stopped reading")
         if output.frames and peer.channel is not None:
@@ -322,17 +326,14 @@ class Peering:
 
     def made(self, channel: PeerChannel) -> None:
         """A connection is open and has yet to prove a name."""
-        if channel.expected is not None:
-            return
-        if len(self._unproven) >= UNPROVEN_MAX:
-            next(iter(self._unproven)).close("too many unknown brokers at once")
-        self._unproven[channel] = None
+        if channel.expected is None:
+            self._unproven.add(channel)
 
     # What channels report.
 
     def opened(self, channel: PeerChannel) -> bool:
         """A peer proved its name: its link uses this connection from now on."""
-        self._unproven.pop(channel, None)
+        self._unproven.discard(channel)
         peer = self._peers.get(BrokerId(channel.peer or ""))
         if self._closing:
             return False
@@ -376,11 +377,9 @@ class Peering:
         elif isinstance(frame, Ping):
             channel.send(Pong(frame.token))
         elif isinstance(frame, Pong):
-            round_trip_ms = (self._platform.perf_ns() - frame.token) / 1e6
-            if 0 <= round_trip_ms < 600_000:
-                before = round_trip_ms / 2 if peer.latency_ms is None else peer.latency_ms
-                peer.latency_ms = before + SMOOTHING * (round_trip_ms / 2 - before)
-                self._handle(LatencyMeasured(peer.name, round_trip_ms / 2))
+            one_way_ms = peer.latency.measure(self._platform.perf_ns() - frame.token)
+            if one_way_ms is not None:
+                self._handle(LatencyMeasured(peer.name, one_way_ms))
         elif isinstance(frame, NameTaken):
             peer.dialler.refused(for_s=RETRY_S)
             self._refusals.name_taken(self._me, by=peer.name, mine=frame.refused, linked=frame.linked)
@@ -392,7 +391,7 @@ class Peering:
         self._lost(peer, message, Reason.UNSENDABLE)
 
     def closed(self, channel: PeerChannel, reason: str) -> None:
-        self._unproven.pop(channel, None)
+        self._unproven.discard(channel)
         peer = self._peers.get(BrokerId(channel.peer or ""))
         if self._unknown_brokers.closed(channel) or self._namesakes.closed(channel):
             return

@@ -83,6 +83,7 @@ def pack(
             expires_at=session.expires_at,
             location=client.location,
             asks=client.asks,
+            queue_full=client.queue_full,
         ),
         tuple(
             SubscriptionRecord(subscription, None if (fence := fences.get(whole)) is None else fence_text(fence))

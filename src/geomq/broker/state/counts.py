@@ -17,6 +17,7 @@ class Counts:
         "events_received",
         "events_refused",
         "events_repeated",
+        "events_slowed",
         "expired_sessions",
         "geo_errors",
         "location_updates",
@@ -52,6 +53,7 @@ class Counts:
     events_received: int
     events_refused: int
     events_repeated: int
+    events_slowed: int
     expired_sessions: int
     geo_errors: int
     location_updates: int

@@ -8,6 +8,7 @@ the journal.
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
+from itertools import islice
 from typing import Final
 
 from geomq.mqtt.codec.faults import ProtocolViolation
@@ -16,6 +17,8 @@ from geomq.mqtt.session.changes import DeliveryAdded, DeliveryReleased, Delivery
 from geomq.mqtt.session.message import ApplicationMessage
 
 PACKET_ID_MAX: Final = 65_535
+LOOKED_AT: Final = 64
+"""Messages at the head of a queue that are asked whether they may go."""
 
 
 class Phase(IntEnum):
@@ -68,6 +71,7 @@ class Outbound:
     __slots__ = (
         "_backlog",
         "_client_id",
+        "_closed",
         "_flight_bytes",
         "_flights",
         "_journal",
@@ -98,6 +102,7 @@ class Outbound:
         self._client_id = client_id
         self._journal = journal
         self._backlog = backlog or Backlog()
+        self._closed = False
         self._flights: dict[int, InFlight] = {}
         self._queue: deque[InFlight] = deque()
         self._repeat: deque[InFlight] | None = None
@@ -130,7 +135,7 @@ class Outbound:
 
     @property
     def full(self) -> bool:
-        return not self._has_room(0)
+        return not self.has_room(0)
 
     def unfinished(self) -> list[InFlight]:
         """Everything queued or in flight, in the order of `number`."""
@@ -139,7 +144,7 @@ class Outbound:
     def close(self) -> None:
         """The session is over with all that is in it."""
         self._backlog.remove(self.pending_bytes, len(self))
-        self._backlog = Backlog()
+        self._backlog, self._closed = Backlog(), True
 
     def forget_journal(self) -> None:
         """The session will not outlive its connection, so nothing more needs to be remembered."""
@@ -179,12 +184,13 @@ class Outbound:
         retain: bool = False,
         identifiers: tuple[int, ...] = (),
         size: int | None = None,
+        beyond: bool = False,
     ) -> InFlight | None:
-        """Take a message; return its delivery if it is to be sent at once, None if queued or dropped."""
+        """Take a message: its delivery, which is SENT if it is to be sent at once. None if the queue is full, unless it
+        is to be taken `beyond` its end."""
         size = message.wire_size if size is None else size
         immediate = not self.stalled and not self._queue and not self._repeat and self._is_open()
-        if not immediate and not self._has_room(size):
-            self.dropped += 1
+        if not immediate and not beyond and not self.has_room(size):
             return None
         delivery = InFlight(self._next_number, message, qos, retain=retain, identifiers=identifiers, size=size)
         self._next_number += 1
@@ -196,7 +202,39 @@ class Outbound:
             self._queued_bytes += size
         if self._journal is not None:
             self._note_added(delivery, self._journal)
-        return delivery if immediate else None
+        return delivery
+
+    def fits(self, messages: int, size: int) -> bool:
+        """Whether there is room in the queue, the last messages of it not counted: so many, of this size."""
+        there, there_bytes = len(self._queue) - messages, self._queued_bytes - size
+        return self._closed or (there < self.queue_max and there_bytes < self._queue_bytes_max)
+
+    @property
+    def overfull(self) -> bool:
+        """Whether twice as much waits as there should."""
+        return len(self._queue) >= 2 * self.queue_max or self._queued_bytes >= 2 * self._queue_bytes_max
+
+    @property
+    def _queue_bytes_max(self) -> float:
+        """What may be queued, as the settings and the memory are now."""
+        return min(self.bytes_max, self._backlog.each_bytes_max)
+
+    def make_room(self, size: int, may_go: Callable[[ApplicationMessage], bool]) -> tuple[list[InFlight], bool]:
+        """Give up the oldest that may go and are among the first few, until there is room for one of this size or as
+        much has gone: what went, and whether that is enough."""
+        gone: list[InFlight] = []
+        freed = 0
+        while size <= self._queue_bytes_max and not self.has_room(size) and not (gone and freed >= size):
+            place = next((n for n, each in enumerate(islice(self._queue, LOOKED_AT)) if may_go(each.message)), None)
+            if place is None:
+                break
+            gone.append(self._queue[place])
+            del self._queue[place]
+            freed += gone[-1].size
+            self._queued_bytes -= gone[-1].size
+            self._finish(gone[-1])
+        self.dropped += len(gone)
+        return gone, self.has_room(size) or (bool(gone) and freed >= size)
 
     def adopt(self, sent: InFlight) -> bool:
         """Take over a message that another session sent and that may have been received: it is due once more, and
@@ -234,9 +272,9 @@ class Outbound:
         there are only so many identifiers, and only so much memory, whatever window it asks for."""
         return self._quota > 0 and self._flight_bytes < self.bytes_max and len(self._flights) < PACKET_ID_MAX
 
-    def _has_room(self, size: int) -> bool:
-        after = self._queued_bytes + size
-        return len(self._queue) < self.queue_max and after <= self.bytes_max and after <= self._backlog.each_bytes_max
+    def has_room(self, size: int) -> bool:
+        """Whether a message of this size may wait."""
+        return len(self._queue) < self.queue_max and self._queued_bytes + size <= self._queue_bytes_max
 
     def pump(self, now: float) -> list[Step]:
         """Everything that may be sent now: repeats first, then the queue, as far as the quota reaches."""
@@ -318,6 +356,10 @@ class Outbound:
             raise ProtocolViolation("PUBCOMP without PUBREL")
         self._land(delivery)
         return True
+
+    def refuse(self) -> None:
+        """A message was not taken."""
+        self.dropped += 1
 
     def abandon(self, delivery: InFlight) -> None:
         """The message cannot be sent to this receiver (too large): behave as if it had been."""

@@ -27,6 +27,10 @@ OnDrop = Callable[["Session", str], None]
 """Told of each message of QoS 1 or 2 that will never be sent, and why."""
 
 
+OnFull = Callable[["Session", Outbound, ApplicationMessage, int], bool]
+"""Asked about a message of this size for which the queue has no room: whether it is taken all the same."""
+
+
 def ignore_drop(session: "Session", reason: str) -> None:
     """Nobody counts what is dropped."""
 
@@ -40,6 +44,7 @@ class Session:
         "_inbound_aliases",
         "_journal",
         "_on_drop",
+        "_on_full",
         "_outbound",
         "_outbound_aliases",
         "_policy",
@@ -68,6 +73,7 @@ class Session:
         *,
         tally: Tally | None = None,
         on_drop: OnDrop = ignore_drop,
+        on_full: OnFull | None = None,
         backlog: Backlog | None = None,
     ) -> None:
         self.client_id = client_id
@@ -85,6 +91,7 @@ class Session:
         """Events dropped since the client was last told."""
         self._tally: Tally = tally or Uncounted()
         self._on_drop = on_drop
+        self._on_full = on_full
         self._policy = policy
         self._backlog = backlog or Backlog()
         self._journal = journal
@@ -216,21 +223,30 @@ class Session:
 
     # Towards the client.
 
-    def deliver(self, fanout: Fanout, terms: Terms) -> bytes:
-        """Take a message for the client; the bytes to send now are empty if it waits or is dropped."""
+    def deliver(self, fanout: Fanout, terms: Terms) -> bytes | None:
+        """Take a message for the client: the bytes to send now, none if it waits; None if there is no room for it."""
         qos, retain, identifiers = terms
         if qos == 0:
             return self._qos0(fanout, retain, identifiers) if self.connected else b""
         outbound = self._outbound
         if outbound is None:
             outbound = self._outbound = self._new_outbound()
-        dropped = outbound.dropped
-        delivery = outbound.push(fanout.message, qos, retain=retain, identifiers=identifiers, size=fanout.size)
-        if delivery is not None:
-            return self._publish_wire(delivery, fanout, again=False)
-        if outbound.dropped > dropped:
-            self._gave_up(QUEUE_FULL, fanout.message, qos)
-        return b""
+        message, size = fanout.message, fanout.size
+        delivery = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size)
+        if delivery is None and self._on_full is not None and self._on_full(self, outbound, message, size):
+            delivery = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size, beyond=True)
+        if delivery is None:
+            outbound.refuse()
+            self._gave_up(QUEUE_FULL, message, qos)
+            return None
+        return self._publish_wire(delivery, fanout, again=False) if delivery.phase is Phase.SENT else b""
+
+    def make_room(self, queue: Outbound, size: int, may_go: Callable[[ApplicationMessage], bool]) -> bool:
+        """Give up the oldest that may go for a message of this size; whether it may be taken then."""
+        given_up, enough = queue.make_room(size, may_go)
+        for gone in given_up:
+            self._gave_up(QUEUE_FULL, gone.message, gone.qos)
+        return enough
 
     def _gave_up(self, reason: str, message: ApplicationMessage, qos: int) -> None:
         """The message will never be sent."""
@@ -428,7 +444,7 @@ class Session:
         head, tail = publish_parts(publish, self.version)
         if again:
             head = bytes((head[0] | 8,)) + head[1:]
-        data = head + packet_id.to_bytes(2, "big") + tail if qos else head + tail
+        data = head + (packet_id.to_bytes(2) if qos else b"") + tail
         if aliases is not None and alias is not None and not known and len(data) <= self.packet_size_max:
             aliases.introduced(topic, waits=qos > 0)
         return data

@@ -12,7 +12,7 @@ what the peer must know. That may be far more at once than there may be events, 
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -115,6 +115,11 @@ class LinkOutput(NamedTuple):
 
 TAKEN = LinkOutput((), ())
 
+WhenFull = Literal["slow", "drop_oldest", "drop_newest", "disconnect"]
+"""What becomes of an event for which there is no room: it goes beyond the end, or one is given up."""
+OnFull = Callable[["Link", Message, int], WhenFull]
+"""Asked about an event or delivery, and so many bytes, for which there is no room."""
+
 
 class Link:
     """One broker's end of the link to one peer."""
@@ -129,6 +134,7 @@ class Link:
         window: int = WINDOW,
         backlog_max: int = BACKLOG_MAX,
         unsent: Iterable[Message] = (),
+        on_full: OnFull | None = None,
     ) -> None:
         self.state: Literal["down", "greeting", "up"] = "down"
         self.dropped = 0
@@ -138,6 +144,7 @@ class Link:
         self._outbox_bytes_max = outbox_bytes_max
         self._window = window
         self._backlog_max = backlog_max
+        self._on_full = on_full
         self._outbox: deque[Message] = deque(unsent)
         self._events = deque(number for number, message in enumerate(self._outbox) if _is_event(message))
         """The numbers of the events and deliveries in the outbox."""
@@ -153,7 +160,7 @@ class Link:
         self._heard_epoch: int | None = None
         self._heard_next = 0
         self._retry_at: float | None = None
-        while len(self._events) > outbox_max:
+        while len(self._events) > 2 * outbox_max:
             self._drop_oldest()
 
     def connected(self, *, now: float) -> LinkOutput:
@@ -212,7 +219,10 @@ class Link:
             self._other_bytes += _size(message)
             return TAKEN
         numbers, lost = [], []
-        while self._events and self._is_full():
+        then = self._when_full(message) if self._is_full() else "slow"
+        if then in ("drop_newest", "disconnect"):
+            return LinkOutput([], [], lost=(message,))
+        while then == "drop_oldest" and self._events and self._is_full():
             numbers.append(self._events[0])
             lost += self._drop_oldest()
         self._events.append(self.acknowledged + len(self._outbox))
@@ -231,8 +241,26 @@ class Link:
             self._retry_at = now + self._retry_ms
         return self._pump()
 
+    def _when_full(self, message: Message) -> WhenFull:
+        return "drop_oldest" if self._on_full is None else self._on_full(self, message, _size(message))
+
     def _is_full(self) -> bool:
-        return len(self._events) >= self._outbox_max or self._bytes >= self._outbox_bytes_max
+        return not self.fits(0, 0)
+
+    def fits(self, events: int, size: int) -> bool:
+        """Whether there is room, the last events not counted: so many, of this size."""
+        return len(self._events) - events < self._outbox_max and self._bytes - size < self._outbox_bytes_max
+
+    @property
+    def overfull(self) -> bool:
+        """Whether twice as much waits as there should."""
+        return len(self._events) >= 2 * self._outbox_max or self._bytes >= 2 * self._outbox_bytes_max
+
+    def clear(self) -> None:
+        """Nobody waits for it any more."""
+        self._outbox.clear()
+        self._events.clear()
+        self._weigh()
 
     def _cut_short(self) -> tuple[Message, ...]:
         """Keep what is promised, return what is lost; the strategy repeats the rest when the link is up again."""
