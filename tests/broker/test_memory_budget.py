@@ -173,7 +173,7 @@ async def sessions(ground: Ground) -> None:
         if connack.reason == ReasonCode.SERVER_BUSY:
             break
     assert connack.properties.reason_string == "the broker is short of memory"
-    assert ground.sheds("strangers")
+    assert ground.sheds("new_clients")
     _, connack = await Probe.connect(ground.port, Connect("s0", V5, clean_start=False, properties=KEPT))
     assert connack.reason == ReasonCode.SUCCESS
     assert connack.session_present
@@ -214,7 +214,7 @@ async def unfinished(ground: Ground) -> None:
                 with contextlib.suppress(OSError):
                     waiting = waiting[made.send(waiting) :]
                 await asyncio.sleep(0.001)
-        assert ground.sheds("strangers")
+        assert ground.sheds("new_clients")
 
 
 async def handshakes(ground: Ground) -> None:
@@ -244,4 +244,4 @@ async def test_a_broker_stays_within_its_memory(fill: Callable[[Ground], Awaitab
         witness.send(Pingreq())
         await witness.expect(Pingresp)
         assert ground.peak <= BUDGET
-        assert "sheds=strangers" in ground.log.read_text() or fill is handshakes
+        assert "sheds=new_clients" in ground.log.read_text() or fill is handshakes

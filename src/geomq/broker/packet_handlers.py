@@ -17,6 +17,7 @@ from geomq.broker.connections.admission import Admission
 from geomq.broker.connections.connection import Connection
 from geomq.broker.connections.endings import Endings
 from geomq.broker.connections.ports import Steps
+from geomq.broker.connections.stuck import StuckConnections
 from geomq.broker.core import Core
 from geomq.broker.fastpath.publishing import FastPath
 from geomq.broker.fastpath.qos1 import FastQos1
@@ -30,7 +31,7 @@ from geomq.mqtt.codec.reasons import ReasonCode
 log = logging.getLogger("geomq.broker")
 
 SILENT_MAX = 50
-"""So many connections may be silent before CONNECT, TLS handshakes among them, while strangers are refused."""
+"""So many connections may be silent before CONNECT, TLS handshakes among them, while new clients are refused."""
 
 
 class PacketHandlers:
@@ -61,6 +62,7 @@ class PacketHandlers:
         self.connections: dict[Connection, None] = {}
         self._opening: dict[Listener, dict[Connection, None]] = {}
         self._per_listener: dict[Listener, int] = {}
+        self._stuck: StuckConnections[Connection] = StuckConnections()
         self._held: dict[Connection, None] = {}
         """Connections whose large packet waits for memory."""
         limits = core.config.limits
@@ -172,7 +174,7 @@ class PacketHandlers:
             connection.check_alive(now)
 
         if self._core.budget.sheds >= Shed.SLOW_READERS:
-            self._end_stuck([connection for connection in self.connections if connection.is_stuck()])
+            self._end_stuck(self._stuck.look(self.connections))
 
     def _end_stuck(self, stuck: list[Connection]) -> None:
         """Memory runs short: disconnect those who let much wait for long."""
@@ -194,6 +196,7 @@ class PacketHandlers:
         core.backlog.bound(QUEUE_BYTES if sheds >= Shed.GROWTH else None)
         core.outbox.crowd(SHORT_OF_MEMORY if sheds >= Shed.PUBLISHERS else None)
         if sheds < Shed.SLOW_READERS:
+            self._stuck.forget()
             held, self._held = self._held, {}
             for connection in held:
                 connection.read_on()

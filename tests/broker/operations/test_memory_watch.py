@@ -59,7 +59,7 @@ async def tight() -> AsyncIterator[Tight]:
         await drop_all()
 
 
-async def test_strangers_are_refused_first_and_those_with_a_session_come_in(tight: Tight) -> None:
+async def test_new_clients_are_refused_first_and_those_with_a_session_come_in(tight: Tight) -> None:
     kept = await client(tight.broker, "kept", properties=KEPT)
     await kept.drop()
     tight.occupy(81)

@@ -178,6 +178,7 @@ async def test_a_reload_takes_up_new_certificates_for_links(tmp_path: Path) -> N
         authority.issue("frankfurt")
         brokers["frankfurt"].reload(configured["frankfurt"])
         await until(lambda: all(broker.linked for broker in brokers.values()))
+        assert brokers["columbus"].linked
 
 
 async def test_certificates_that_cannot_be_read_at_a_reload_leave_the_links_as_they_are(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from geomq.broker.connections.acknowledgements import acknowledge
 from geomq.broker.connections.farewell import farewell
 from geomq.broker.connections.order import State, check_order
 from geomq.broker.connections.ports import Exchange, Handlers, Steps
-from geomq.broker.connections.transport import Transport, nowhere
+from geomq.broker.connections.stuck import Standing
+from geomq.broker.connections.transport import Transport, nowhere, write_pieces
 from geomq.broker.core import Core
 from geomq.broker.security.identity import Identity
 from geomq.broker.state.budget import BUFFER_BYTES, Shed
@@ -37,9 +38,6 @@ _PINGRESP = b"\xd0\x00"
 _QOS = 0x06
 SLOW_S = 1.0
 """How long an event of QoS 1 or 2 waits, and its connection, when there is no memory to keep any."""
-STUCK_S = 5
-SHARED_BYTES = 4_096
-"""Larger pieces are written one by one: others are sent the same, and joined they would be copied for each."""
 LARGE_BYTES = 4_096  # While others wait for a turn, what brings more than this waits behind them.
 
 
@@ -61,9 +59,7 @@ class Connection:
         "_state",
         "_steps",
         "_stopped",
-        "_stuck",
         "_transport",
-        "_unfinished",
         "address",
         "client",
         "exchange",
@@ -93,8 +89,6 @@ class Connection:
         self._rest: bytes = b""
         self._steps: Steps | None = None
         self._greedy = self._stopped = self._slowed = False
-        self._unfinished: Reassembly | None = None
-        self._stuck = 0
         self.size_max = core.config.limits.pre_auth_bytes_max
         self._transport: Transport | None = None
         self.write: Callable[[bytes | memoryview], object] = nowhere
@@ -169,7 +163,7 @@ class Connection:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self.paused, self._stuck = False, 0
+        self.paused = False
         if self.client is not None:
             for data in self.client.session.go_on(self._core.wall_s()):
                 self._core.outbox.hold(self, data)
@@ -444,17 +438,8 @@ class Connection:
     def write_out(self) -> None:
         """Hand over what has gathered."""
         out, self.out = self.out, []
-        if len(out) == 1:
-            self._core.counts.bytes_sent += len(out[0])
-            self.write(out[0])
-        elif out:
-            size = sum(map(len, out))
-            self._core.counts.bytes_sent += size
-            if size > SHARED_BYTES * len(out):
-                for data in out:
-                    self.write(data)
-            else:
-                self.write(b"".join(out))
+        if out:
+            self._core.counts.bytes_sent += write_pieces(self.write, out)
 
     def refuse(self, connack: Connack) -> None:
         """Turn the client away."""
@@ -485,21 +470,15 @@ class Connection:
         transport, self._transport = self._transport, None
         self.write = nowhere
         self._rest, self._reassembly, self.last_route, self._steps = b"", None, None, None
-        self._unfinished = None
         if transport is not None:
             self._handlers.endings.begin(id(self), transport, reads=not self.paused)
 
-    def is_stuck(self) -> bool:
-        """Asked every second while memory runs short: whether the client, although there is much, has read nothing or
-        finished no packet for long."""
-        unfinished = self._reassembly
-        has_begun = unfinished is not None and unfinished.size > BUFFER_BYTES
-        if self.paused or (has_begun and unfinished is self._unfinished):
-            self._stuck += 1
-        else:
-            self._stuck = 0
-        self._unfinished = unfinished
-        return self._stuck >= STUCK_S
+    @property
+    def standing(self) -> Standing | None:
+        """What is not read or not finished, if it is much."""
+        unread = self._transport.get_write_buffer_size() if self.paused and self._transport is not None else 0
+        unfinished = 0 if self._reassembly is None else self._reassembly.size
+        return (unread, unfinished) if unread or unfinished > BUFFER_BYTES else None
 
     def check_alive(self, now: float) -> None:
         """Called every second or so: end what has been silent for too long."""

@@ -44,7 +44,7 @@ HELP = {
     "memory_refused": "Connections, subscriptions and events refused because memory was short.",
     "memory_retained_bytes": "Memory of retained messages, estimated.",
     "memory_sessions_bytes": "Memory of sessions, estimated.",
-    "memory_shedding": "What memory is too short for: 0 nothing, 1 strangers, 2 slow readers, 3 growth, 4 publishers.",
+    "memory_shedding": "What memory is short for: 0 nothing, 1 new clients, 2 slow readers, 3 growth, 4 publishers.",
     "memory_subscriptions_bytes": "Memory of subscriptions, estimated.",
     "memory_used_bytes": "Memory in use: what the process occupies, less what it has freed.",
     "messages_stored": "Messages in the store.",

@@ -15,7 +15,7 @@ class Shed(IntEnum):
     """What goes first when memory runs short: each level includes those before it."""
 
     NOTHING = 0
-    STRANGERS = 1
+    NEW_CLIENTS = 1
     """Clients without a session are refused, and few may be silent before their CONNECT."""
     SLOW_READERS = 2
     """Events of QoS 0 for clients that do not read; who reads or finishes nothing for seconds is disconnected."""
@@ -26,7 +26,7 @@ class Shed(IntEnum):
 
 
 SHORT_OF_MEMORY: Final = "the broker is short of memory"
-PERCENT: Final = {Shed.STRANGERS: 80, Shed.SLOW_READERS: 85, Shed.GROWTH: 90, Shed.PUBLISHERS: 95}
+PERCENT: Final = {Shed.NEW_CLIENTS: 80, Shed.SLOW_READERS: 85, Shed.GROWTH: 90, Shed.PUBLISHERS: 95}
 """From which share of the budget on."""
 BACK_PERCENT: Final = 3
 """By how much it has to fall below that again."""
