@@ -118,14 +118,19 @@ class FaultySimulation(Simulation):
 
     def _flush(self, source: BrokerId) -> None:
         """Send what waited until all that its source had sent has arrived."""
-        for pair in [pair for pair in self._flushing if pair[0] == source]:
-            waiting = self._flushing[pair]
-            if all(
-                link.acknowledged > number or self._links.get((source, peer)) is not link
-                for peer, link, number in waiting.behind
-            ):
-                del self._flushing[pair]
+        arrived = [
+            pair for pair, waiting in self._flushing.items() if pair[0] == source and self._has_arrived(waiting, source)
+        ]
+        for pair, waiting in [(pair, self._flushing.pop(pair)) for pair in arrived]:
+            if pair in self._links:
                 self.transmit(*pair, waiting.message, waiting.origin)
+
+    def _has_arrived(self, waiting: _Flush, source: BrokerId) -> bool:
+        """What was sent before; nobody waits for a link that is no more."""
+        return all(
+            link.acknowledged > number or self._links.get((source, peer)) is not link
+            for peer, link, number in waiting.behind
+        )
 
     def feed(self, broker: BrokerId, event: Any, origin: Origin) -> None:
         if isinstance(event, _Fault):

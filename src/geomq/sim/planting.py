@@ -115,7 +115,7 @@ def _violations_of_brokers(seed: int) -> Iterator[str]:
 def _violations_of_routing(seed: int) -> Iterator[str]:
     """One strategy for each seed."""
     from geomq.routing.strategies.registry import STRATEGIES
-    from geomq.sim.soak import run
+    from geomq.sim.soak_run import run
 
     federated = [name for name in STRATEGIES if name != "single"]
     yield from run(federated[seed % len(federated)], seed)

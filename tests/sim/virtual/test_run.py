@@ -37,7 +37,7 @@ FAILED_ONCE = (
     890,  # the cloud had an event of QoS 2 that its broker then forgot
     999,  # a client waited for ever for the rest of a packet
     504,  # a subscription restored at a start counted as one that peers may not know of
-    660,  # a former home was not notified that its client had gone further, and an event of before a restart was overtaken
+    660,  # a former home did not learn that its client had gone further, nor which event was from before a restart
     915,  # an event that was under way to a rendezvous came there when the former home was no longer registered
 )
 """Seeds that found something, and what it was."""

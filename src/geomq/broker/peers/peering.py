@@ -10,10 +10,10 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple
 
 from geomq.broker.peers.channel import Credentials, PeerChannel
 from geomq.broker.peers.dialling import Dialler
+from geomq.broker.peers.flushes import Flushes
 from geomq.broker.peers.latency import Latency
 from geomq.broker.peers.namesakes import RETRY_S, Namesakes
 from geomq.broker.peers.peer_settings import DEFAULT_LIMITS, PeerAddress, PeerLimits
@@ -64,14 +64,6 @@ class _Peer:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class _Flush(NamedTuple):
-    """What is to be sent once all that was sent before has arrived, and the last of that on each link."""
-
-    message: Message
-    behind: list[tuple[_Peer, int]]
-    send: Send
-
-
 class Peering:
     """All links of one broker; the core's `links`."""
 
@@ -110,7 +102,7 @@ class Peering:
         self._namesakes = Namesakes(me, refusals, self._take_over)
         self._unproven = Unproven()
         self._closing = False
-        self._flushing: dict[BrokerId, _Flush] = {}
+        self._flushes = Flushes()
         self._waiting: list[_Peer] = []
         if kept is not None:
             kept.before_writing(self._push)
@@ -126,14 +118,10 @@ class Peering:
             unsent=[] if self._kept is None else self._kept.load_outbox(name, self._notes),
         )
         self._notes.pop(OUTBOX + name, None)
+        ours, platform = self._me < name, self._platform
+        make, is_missing = (lambda: self._channel(name)), (lambda: peer.channel is None)
         dialler = Dialler(
-            name,
-            address,
-            ours=self._me < name,
-            tls=self._dial_tls,
-            make_channel=lambda: self._channel(name),
-            is_missing=lambda: peer.channel is None,
-            platform=self._platform,
+            name, address, ours=ours, tls=self._dial_tls, make_channel=make, is_missing=is_missing, platform=platform
         )
         peer = _Peer(name, link, dialler)
         return peer
@@ -262,20 +250,11 @@ class Peering:
 
     def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
         """Have a message sent as soon as all that was sent so far, to any peer, has arrived."""
-        waiting = self._flushing.get(peer)
-        if waiting is None or waiting.message != message:
-            behind = [(known, known.link.latest) for known in self._peers.values()]
-            self._flushing[peer] = _Flush(message, behind, send)
-            self._loop.call_soon(self._flush)
+        self._flushes.add(peer, message, self._links(), send)
+        self._flushes.send(self._links())
 
-    def _flush(self) -> None:
-        for peer, waiting in tuple(self._flushing.items()):
-            if all(
-                known.link.acknowledged > number or self._peers.get(known.name) is not known
-                for known, number in waiting.behind
-            ):
-                del self._flushing[peer]
-                waiting.send(peer, waiting.message)
+    def _links(self) -> dict[BrokerId, Link]:
+        return {name: known.link for name, known in self._peers.items()}
 
     def _gave_up(self, peer: _Peer, message: Message, output: LinkOutput) -> None:
         """The link had no room for the message, or for others with it."""
@@ -421,8 +400,8 @@ class Peering:
         if self._kept is not None and peer.link.acknowledged != peer.erased:
             peer.erased = peer.link.acknowledged
             self._kept.acknowledged(peer.name, peer.erased)
-        if self._flushing:
-            self._flush()
+        if self._flushes:
+            self._flushes.send(self._links())
         if output.frames and peer.channel is not None:
             frames = output.frames
             data = [frame for frame in frames if isinstance(frame, Data)]

@@ -81,6 +81,11 @@ class Stay(msgspec.Struct):
     def shut(self) -> None:
         self.visit.is_open = False
 
+    def leave(self, exit_: int, to: BrokerId) -> None:
+        """The client goes on to another broker, unless it did already."""
+        if not self.visit.exit:
+            self.visit.exit, self.visit.to = exit_, to
+
     def end(self, drain: Drain) -> None:
         """This broker no longer serves the client on this visit, but what is on its way here still goes its way."""
         self.visit.is_over, self.drain = True, drain
@@ -166,7 +171,7 @@ class Trails:
 
     def waiting(self, client: ClientId) -> Stay | None:
         """The visit on which a client, here or gone on, waits for what is older."""
-        stays = self._stays.get(client, ())
+        stays = self._stays.get(client, [])
         return next((stay for stay in stays if stay.waits and stay.visit.exit == stays[-1].visit.exit), None)
 
     def through(self, client: ClientId, gate: int) -> Stay | None:
@@ -207,8 +212,7 @@ class Trails:
         if not stays or stays[-1].visit.exit:
             stays.append(Stay(Visit(), now))
         for stay in stays:
-            if not stay.visit.exit:
-                stay.visit.exit, stay.visit.to = exit_, to
+            stay.leave(exit_, to)
         self._keep(client)
 
     def come_back(self, client: ClientId, drain: Callable[[], Drain]) -> None:
