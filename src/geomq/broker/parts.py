@@ -36,6 +36,8 @@ from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.roaming.roaming import Roaming
 from geomq.broker.state.client import Client
 from geomq.broker.state.drops import Reason
+from geomq.broker.state.steady import NOTE as CLOCK
+from geomq.broker.state.steady import SteadyClock
 from geomq.broker.storage.committer import Committer
 from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.records import StoredState
@@ -78,6 +80,7 @@ class Parts:
             outbox=outbox,
             security=security,
             topology_changed=self._topology_changed,
+            now_s=self._make_clock(loop, platform),
             platform=platform,
         )
         self.following, fenced = Following(core), FencedFilters()
@@ -110,6 +113,10 @@ class Parts:
             fast=self.fast,
             qos1=self.qos1,
         )
+
+    def _make_clock(self, loop: asyncio.AbstractEventLoop, platform: Platform) -> SteadyClock:
+        away_s_max = self._config.persistence.away_s_max
+        return SteadyClock(loop.time, platform.wall_s, self._notes.get(CLOCK, {}), away_s_max=away_s_max)
 
     def _make_driver(self) -> Driver:
         return Driver(
@@ -145,6 +152,7 @@ class Parts:
             dial_tls=tls_of(self._config)[1],
             refusals=self._refusals,
             lost=self._lost,
+            now_s=core.now_s,
             unknown_broker_handler=changes,
         )
         return peering, Roaming(core, self.driver, self.registry)
@@ -180,8 +188,16 @@ class Parts:
             await self.peering.start(host, section.port, tls_of(self._config)[0])
         self.membership.start()
 
+    def note_time(self, *, finally_: bool = False) -> None:
+        """Now and then, and in the end: have on disk what the clock shows."""
+        note = self.core.now_s.note(finally_=finally_)
+        if note is not None:
+            self.core.store.put_note(CLOCK, b"", note)
+            self.core.outbox.schedule()
+
     def sweep(self) -> None:
         """Every second or so: end what has been silent or has lived for too long."""
+        self.note_time()
         self.handlers.check_alive()
         self.registry.sweep()
         self.core.drops.report()

@@ -284,6 +284,7 @@ class Broker:
     async def _stop_parts(self, parts: Parts) -> None:
         core = parts.core
         core.drops.report(finally_=True)
+        parts.note_time(finally_=True)
         parts.driver.stop()
         core.pressure.stop()
         if parts.peering is not None:
