@@ -18,6 +18,7 @@ from geomq.broker.state.fence_texts import FenceTexts
 from geomq.broker.state.filters import Filters
 from geomq.broker.state.links import Outgoing
 from geomq.broker.state.pressure import Pressure
+from geomq.broker.state.steady import SteadyClock
 from geomq.broker.state.tracer import SinkEntry, Tracer
 from geomq.broker.state.turns import Turns
 from geomq.broker.storage.outbox import Outbox
@@ -64,8 +65,8 @@ class Security:
 class Core:
     """One per broker.
 
-    `wall_s` is Unix time, which message, session and will expiry count in because it survives a restart. Who connects,
-    subscribes, leaves or begins to listen to the trace calls `topology_changed`.
+    `wall_s` is Unix time, for people and other brokers; `now_s` is what expiry counts in. Who connects, subscribes,
+    leaves or begins to listen to the trace calls `topology_changed`.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Core:
         security: Security,
         topology_changed: Callable[[], None],
         turns: Turns,
+        now_s: SteadyClock,
         platform: Platform = SYSTEM,
     ) -> None:
         self.config = config
@@ -87,6 +89,7 @@ class Core:
         self.platform = platform
         self.wall_s = platform.wall_s
         self.turns = turns
+        self.now_s = now_s
         self.node = node
         self.store = store
         self.outbox = outbox

@@ -36,6 +36,8 @@ from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.roaming.roaming import Roaming
 from geomq.broker.state.client import Client
 from geomq.broker.state.drops import Reason
+from geomq.broker.state.steady import NOTE as CLOCK
+from geomq.broker.state.steady import SteadyClock
 from geomq.broker.state.turns import Turns
 from geomq.broker.storage.committer import Committer
 from geomq.broker.storage.outbox import Outbox
@@ -81,6 +83,7 @@ class Parts:
             security=security,
             topology_changed=self._topology_changed,
             turns=turns,
+            now_s=self._make_clock(loop, platform),
             platform=platform,
         )
         self.following, fenced = Following(core), FencedFilters()
@@ -114,6 +117,10 @@ class Parts:
             fast=self.fast,
             qos1=self.qos1,
         )
+
+    def _make_clock(self, loop: asyncio.AbstractEventLoop, platform: Platform) -> SteadyClock:
+        away_s_max = self._config.persistence.away_s_max
+        return SteadyClock(loop.time, platform.wall_s, self._notes.get(CLOCK, {}), away_s_max=away_s_max)
 
     def _make_driver(self) -> Driver:
         return Driver(
@@ -149,6 +156,7 @@ class Parts:
             dial_tls=lambda: self.link_tls.dial,
             refusals=self._refusals,
             lost=self._lost,
+            now_s=core.now_s,
             unknown_broker_handler=changes,
         )
         return peering, Roaming(core, self.driver, self.registry)
@@ -185,8 +193,16 @@ class Parts:
             await self.peering.start(host, section.port, lambda: self.link_tls.listen)
         self.membership.start()
 
+    def note_time(self, *, finally_: bool = False) -> None:
+        """Now and then, and in the end: have on disk what the clock shows."""
+        note = self.core.now_s.note(finally_=finally_)
+        if note is not None:
+            self.core.store.put_note(CLOCK, b"", note)
+            self.core.outbox.schedule()
+
     def sweep(self) -> None:
         """Every second or so: end what has been silent or has lived for too long."""
+        self.note_time()
         self.handlers.check_alive()
         self.registry.sweep()
         self.core.drops.report()

@@ -295,6 +295,7 @@ class Broker:
         core = parts.core
         core.drops.report(finally_=True)
         self._memory.stop()
+        parts.note_time(finally_=True)
         parts.driver.stop()
         core.pressure.stop()
         if parts.peering is not None:

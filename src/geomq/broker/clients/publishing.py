@@ -75,7 +75,7 @@ class Publishing:
         """A connected client published; whether its event was routed now."""
         core = self._core
         core.counts.events_received += 1
-        message = client.session.accept(packet, core.wall_s())
+        message = client.session.accept(packet, core.now_s())
         if message is None:
             self._answer(client, packet, ReasonCode.SUCCESS, None)
             return False
@@ -155,6 +155,7 @@ class Publishing:
             message.retain,
             properties,
             int(core.wall_s() * 1000),
+            None if message.expires_at is None else int(message.expires_at * 1000),
         )
         if not message.retain or publisher is BROKER or not core.node.retained.active:
             return self._handle(event, message)

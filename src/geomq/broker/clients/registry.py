@@ -88,7 +88,7 @@ class Registry:
         client.agree(roams=roams(connect), asks=asks, told_new=not present)
         if core.tracer is not None:
             core.tracer.connected(client)
-        resumed = client.session.attach(agreement, connect.will, core.wall_s())
+        resumed = client.session.attach(agreement, connect.will, core.now_s())
         self._limit(client)
         self._remember(client)
         self._tell_ready(client, True)
@@ -143,7 +143,7 @@ class Registry:
     def leave(self, client: Client, farewell: Disconnect | None) -> None:
         """The client's connection is gone, after `farewell` or without a word."""
         core = self._core
-        now = core.wall_s()
+        now = core.now_s()
         session = client.session
         will = session.will
         expiry_s = expiry_after(farewell, session.expiry_s, core.policy)
@@ -168,7 +168,7 @@ class Registry:
         connection.dismiss(ReasonCode.USE_ANOTHER_SERVER, "another broker serves this location", go_to=address)
         if will is not None and client.id in self._core.clients:
             delay_s = max(JOURNEY_S, will.properties.will_delay_interval or 0)
-            due_at = min(self._core.wall_s() + delay_s, client.session.expires_at or math.inf)
+            due_at = min(self._core.now_s() + delay_s, client.session.expires_at or math.inf)
             client.keep_will(DueWill(will, due_at))
             self._remember(client)
             self._expect(client)
@@ -201,7 +201,7 @@ class Registry:
         assert due is not None
         self._core.counts.wills_published += 1
         try:
-            self._publishing.publish(client, due.message(self._core.wall_s()))
+            self._publishing.publish(client, due.message(self._core.now_s()))
         except EventRefused as refused:
             log.info("will of %s refused: %s", client.id, refused)
 
@@ -226,7 +226,7 @@ class Registry:
 
     def _end_due(self) -> None:
         """Of many that are due at once some have to wait until others had their turn."""
-        now, turns = self._core.wall_s(), self._core.turns
+        now, turns = self._core.now_s(), self._core.turns
         self._is_ending = False
         while self._deadlines and self._deadlines[0][0] <= now:
             self._look_at(self._core.clients.get(heapq.heappop(self._deadlines)[1]), now)
@@ -276,7 +276,7 @@ class Registry:
 
     def load(self, sessions: dict[str, StoredSession]) -> None:
         """Take in what the store remembered; clients that were connected then have lost their connection."""
-        now = self._core.wall_s()
+        now = self._core.now_s()
         for client_id, stored in sessions.items():
             client, record = self._load_one(client_id, stored, now), stored.record
             if client.session.expires_at != record.expires_at or (client.due_will and record.will_due_at is None):
@@ -285,7 +285,7 @@ class Registry:
     def take_in(self, client_id: str, stored: StoredSession) -> None:
         """A session comes from another broker: it lives here from now on, in memory and on disk."""
         core = self._core
-        client = self._load_one(client_id, stored, core.wall_s())
+        client = self._load_one(client_id, stored, core.now_s())
         client.cross()
         if client.session.durable:
             self._store_wishes(client, stored)

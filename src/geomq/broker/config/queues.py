@@ -12,8 +12,7 @@ ClientPattern = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class Queues(Section, frozen=True):
-    """What waits for clients and peers, and what happens when a queue is full. How much may wait for a client is in
-    `[limits]`."""
+    """What happens when a queue is full, and how much may wait for peers; how much for clients is in [limits]."""
 
     full: Annotated[
         QueueFull,

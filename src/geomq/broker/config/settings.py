@@ -256,6 +256,13 @@ class Persistence(Section, frozen=True):
     sync: Annotated[
         bool, about("Acknowledge only what has reached the disk; false trusts the operating system's cache.")
     ] = True
+    away_s_max: Annotated[
+        Annotated[float, Meta(ge=0, le=31_536_000)],
+        about(
+            "What a restart takes off the life of sessions, messages and wills at most, in seconds, whatever the clock"
+            " says. While the broker runs, no clock takes anything off."
+        ),
+    ] = 3_600.0
     free_bytes_min: Annotated[
         Annotated[int, Meta(ge=0, le=1 << 50)],
         about("With less free disk space than this, publishes with QoS 1 and 2 are refused.", reload=True),

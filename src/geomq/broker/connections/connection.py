@@ -165,7 +165,7 @@ class Connection:
     def resume_writing(self) -> None:
         self.paused = False
         if self.client is not None:
-            for data in self.client.session.go_on(self._core.wall_s()):
+            for data in self.client.session.go_on(self._core.now_s()):
                 self._core.outbox.hold(self, data)
         self.read_on()
 
@@ -285,7 +285,7 @@ class Connection:
         assert self.client is not None
         packet_ids = pubacks_at(data, pos)
         self._counts.packets_received += len(packet_ids)
-        for out in self.client.session.on_pubacks(packet_ids, self._core.wall_s()):
+        for out in self.client.session.on_pubacks(packet_ids, self._core.now_s()):
             self._core.outbox.hold(self, out)
         return pos + 4 * len(packet_ids)
 
@@ -346,7 +346,7 @@ class Connection:
 
     def _dispatch(self, client: Client, packet: Packet) -> None:
         session, outbox = client.session, self._core.outbox
-        answers = acknowledge(session, packet, self._core.wall_s())
+        answers = acknowledge(session, packet, self._core.now_s())
         if answers is not None:
             for data in answers:
                 outbox.hold(self, data)

@@ -93,7 +93,7 @@ class FastQos1:
         if receivers is None:
             return None
         self._fast.drain()
-        fanout, send, qos = Fanout(message, self._core.wall_s()), self._delivery.send, message.qos
+        fanout, send, qos = Fanout(message, self._core.now_s()), self._delivery.send, message.qos
         return sum([send(client, fanout, PLAIN_TERMS[min(qos, theirs)]) for client, theirs in receivers])
 
     def learn(self, topic: str, matches: tuple[Match, ...]) -> None:

@@ -95,7 +95,7 @@ class View:
             listener=None if connection is None else connection.listener.kind,
             version=session.version,
             connected_at=connected_at,
-            expires_at=session.expires_at,
+            expires_at=None if session.expires_at is None else self._core.now_s.unix_s(session.expires_at),
             keep_alive_s=0 if connection is None else connection.keep_alive_s,
             location=client.location,
             fences={name: fence_text(fence) for name, fence in client.fences.items()},

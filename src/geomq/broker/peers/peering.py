@@ -12,6 +12,7 @@ from functools import partial
 from operator import attrgetter
 
 from geomq.broker.peers.channel import Credentials, PeerChannel
+from geomq.broker.peers.deadlines import for_wire, from_wire
 from geomq.broker.peers.dialling import Dialler
 from geomq.broker.peers.flushes import Flushes
 from geomq.broker.peers.latency import Latency
@@ -36,9 +37,7 @@ from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, WhenFu
 
 log = logging.getLogger("geomq.peers")
 
-RESEND_MS = 5_000.0
-PROBE_S = 1.0
-SILENCE_S_MAX = 6.0
+RESEND_MS, PROBE_S, SILENCE_S_MAX = 5_000.0, 1.0, 6.0
 WINDOW = 2048
 _NUMBER = attrgetter("number")
 
@@ -83,8 +82,10 @@ class Peering:
         on_full: Callable[[BrokerId, Link, Message, int], WhenFull] | None = None,
         unknown_broker_handler: UnknownBrokerHandler | None = None,
         platform: Platform = SYSTEM,
+        now_s: Callable[[], float] | None = None,
     ) -> None:
         self._me = me
+        self._now_s = now_s or platform.wall_s
         self._platform = platform
         self._lost = lost
         self._on_full = on_full
@@ -119,9 +120,16 @@ class Peering:
         )
         self._notes.pop(OUTBOX + name, None)
         ours, platform = self._me < name, self._platform
-        make, is_missing = (lambda: self._channel(name)), (lambda: peer.channel is None)
+        make = partial(self._channel, name)
+        peer: _Peer
         dialler = Dialler(
-            name, address, ours=ours, tls=self._dial_tls, make_channel=make, is_missing=is_missing, platform=platform
+            name,
+            address,
+            ours=ours,
+            tls=self._dial_tls,
+            make_channel=make,
+            is_missing=lambda: peer.channel is None,
+            platform=platform,
         )
         peer = _Peer(name, link, dialler)
         return peer
@@ -283,15 +291,15 @@ class Peering:
     def _pump(self, peer: _Peer) -> None:
         durable, peer.waits, peer.waits_for_disk = peer.waits_for_disk, False, False
         pumped = peer.link.pump(now=self._now_ms())
-        frames: Sequence[Frame | bytes] = ()
+        leaving, frames = for_wire(pumped, self._now_s()), list[Frame | bytes]()
         if peer.promised and self._kept is not None:
             promised, peer.promised = peer.promised, []
-            kept = [self._kept.keep(peer.name, frame) for frame in runs(promised)]
-            if b"" not in kept and list(map(_NUMBER, pumped)) == list(map(_NUMBER, promised)):
+            kept: list[Frame | bytes] = [self._kept.keep(peer.name, frame) for frame in runs(promised)]
+            same = leaving is pumped and list(map(_NUMBER, pumped)) == list(map(_NUMBER, promised))
+            if same and b"" not in kept:
                 frames = kept
-        frames = frames or runs(pumped)
-        if frames and peer.channel is not None:
-            self._emit(peer, peer.channel, frames, durable=durable)
+        if pumped and peer.channel is not None:
+            self._emit(peer, peer.channel, frames or runs(leaving), durable=durable)
         self._watch(peer)
 
     def _channel(self, expected: str | None) -> PeerChannel:
@@ -395,7 +403,7 @@ class Peering:
         """What a link puts out goes before what the node sends because of its news; but an acknowledgement says that
         messages have been dealt with, so they are first."""
         for message in output.messages:
-            self._take(peer, *unwrapped(message))
+            self._take(peer, *unwrapped(from_wire(message, self._now_s())))
             durable = durable or (self._kept is not None and is_promised(message))
         if self._kept is not None and peer.link.acknowledged != peer.erased:
             peer.erased = peer.link.acknowledged
@@ -403,12 +411,10 @@ class Peering:
         if self._flushes:
             self._flushes.send(self._links())
         if output.frames and peer.channel is not None:
-            frames = output.frames
-            data = [frame for frame in frames if isinstance(frame, Data)]
-            if data:
-                durable = durable or any(is_promised(frame.message) for frame in data)
-                frames = [*(frame for frame in frames if not isinstance(frame, Data)), *runs(data)]
-            self._emit(peer, peer.channel, frames, durable=durable)
+            data = for_wire([frame for frame in output.frames if isinstance(frame, Data)], self._now_s())
+            durable = durable or any(is_promised(frame.message) for frame in data)
+            others = [frame for frame in output.frames if not isinstance(frame, Data)]
+            self._emit(peer, peer.channel, [*others, *runs(data)], durable=durable)
         if output.came_up:
             log.info("peer connected", extra={"peer": peer.name})
             peer.up = True
