@@ -179,15 +179,13 @@ def _masked(opcode: int, payload: bytes) -> bytes:
 
 
 async def test_of_sessions_that_end_at_the_same_time_some_wait_until_others_had_their_turn() -> None:
-    wall = [1_000.0]
-    platform = Platform(turn_ns=itertools.count(0, TURN_NS).__next__, wall_s=lambda: wall[0])
-    async with Broker(CONFIG, platform=platform) as broker:
+    async with Broker(CONFIG, platform=SLOW) as broker:
         for number in range(20):
             short = await client(broker, str(number), properties=Properties(session_expiry_interval=5))
             await short.drop()
         while any(each.connection is not None for each in broker.core.clients.values()):
             await asyncio.sleep(0)
-        wall[0] += 10
+        broker.core.now_s._ahead_s += 10
         broker.parts.registry.sweep()
         broker.parts.registry.sweep()
         assert len(broker.core.clients) == 18

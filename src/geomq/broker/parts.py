@@ -107,8 +107,11 @@ class Parts:
         self.peering, self.roaming = self._with_peers(changes)
         self.membership = self._make_membership(changes)
         self.admission = Admission(core, self.registry, self.geo, self.roaming)
-        self.handlers = PacketHandlers(
-            core,
+        self.handlers = self._make_handlers(subscribing)
+
+    def _make_handlers(self, subscribing: Subscribing) -> PacketHandlers:
+        return PacketHandlers(
+            self.core,
             delivery=self.delivery,
             publishing=self.publishing,
             subscribing=subscribing,

@@ -184,11 +184,7 @@ class Limits(Section, frozen=True):
     ] = 1_000
     memory_bytes_max: Annotated[
         Annotated[int, Meta(ge=0, le=1 << 50)],
-        about(
-            "Memory this process may take; from 80 % of it on things are refused, one after the other. 0 is three"
-            " quarters of what the machine, or its control group, has.",
-            reload=True,
-        ),
+        about("Memory this process may take; 0 is three quarters of what machine or control group have.", reload=True),
     ] = 0
     receive_maximum: Annotated[
         Annotated[int, Meta(ge=1, le=65_535)],
