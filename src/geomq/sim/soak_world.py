@@ -94,10 +94,11 @@ class Dicer:
         return ClientPublished(client, topic, self.fence(), payload=self.payload(), qos=1)
 
     def burst(self) -> list[RoutingEvent]:
-        """Plain events of one client that follow each other: those that may take the fast path."""
+        """Plain events of one client that follow each other, all of QoS 0 or all of QoS 1: those that may take the fast
+        path."""
         client, count = self.random.choice(self.clients), self.random.randrange(1, 4)
-        topics = [self.random.choice((*OPEN_TOPICS, *OPEN_TOPICS, "b")) for _ in range(count)]
-        return [ClientPublished(client, topic, payload=self.payload(), qos=self.published % 2) for topic in topics]
+        topics, qos = [self.random.choice((*OPEN_TOPICS, *OPEN_TOPICS, "b")) for _ in range(count)], self.published % 2
+        return [ClientPublished(client, topic, payload=self.payload(), qos=qos) for topic in topics]
 
     def retain(self) -> RoutingEvent:
         """Set what is retained of a topic, or delete it."""
