@@ -18,7 +18,7 @@ from geomq.broker.config.settings import Config, Listener
 from geomq.broker.connections.listeners import Listeners
 from geomq.broker.core import Core, Security
 from geomq.broker.operations.logs import setup_logging
-from geomq.broker.operations.memory import keep_freed_memory
+from geomq.broker.operations.memory import collection_paused, keep_freed_memory
 from geomq.broker.operations.sys_topics import SysTopics
 from geomq.broker.operations.view import View
 from geomq.broker.parts import Parts
@@ -149,7 +149,8 @@ class Broker:
         for listener in config.listeners:
             await platform.check_free(listener)
         self._store = self._open_store(config)
-        state = self._store.load()
+        with collection_paused():
+            state = self._store.load()
         loop = asyncio.get_running_loop()
         durable = self._store.durable
         self._committer = Committer(self._store, self._store_failed, platform=platform) if durable else None
@@ -177,7 +178,8 @@ class Broker:
             )
             self._sys = SysTopics(parts.core, parts.publishing, parts.retention)
             self._start_trace()
-            parts.load(state)
+            with collection_paused():
+                parts.load(state)
             await parts.start()
             for listener in config.listeners:
                 await self._listeners.open(listener, parts.handlers.make_connection, parts.core.turns)
@@ -217,7 +219,7 @@ class Broker:
 
     def _link_gauges(self) -> dict[str, float]:
         """How many links and workers there are now."""
-        crew = self._crew
+        crew = self.crew
         return {
             "peers_connected": 0 if self.peering is None else len(self.peering.connected),
             "cloud_connected": float(self.cloud is not None and self.cloud.up),
