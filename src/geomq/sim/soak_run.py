@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from geomq.routing.federation.changes import SetStrategy
+from geomq.routing.strategies.registry import strategy_class
 from geomq.sim.changing import ChangingSimulation
 from geomq.sim.checkers import (
     BoundedState,
@@ -36,7 +37,7 @@ from geomq.sim.soak_world import (
 
 def run(strategy: str, seed: int, options: Mapping[str, Any] | None = None) -> list[str]:
     """One run; returns its violations."""
-    dicer = Dicer(seed)
+    dicer = Dicer(seed, bursts=(0, 1) if vars(strategy_class(strategy)).get("plans") else (0,))
     checkers = _checkers(strategy)
     description = dicer.description(strategy, options)
     home = SetStrategy(strategy, description.options)

@@ -35,9 +35,10 @@ RESUBSCRIBED_MS, RESHAPED_MS, END_MS = 100_000, 110_000, 140_000
 
 
 class Dicer:
-    """Makes up a world and what happens in it from one seed."""
+    """Makes up a world and what happens in it from one seed. Bursts are of these QoS in turn."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, bursts: tuple[int, ...] = (0,)) -> None:
+        self._bursts = bursts
         self.random = random.Random(seed)
         self.published = 0
         self.entries = [self.entry(f"b{number}") for number in range(BROKERS)]
@@ -94,10 +95,11 @@ class Dicer:
         return ClientPublished(client, topic, self.fence(), payload=self.payload(), qos=1)
 
     def burst(self) -> list[RoutingEvent]:
-        """Plain events of one client that follow each other: those that may take the fast path."""
+        """Plain events of one client and QoS that follow each other: those that may take the fast path."""
         client, count = self.random.choice(self.clients), self.random.randrange(1, 4)
         topics = [self.random.choice((*OPEN_TOPICS, *OPEN_TOPICS, "b")) for _ in range(count)]
-        return [ClientPublished(client, topic, payload=self.payload(), qos=self.published % 2) for topic in topics]
+        qos = self._bursts[self.published % len(self._bursts)]
+        return [ClientPublished(client, topic, payload=self.payload(), qos=qos) for topic in topics]
 
     def retain(self) -> RoutingEvent:
         """Set what is retained of a topic, or delete it."""

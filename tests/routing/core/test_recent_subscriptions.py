@@ -61,6 +61,7 @@ def test_places_and_fences_count() -> None:
 @pytest.mark.parametrize("strategy", ["flood_events", "flood_subscriptions", "disgb_subscriptions", "dht", "mesh"])
 def test_what_a_peer_retained_reaches_who_has_just_subscribed_and_had_it_not_yet(strategy: str) -> None:
     stage = Stage(row_of_squares(3), strategy)
+    stage.node("b1").retained.load({}, ())
     stage.do("b1", moved("c", 5, 5))
     stage.do("b1", subscribed("c", "t/1"))
     node, now = stage.node("b1"), stage.simulation.now_ms
