@@ -41,6 +41,7 @@ format: $(VENV)/.dev ## Put the code into its one format
 
 soak: $(VENV)/.dev ## Long runs: faults simulated (SEEDS=1000), whole brokers too, and in real processes, hopping clients, fuzzing, 200 kills under load
 	$(BIN)/python -m geomq.sim.soak --whole --seeds $(SEEDS)
+	$(BIN)/python -m geomq.sim.soak --whole --storm --seeds $(SEEDS)
 	$(BIN)/python -m geomq.sim.soak --planted
 	$(BIN)/python -m geomq.sim.soak --seeds $(SEEDS)
 	$(BIN)/python -m geomq.testbed.soak --runs 3 --seconds 60

@@ -74,6 +74,7 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/testbed/streams.py": "testbed/test_faults.py",
     "geomq/workload/evaluation/kernel_messages.py": "workload/evaluation/test_kernel.py",
     "geomq/workload/evaluation/pair_traffic.py": "workload/evaluation/test_parity_adaptive.py",
+    "geomq/sim/soak_run.py": "sim/test_soak.py",
 }
 """Modules that only make sense together: the test file that drives them through their common door."""
 

@@ -100,5 +100,7 @@ EXAMPLES: dict[int, Message] = {
     59: sessions.SentAll(CAR, 5),
     60: sessions.AskReached(5),
     61: sessions.Reached(5),
+    62: sessions.AskFlushed(5),
+    63: sessions.Flushed(5),
     56: plan.EventBatch(9, 1_700_000_000_000, (BATCHED,), (b"0\x03\x00\x01a",)),
 }

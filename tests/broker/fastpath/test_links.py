@@ -15,6 +15,7 @@ from tests.broker.real_clients import RealClient, close_all, join
 
 from geomq.broker.fastpath.links import peer_targets
 from geomq.broker.server import Broker
+from geomq.broker.state.links import Send
 from geomq.geo import Circle, Location
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import Publish
@@ -51,6 +52,9 @@ class Sent:
         if isinstance(said, ForwardEvent | DeliverEvent):
             self.single.append(said.event.topic)
         self._send(peer, message)
+
+    def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
+        send(peer, message)
 
     def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
         self.batches += 1

@@ -14,6 +14,7 @@ from operator import attrgetter
 from geomq.broker.peers.channel import Credentials, PeerChannel
 from geomq.broker.peers.deadlines import for_wire, from_wire
 from geomq.broker.peers.dialling import Dialler
+from geomq.broker.peers.flushes import Flushes
 from geomq.broker.peers.latency import Latency
 from geomq.broker.peers.namesakes import RETRY_S, Namesakes
 from geomq.broker.peers.peer_settings import DEFAULT_LIMITS, PeerAddress, PeerLimits
@@ -23,6 +24,7 @@ from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrok
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.sockets.accepting import Server
 from geomq.broker.state.drops import Reason
+from geomq.broker.state.links import Send
 from geomq.broker.state.turns import Turns
 from geomq.errors import ProtocolError
 from geomq.routing.core.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
@@ -83,8 +85,7 @@ class Peering:
         now_s: Callable[[], float] | None = None,
     ) -> None:
         self._me = me
-        self._now_s = now_s or platform.wall_s
-        self._platform = platform
+        self._platform, self._now_s = platform, now_s or platform.wall_s
         self._lost = lost
         self._on_full = on_full
         self._handle = handle
@@ -101,6 +102,7 @@ class Peering:
         self._namesakes = Namesakes(me, refusals, self._take_over)
         self._unproven = Unproven()
         self._closing = False
+        self._flushes = Flushes()
         self._waiting: list[_Peer] = []
         if kept is not None:
             kept.before_writing(self._push)
@@ -116,17 +118,12 @@ class Peering:
             unsent=[] if self._kept is None else self._kept.load_outbox(name, self._notes),
         )
         self._notes.pop(OUTBOX + name, None)
+        ours, platform = self._me < name, self._platform
+        make, is_missing = (lambda: self._channel(name)), (lambda: peer.channel is None)
         dialler = Dialler(
-            name,
-            address,
-            ours=self._me < name,
-            tls=self._dial_tls,
-            make_channel=lambda: self._channel(name),
-            is_missing=lambda: peer.channel is None,
-            platform=self._platform,
+            name, address, ours=ours, tls=self._dial_tls, make_channel=make, is_missing=is_missing, platform=platform
         )
-        peer = _Peer(name, link, dialler)
-        return peer
+        return (peer := _Peer(name, link, dialler))
 
     async def start(self, host: str | None, port: int | None, tls: ssl.SSLContext | None = None) -> None:
         """Listen for peers (if there is a port) and dial those that are ours to dial."""
@@ -152,13 +149,12 @@ class Peering:
     @property
     def waiting(self) -> tuple[int, int]:
         """How many messages peers have not acknowledged, and the bytes they take."""
-        links = [peer.link for peer in self._peers.values()]
-        return sum(link.waiting for link in links), sum(link.waiting_bytes for link in links)
+        peers = self._peers.values()
+        return sum(peer.link.waiting for peer in peers), sum(peer.link.waiting_bytes for peer in peers)
 
     def latency_ms(self, peer: BrokerId) -> float | None:
         """One way over the link, as a moving mean; None if it was not measured yet."""
-        known = self._peers.get(peer)
-        return None if known is None or not known.up else known.latency.mean_ms
+        return known.latency.mean_ms if (known := self._peers.get(peer)) is not None and known.up else None
 
     async def stop(self) -> None:
         self._closing = True
@@ -238,6 +234,11 @@ class Peering:
         if behind or channel is None or not channel.send_loose(batch, edition):
             self.send(peer, wrapped(batch, edition))
             self._pump(known)
+
+    def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
+        """Have a message sent as soon as all that was sent so far, to any peer, has arrived."""
+        self._flushes.add(peer, message, {name: known.link for name, known in self._peers.items()}, send)
+        self._flushes.send({name: known.link for name, known in self._peers.items()})
 
     def _gave_up(self, peer: _Peer, message: Message, output: LinkOutput) -> None:
         """The link had no room for the message, or for others with it."""
@@ -383,11 +384,13 @@ class Peering:
         if self._kept is not None and peer.link.acknowledged != peer.erased:
             peer.erased = peer.link.acknowledged
             self._kept.acknowledged(peer.name, peer.erased)
+        if self._flushes:
+            self._flushes.send({name: known.link for name, known in self._peers.items()})
         if output.frames and peer.channel is not None:
             data = for_wire([frame for frame in output.frames if isinstance(frame, Data)], self._now_s())
             durable = durable or any(is_promised(frame.message) for frame in data)
-            others = [frame for frame in output.frames if not isinstance(frame, Data)]
-            self._emit(peer, peer.channel, [*others, *runs(data)], durable=durable)
+            frames = [*(frame for frame in output.frames if not isinstance(frame, Data)), *runs(data)]
+            self._emit(peer, peer.channel, frames, durable=durable)
         if output.came_up:
             log.info("peer connected", extra={"peer": peer.name})
             peer.up = True

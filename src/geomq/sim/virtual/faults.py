@@ -11,8 +11,10 @@ from typing import Any
 from geomq.sim.virtual.loop import VirtualLoop
 from geomq.sim.virtual.machine import Machine
 from geomq.sim.virtual.network import FAIR, Path, Weather
+from geomq.sim.virtual.scenario import STORM
 
 RESTART_S = (0.2, 2.5)
+STORM_S = 2.5
 LOOK_S = 0.1
 OFFSET_S_MAX = 1.0
 
@@ -40,6 +42,7 @@ class Faults:
 
     def begin(self, kinds: frozenset[str]) -> None:
         makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            STORM: self._storm,
             "kill": lambda: self._deaths(power=False),
             "power": lambda: self._deaths(power=True),
             "mid-write": self._deaths_in_the_midst,
@@ -100,6 +103,14 @@ class Faults:
         while True:
             await asyncio.sleep(self._draw(1.0, 6.0))
             self._pick().kill(power=power)
+
+    async def _storm(self) -> None:
+        """One broker after the other, but never the last that runs."""
+        while True:
+            await asyncio.sleep(STORM_S)
+            up = [machine for machine in self._machines if machine.up]
+            if len(up) > 1:
+                self._rng.choice(up).kill()
 
     async def _deaths_in_the_midst(self) -> None:
         """Killed between two callbacks, or in the middle of one, where it writes to a connection or to the disk."""

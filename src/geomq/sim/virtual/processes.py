@@ -8,6 +8,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
+from inspect import CORO_CREATED, getcoroutinestate
+from types import CoroutineType
 from typing import Literal, Protocol
 
 Point = Literal["callback", "write", "disk"]
@@ -61,6 +63,10 @@ class Process:
         if self.alive:
             self.alive = False
             self.backlog.clear()
+            for task in self.tasks:
+                coroutine = task.get_coro()
+                if isinstance(coroutine, CoroutineType) and getcoroutinestate(coroutine) == CORO_CREATED:
+                    coroutine.close()  # else Python warns that it was never awaited
             self._on_death(self)
 
 

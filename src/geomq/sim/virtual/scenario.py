@@ -31,6 +31,8 @@ Habit = Literal[
 ]
 TROUBLES: Final[tuple[Trouble, ...]] = Trouble.__args__  # type: ignore[attr-defined]
 HABITS: Final[tuple[Habit, ...]] = Habit.__args__  # type: ignore[attr-defined]
+STORM: Final = "storm"
+IN_STORMS: Final = ("power", "cut", "reset", "frames", "pause", "clock")
 REROUTING: Final = ("broadcast_groups", "georendezvous", "mesh")
 """These look for another way when a broker or a link is gone, instead of waiting for it."""
 
@@ -50,6 +52,8 @@ class Options:
     mode: Mode | None = None
     troubles: frozenset[str] | None = None
     habits: frozenset[str] | None = None
+    storm: bool = False
+    """Clients that hop all the time between three brokers, of which one is killed every other second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +84,23 @@ class Scenario:
         self.mode = options.mode or self.mode
         self.troubles = troubles if options.troubles is None else options.troubles
         self.habits = habits if options.habits is None else options.habits
+        self.storm = options.storm
+        if self.storm:
+            self._blow(rng, options)
         if self.mode == "calm":
             self.troubles = frozenset()
-        self.names = [f"b{number}" for number in range(1 if self.strategy == ALONE else BROKERS)]
+        self.names = [f"b{number}" for number in range(1 if self.strategy == ALONE else 3 if self.storm else BROKERS)]
         self.places = {name: self.place() for name in self.names}
         self.with_cloud = issubclass(strategy_class(self.strategy), BroadcastGroups)
         self.machines = [*([CLOUD] if self.with_cloud else []), *self.names]
         self.hosts = {name: f"127.0.1.{number}" for number, name in enumerate(self.machines, 1)}
+
+    def _blow(self, rng: random.Random, options: Options) -> None:
+        """Leave to the seed only what else is wrong."""
+        drawn = rng.choice([name for name in STRATEGIES if name not in (ALONE, *REROUTING)])
+        self.strategy = options.strategy or drawn
+        self.mode, self.habits = "heals", frozenset({"hop"})
+        self.troubles = frozenset({STORM, *rng.sample(IN_STORMS, rng.randint(0, 2))})
 
     @property
     def reroutes(self) -> bool:
