@@ -86,8 +86,7 @@ class Peering:
     ) -> None:
         self._me = me
         self._platform, self._now_s = platform, now_s or platform.wall_s
-        self._lost = lost
-        self._on_full = on_full
+        self._lost, self._on_full = lost, on_full
         self._handle = handle
         self.credentials = credentials
         self._refusals = refusals
@@ -123,7 +122,8 @@ class Peering:
         dialler = Dialler(
             name, address, ours=ours, tls=self._dial_tls, make_channel=make, is_missing=is_missing, platform=platform
         )
-        return (peer := _Peer(name, link, dialler))
+        peer = _Peer(name, link, dialler)
+        return peer
 
     async def start(self, host: str | None, port: int | None, tls: ssl.SSLContext | None = None) -> None:
         """Listen for peers (if there is a port) and dial those that are ours to dial."""
