@@ -122,7 +122,7 @@ class Peering:
         dialler = Dialler(
             name, address, ours=ours, tls=self._dial_tls, make_channel=make, is_missing=is_missing, platform=platform
         )
-        peer = _Peer(name, link, dialler)
+        peer: _Peer = _Peer(name, link, dialler)
         return peer
 
     async def start(self, host: str | None, port: int | None, tls: ssl.SSLContext | None = None) -> None:
