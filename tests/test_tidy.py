@@ -47,6 +47,8 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/broker/clients/retention.py": "broker/test_server_protocol.py",
     "geomq/broker/clients/subscribing.py": "broker/test_server_protocol.py",
     "geomq/broker/operations/sys_topics.py": "broker/test_server_operations.py",
+    "geomq/broker/workers/process.py": "broker/workers/test_crew.py",
+    "geomq/broker/workers/worker.py": "broker/workers/test_crew.py",
     "geomq/broker/config/toml_tables.py": "broker/config/test_load.py",
     "geomq/broker/operations/view.py": "broker/test_server_operations.py",
     "geomq/cli/analyse.py": "testbed/test_analyse.py",

@@ -103,4 +103,5 @@ EXAMPLES: dict[int, Message] = {
     62: sessions.AskFlushed(5),
     63: sessions.Flushed(5),
     56: plan.EventBatch(9, 1_700_000_000_000, (BATCHED,), (b"0\x03\x00\x01a",)),
+    64: plan.DurableBatch(9, 1_700_000_000_000, (BATCHED,), (b"2\x05\x00\x01a\x00\x07",)),
 }

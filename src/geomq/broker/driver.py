@@ -161,6 +161,7 @@ class Driver:
                     message_out = action.message if action.edition is None else wrapped(action.message, action.edition)
                     self._links.send(action.peer, message_out)
             elif isinstance(action, SendOnceFlushed):
+                self._before_sending()  # what was gathered is sent before, too
                 self._links.once_flushed(action.peer, action.message, self.tell_peer)
             elif isinstance(action, KeepEditions):
                 self._keep_editions(action.kept)

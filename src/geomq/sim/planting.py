@@ -23,8 +23,8 @@ import geomq
 SEEDS_MAX = 200
 PACKAGE = Path(geomq.__file__).parent
 """Where the modules are that a fault may be planted in."""
-Simulation = Literal["brokers", "routing"]
-"""Whole brokers; or their routing alone, where federations change."""
+Simulation = Literal["brokers", "workers", "routing"]
+"""Whole brokers; the same with workers; or their routing alone, where federations change."""
 
 
 class Fault(NamedTuple):
@@ -101,15 +101,16 @@ class _Finder(MetaPathFinder):
 def violations_of(seed: int, simulation: Simulation) -> Iterator[str]:
     """What one seed finds wrong."""
     try:
-        yield from _violations_of_brokers(seed) if simulation == "brokers" else _violations_of_routing(seed)
+        yield from _violations_of_routing(seed) if simulation == "routing" else _violations_of_brokers(seed, simulation)
     except Exception as error:
         yield f"{type(error).__name__}: {error}"
 
 
-def _violations_of_brokers(seed: int) -> Iterator[str]:
+def _violations_of_brokers(seed: int, simulation: Simulation) -> Iterator[str]:
     from geomq.sim.virtual.run import run  # not before the fault is planted
+    from geomq.sim.virtual.scenario import Options
 
-    yield from map(str, run(seed).violations)
+    yield from map(str, run(seed, Options(workers=2 if simulation == "workers" else 1)).violations)
 
 
 def _violations_of_routing(seed: int) -> Iterator[str]:

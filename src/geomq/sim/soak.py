@@ -4,6 +4,7 @@
     python -m geomq.sim.soak --strategy mesh --seed 7 # replay one
     python -m geomq.sim.soak --strategy hubs:Hubs,mesh --option redundancy=3
     python -m geomq.sim.soak --whole --seeds 1000     # whole brokers: connections, sessions, disks, links
+    python -m geomq.sim.soak --whole --workers 2      # the same, with the clients of each broker at two workers
     python -m geomq.sim.soak --whole --seed 7 --transcript
     python -m geomq.sim.soak --whole --storm --seeds 300
     python -m geomq.sim.soak --planted                # do the simulations notice faults of one line?
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         "--option", action="append", default=[], metavar="NAME=VALUE", help="for those of the strategies that have it"
     )
     parser.add_argument("--whole", action="store_true", help="whole brokers; the seed chooses the strategy")
+    parser.add_argument("--workers", type=_count, default=1, help="with --whole: how many carry clients, and die")
     parser.add_argument(
         "--storm", action="store_true", help="with --whole: clients hop, and brokers are killed, all the time"
     )
@@ -109,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = [options.seed] if options.seed is not None else list(range(options.seeds))
     if options.whole:
         chosen = strategies if options.strategy else {}
-        return _play_whole(seeds, chosen, storm=options.storm, transcript=options.transcript)
+        return _play_whole(seeds, chosen, options)
     failed = 0
     for done, failures in enumerate(_outcomes(seeds, strategies), start=1):
         failed += len(failures)
@@ -121,15 +123,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _play_whole(
-    seeds: Sequence[int], strategies: Mapping[str, Mapping[str, Any]], *, storm: bool, transcript: bool
-) -> int:
+def _play_whole(seeds: Sequence[int], strategies: Mapping[str, Mapping[str, Any]], wanted: argparse.Namespace) -> int:
     from geomq.sim.virtual.scenario import Options
     from geomq.sim.virtual.soak import show, soak
 
-    named = [Options(name, tuple(options.items()), storm=storm) for name, options in strategies.items()]
-    chosen = named or [Options(storm=storm)]
-    codes = [show(seeds[0], each) if transcript else soak(seeds, each) for each in chosen]
+    named: list[tuple[str | None, Mapping[str, Any]]] = [*strategies.items()] or [(None, {})]
+    chosen = [
+        Options(name, tuple(options.items()), workers=wanted.workers, storm=wanted.storm) for name, options in named
+    ]
+    codes = [show(seeds[0], each) if wanted.transcript else soak(seeds, each) for each in chosen]
     return max(codes)
 
 

@@ -118,7 +118,7 @@ class Peering:
         )
         self._notes.pop(OUTBOX + name, None)
         ours, platform = self._me < name, self._platform
-        make, is_missing = (lambda: self._channel(name)), (lambda: peer.channel is None)
+        make, is_missing = partial(self._channel, name), (lambda: peer.channel is None)
         dialler = Dialler(
             name, address, ours=ours, tls=self._dial_tls, make_channel=make, is_missing=is_missing, platform=platform
         )

@@ -167,9 +167,8 @@ def _check_time(moment: float | None) -> None:
 
 
 def _delivery(number: int, packed: PackedDelivery, now: float) -> InFlight:
-    made = InFlight(
-        number, _moved(packed.message, now), packed.qos, retain=packed.retain, identifiers=packed.identifiers
-    )
+    message = _moved(packed.message, now)
+    made = InFlight(number, message, packed.qos, packed.retain, packed.identifiers, message.wire_size)
     made.packet_id = packed.packet_id
     if packed.packet_id:
         made.phase = Phase.RELEASED if packed.released else Phase.SENT

@@ -5,7 +5,7 @@ nothing: steps that must survive a crash are appended to the journal, and the ca
 only once those are safe.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from geomq.mqtt.codec.aliases import InboundAliases, OutboundAliases
 from geomq.mqtt.codec.encode import encode, encode_within, publish_parts
@@ -20,19 +20,8 @@ from geomq.mqtt.session.handshake import Agreement, Policy
 from geomq.mqtt.session.inbound import Inbound
 from geomq.mqtt.session.message import ApplicationMessage, Fanout, message_of
 from geomq.mqtt.session.outbound import InFlight, Outbound, Phase, Step
-from geomq.mqtt.session.outcomes import EXPIRED, QUEUE_FULL, TOO_LARGE, Tally, Uncounted, Watch
+from geomq.mqtt.session.outcomes import EXPIRED, QUEUE_FULL, TOO_LARGE, OnDrop, OnFull, Tally, Uncounted, Watch
 from geomq.mqtt.session.subscriptions import Subscription, Terms
-
-OnDrop = Callable[["Session", str], None]
-"""Told of each message of QoS 1 or 2 that will never be sent, and why."""
-
-
-OnFull = Callable[["Session", Outbound, ApplicationMessage, int], bool]
-"""Asked about a message of this size for which the queue has no room: whether it is taken all the same."""
-
-
-def ignore_drop(session: "Session", reason: str) -> None:
-    """Nobody counts what is dropped."""
 
 
 class Session:
@@ -72,7 +61,7 @@ class Session:
         journal: Journal | None = None,
         *,
         tally: Tally | None = None,
-        on_drop: OnDrop = ignore_drop,
+        on_drop: OnDrop | None = None,
         on_full: OnFull | None = None,
         backlog: Backlog | None = None,
     ) -> None:
@@ -105,7 +94,8 @@ class Session:
     @property
     def receiving(self) -> bool:
         """Whether the client has messages of QoS 2 on their way."""
-        return self._inbound is not None and self._inbound.busy
+        inbound = self._inbound
+        return inbound is not None and bool(inbound.open or inbound.receipts)
 
     @property
     def durable(self) -> bool:
@@ -161,7 +151,7 @@ class Session:
         if self._outbound is None:
             return []
         self._outbound.connect(self.window)
-        return self._pumped(now)
+        return self.pump(now)
 
     def detach(self, expiry_s: int, now: float) -> None:
         """The network connection is gone; the session lives `expiry_s` longer."""
@@ -228,18 +218,33 @@ class Session:
         qos, retain, identifiers = terms
         if qos == 0:
             return self._qos0(fanout, retain, identifiers) if self.connected else b""
+        delivery = self._take(fanout.message, qos, retain, identifiers, fanout.size)
+        if delivery is None:
+            return None
+        return self._publish_wire(delivery, fanout, again=False) if delivery.phase is Phase.SENT else b""
+
+    def forward(self, message: ApplicationMessage, size: int, head: bytes, tail: bytes) -> bytes | None:
+        """As `deliver`, for a plain message of QoS 1 that counts for `size`, and whose packet this is but for its
+        identifier, in the version and within the limits of the client."""
+        delivery = self._take(message, 1, False, (), size)
+        if delivery is None or delivery.phase is not Phase.SENT:
+            return None if delivery is None else b""
+        self._tally.events_delivered += 1
+        return head + delivery.packet_id.to_bytes(2) + tail
+
+    def _take(
+        self, message: ApplicationMessage, qos: int, retain: bool, identifiers: tuple[int, ...], size: int
+    ) -> InFlight | None:
         outbound = self._outbound
         if outbound is None:
             outbound = self._outbound = self._new_outbound()
-        message, size = fanout.message, fanout.size
-        delivery = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size)
-        if delivery is None and self._on_full is not None and self._on_full(self, outbound, message, size):
-            delivery = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size, beyond=True)
-        if delivery is None:
+        taken = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size)
+        if taken is None and self._on_full is not None and self._on_full(self, outbound, message, size):
+            taken = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size, beyond=True)
+        if taken is None:
             outbound.refuse()
             self._gave_up(QUEUE_FULL, message, qos)
-            return None
-        return self._publish_wire(delivery, fanout, again=False) if delivery.phase is Phase.SENT else b""
+        return taken
 
     def make_room(self, queue: Outbound, size: int, may_go: Callable[[ApplicationMessage], bool]) -> bool:
         """Give up the oldest that may go for a message of this size; whether it may be taken then."""
@@ -251,7 +256,8 @@ class Session:
     def _gave_up(self, reason: str, message: ApplicationMessage, qos: int) -> None:
         """The message will never be sent."""
         self.miss(1, promised=True)
-        self._on_drop(self, reason)
+        if self._on_drop is not None:
+            self._on_drop(self, reason)
         if self._watch is not None:
             self._watch(message, qos, reason)
 
@@ -279,15 +285,12 @@ class Session:
         return data
 
     def on_puback(self, packet: Puback, now: float) -> list[bytes]:
-        if self._outbound is None or not self._outbound.acknowledge(packet.packet_id):
-            return []
-        return self._pumped(now)
+        return self.pump(now) if self.on_pubacks((packet.packet_id,)) else []
 
-    def on_pubacks(self, packet_ids: list[int], now: float) -> list[bytes]:
-        """As `on_puback`, for several that came together."""
+    def on_pubacks(self, packet_ids: Iterable[int]) -> bool:
+        """The same for several that came together, but only whether anything waits that may go now."""
         outbound = self._outbound
-        known = [] if outbound is None else [outbound.acknowledge(packet_id) for packet_id in packet_ids]
-        return self._pumped(now) if any(known) else []
+        return outbound is not None and outbound.acknowledge(packet_ids) and outbound.waiting
 
     def on_pubrec(self, packet: Pubrec, now: float) -> list[bytes]:
         failed = packet.reason >= ReasonCode.UNSPECIFIED_ERROR
@@ -295,13 +298,13 @@ class Session:
         if outbound is not None and outbound.receive(packet.packet_id, failed=failed):
             return [pubrel(packet.packet_id)]
         if failed:
-            return self._pumped(now)
+            return self.pump(now)
         return [encode(Pubrel(packet.packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND), self.version)]
 
     def on_pubcomp(self, packet: Pubcomp, now: float) -> list[bytes]:
         if self._outbound is None or not self._outbound.complete(packet.packet_id):
             return []
-        return self._pumped(now)
+        return self.pump(now)
 
     def stall(self) -> None:
         """The client does not read: queue what is for it, however open its window."""
@@ -315,7 +318,7 @@ class Session:
         if self._outbound is None:
             return []
         self._outbound.stalled = False
-        return self._pumped(now)
+        return self.pump(now)
 
     def reply(self, packet: Packet) -> bytes:
         """Encode any answer within what the client accepts and wants to read."""
@@ -373,7 +376,7 @@ class Session:
         if self._outbound is None:
             self._outbound = self._new_outbound()
         if delivery.phase is Phase.SENT and self._outbound.adopt(delivery):
-            return self._pumped(now)
+            return self.pump(now)
         data = self.deliver(Fanout(delivery.message, now), Terms(delivery.qos, delivery.retain, delivery.identifiers))
         return [data] if data else []
 
@@ -390,7 +393,8 @@ class Session:
             outbound.stalled = self.stalled
         return outbound
 
-    def _pumped(self, now: float) -> list[bytes]:
+    def pump(self, now: float) -> list[bytes]:
+        """What waited and may be sent now."""
         out: list[bytes] = []
         while self._outbound is not None and self._outbound.waiting:
             steps = self._outbound.pump(now)
@@ -427,14 +431,7 @@ class Session:
         return data
 
     def _special(
-        self,
-        fanout: Fanout,
-        qos: int,
-        retain: bool,
-        identifiers: tuple[int, ...],
-        packet_id: int,
-        *,
-        again: bool,
+        self, fanout: Fanout, qos: int, retain: bool, identifiers: tuple[int, ...], packet_id: int, *, again: bool
     ) -> bytes:
         aliases, topic = self._outbound_aliases, fanout.message.topic
         alias, known = (None, False) if aliases is None else aliases.alias(topic, waits=qos > 0)

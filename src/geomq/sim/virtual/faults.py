@@ -11,7 +11,7 @@ from typing import Any
 from geomq.sim.virtual.loop import VirtualLoop
 from geomq.sim.virtual.machine import Machine
 from geomq.sim.virtual.network import FAIR, Path, Weather
-from geomq.sim.virtual.scenario import STORM
+from geomq.sim.virtual.scenario import STORM, WORKERS_DIE
 
 RESTART_S = (0.2, 2.5)
 STORM_S = 2.5
@@ -53,6 +53,7 @@ class Faults:
             "clock": self._clocks,
             "full disk": lambda: self._disks("full"),
             "broken disk": lambda: self._disks("broken"),
+            WORKERS_DIE: self._deaths_of_workers,
         }
         self._tasks = [self._loop.create_task(makers[kind]()) for kind in sorted(kinds)]
 
@@ -76,6 +77,7 @@ class Faults:
             path.weather = FAIR
             path.heal()
         for machine in self._machines:
+            machine.workers.spare()
             machine.go_on()
             machine.disk.full = False
             machine.disk.broken = False
@@ -119,6 +121,16 @@ class Faults:
             point = self._rng.choice(["callback", "write", "disk", "disk"])
             count = self._rng.randint(1, 200 if point == "callback" else 12)
             self._pick().plan_death(point, count, power=self._rng.random() < 0.5)
+
+    async def _deaths_of_workers(self) -> None:
+        """Killed between two callbacks, or in the middle of what they write to clients; their brokers go on."""
+        while True:
+            await asyncio.sleep(self._draw(0.3, 3.0))
+            lines = self._pick().workers.lines
+            if lines:
+                process = self._rng.choice(lines).process
+                self._note(f"{process.name} is about to die")
+                process.kill_at(self._rng.choice(["callback", "write"]), self._rng.randint(1, 60))
 
     async def _cuts(self) -> None:
         """Bytes wait, of one side or both."""

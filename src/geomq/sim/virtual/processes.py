@@ -48,6 +48,10 @@ class Process:
         """Die at the count-th of these points from now on."""
         self._doom = (point, count)
 
+    def spare(self) -> None:
+        """It is not to die at such a point any more."""
+        self._doom = None
+
     def reach(self, point: Point) -> None:
         """A point is reached at which the process may be killed; raises Crashed if it is now, or was before."""
         if not self.alive:

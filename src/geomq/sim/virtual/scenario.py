@@ -29,6 +29,8 @@ Trouble = Literal["kill", "power", "cut", "reset", "frames", "pause", "clock", "
 Habit = Literal[
     "hop", "take over", "move", "churn", "share", "retain", "will", "expire", "roam", "read slowly", "plain", "change"
 ]
+WORKERS_DIE: Final = "workers die"
+"""Beside the others, where there are workers."""
 TROUBLES: Final[tuple[Trouble, ...]] = Trouble.__args__  # type: ignore[attr-defined]
 HABITS: Final[tuple[Habit, ...]] = Habit.__args__  # type: ignore[attr-defined]
 STORM: Final = "storm"
@@ -52,6 +54,8 @@ class Options:
     mode: Mode | None = None
     troubles: frozenset[str] | None = None
     habits: frozenset[str] | None = None
+    workers: int = 1
+    """How many carry the clients of each broker; where there are any, they die, too."""
     storm: bool = False
     """Clients that hop all the time between three brokers, of which one is killed every other second."""
 
@@ -82,11 +86,14 @@ class Scenario:
         self.strategy = options.strategy or self.strategy
         self._options = dict(options.strategy_options)
         self.mode = options.mode or self.mode
-        self.troubles = troubles if options.troubles is None else options.troubles
+        self.troubles: frozenset[str] = troubles if options.troubles is None else options.troubles
         self.habits = habits if options.habits is None else options.habits
         self.storm = options.storm
         if self.storm:
             self._blow(rng, options)
+        self._workers = options.workers
+        if options.workers > 1 and options.troubles is None:
+            self.troubles |= {WORKERS_DIE}
         if self.mode == "calm":
             self.troubles = frozenset()
         self.names = [f"b{number}" for number in range(1 if self.strategy == ALONE else 3 if self.storm else BROKERS)]
@@ -157,7 +164,7 @@ class Scenario:
             )
         cloud = f"{self.hosts[CLOUD]}:{CLIENT_PORT}" if self.with_cloud else None
         return Config(
-            broker=settings.BrokerSettings(name=name, location=self.places[name].text),
+            broker=settings.BrokerSettings(name=name, location=self.places[name].text, workers=self._workers),
             listeners=(Listener(host=self.hosts[name], port=CLIENT_PORT),),
             auth=settings.Auth(anonymous="always"),
             metrics=Metrics(sys_interval_s=0),

@@ -49,6 +49,8 @@ def command_of(seed: int, options: Options) -> str:
         words += ["--strategy", options.strategy]
     for option in typed(dict(options.strategy_options)):
         words += ["--option", option]
+    if options.workers != 1:
+        words += ["--workers", str(options.workers)]
     return shlex.join(words)
 
 
