@@ -85,10 +85,8 @@ class Peering:
         now_s: Callable[[], float] | None = None,
     ) -> None:
         self._me = me
-        self._now_s = now_s or platform.wall_s
-        self._platform = platform
-        self._lost = lost
-        self._on_full = on_full
+        self._platform, self._now_s = platform, now_s or platform.wall_s
+        self._lost, self._on_full = lost, on_full
         self._handle = handle
         self.credentials = credentials
         self._refusals = refusals
@@ -128,7 +126,7 @@ class Peering:
             is_missing=lambda: peer.channel is None,
             platform=self._platform,
         )
-        peer = _Peer(name, link, dialler)
+        peer: _Peer = _Peer(name, link, dialler)
         return peer
 
     async def start(
@@ -157,8 +155,8 @@ class Peering:
     @property
     def waiting(self) -> tuple[int, int]:
         """How many messages peers have not acknowledged, and the bytes they take."""
-        links = [peer.link for peer in self._peers.values()]
-        return sum(link.waiting for link in links), sum(link.waiting_bytes for link in links)
+        peers = self._peers.values()
+        return sum(peer.link.waiting for peer in peers), sum(peer.link.waiting_bytes for peer in peers)
 
     def latency_ms(self, peer: BrokerId) -> float | None:
         """One way over the link, as a moving mean; None if it was not measured yet."""
@@ -407,8 +405,8 @@ class Peering:
         if output.frames and peer.channel is not None:
             data = for_wire([frame for frame in output.frames if isinstance(frame, Data)], self._now_s())
             durable = durable or any(is_promised(frame.message) for frame in data)
-            others = [frame for frame in output.frames if not isinstance(frame, Data)]
-            self._emit(peer, peer.channel, [*others, *runs(data)], durable=durable)
+            frames = [*(frame for frame in output.frames if not isinstance(frame, Data)), *runs(data)]
+            self._emit(peer, peer.channel, frames, durable=durable)
         if output.came_up:
             log.info("peer connected", extra={"peer": peer.name})
             peer.up = True

@@ -325,6 +325,7 @@ class Outbound:
             self._flight_bytes -= delivery.size
             self._quota += delivery.counted and self.connected
             delivery.phase = _DONE
+            self._backlog.remove(delivery.size)
             if journal is not None:
                 journal.append(DeliveryRemoved(self._client_id, delivery.number))
         return finished

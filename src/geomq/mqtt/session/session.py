@@ -20,19 +20,8 @@ from geomq.mqtt.session.handshake import Agreement, Policy
 from geomq.mqtt.session.inbound import Inbound
 from geomq.mqtt.session.message import ApplicationMessage, Fanout, message_of
 from geomq.mqtt.session.outbound import InFlight, Outbound, Phase, Step
-from geomq.mqtt.session.outcomes import EXPIRED, QUEUE_FULL, TOO_LARGE, Tally, Uncounted, Watch
+from geomq.mqtt.session.outcomes import EXPIRED, QUEUE_FULL, TOO_LARGE, OnDrop, OnFull, Tally, Uncounted, Watch
 from geomq.mqtt.session.subscriptions import Subscription, Terms
-
-OnDrop = Callable[["Session", str], None]
-"""Told of each message of QoS 1 or 2 that will never be sent, and why."""
-
-
-OnFull = Callable[["Session", Outbound, ApplicationMessage, int], bool]
-"""Asked about a message of this size for which the queue has no room: whether it is taken all the same."""
-
-
-def ignore_drop(session: "Session", reason: str) -> None:
-    """Nobody counts what is dropped."""
 
 
 class Session:
@@ -72,7 +61,7 @@ class Session:
         journal: Journal | None = None,
         *,
         tally: Tally | None = None,
-        on_drop: OnDrop = ignore_drop,
+        on_drop: OnDrop | None = None,
         on_full: OnFull | None = None,
         backlog: Backlog | None = None,
     ) -> None:
@@ -229,24 +218,33 @@ class Session:
         qos, retain, identifiers = terms
         if qos == 0:
             return self._qos0(fanout, retain, identifiers) if self.connected else b""
-        outbound = self._outbound
-        if outbound is None:
-            outbound = self._outbound = self._new_outbound()
-        message, size = fanout.message, fanout.size
-        delivery = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size)
-        if delivery is None and self._takes_beyond(outbound, message, qos, size):
-            delivery = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size, beyond=True)
+        delivery = self._take(fanout.message, qos, retain, identifiers, fanout.size)
         if delivery is None:
             return None
         return self._publish_wire(delivery, fanout, again=False) if delivery.phase is Phase.SENT else b""
 
-    def _takes_beyond(self, queue: Outbound, message: ApplicationMessage, qos: int, size: int) -> bool:
-        """Whether the message is to be taken although the queue is full; else it is given up."""
-        if self._on_full is not None and self._on_full(self, queue, message, size):
-            return True
-        queue.refuse()
-        self._gave_up(QUEUE_FULL, message, qos)
-        return False
+    def forward(self, message: ApplicationMessage, size: int, head: bytes, tail: bytes) -> bytes | None:
+        """As `deliver`, for a plain message of QoS 1 that counts for `size`, and whose packet this is but for its
+        identifier, in the version and within the limits of the client."""
+        delivery = self._take(message, 1, False, (), size)
+        if delivery is None or delivery.phase is not Phase.SENT:
+            return None if delivery is None else b""
+        self._tally.events_delivered += 1
+        return head + delivery.packet_id.to_bytes(2) + tail
+
+    def _take(
+        self, message: ApplicationMessage, qos: int, retain: bool, identifiers: tuple[int, ...], size: int
+    ) -> InFlight | None:
+        outbound = self._outbound
+        if outbound is None:
+            outbound = self._outbound = self._new_outbound()
+        taken = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size)
+        if taken is None and self._on_full is not None and self._on_full(self, outbound, message, size):
+            taken = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size, beyond=True)
+        if taken is None:
+            outbound.refuse()
+            self._gave_up(QUEUE_FULL, message, qos)
+        return taken
 
     def make_room(self, queue: Outbound, size: int, may_go: Callable[[ApplicationMessage], bool]) -> bool:
         """Give up the oldest that may go for a message of this size; whether it may be taken then."""
@@ -255,26 +253,11 @@ class Session:
             self._gave_up(QUEUE_FULL, gone.message, gone.qos)
         return enough
 
-    def forward(self, message: ApplicationMessage, size: int, head: bytes, tail: bytes) -> bytes | None:
-        """As `deliver`, for a plain message of QoS 1 that counts for `size`, and whose packet this is but for its
-        identifier, in the version and within the limits of the client; None if it is dropped."""
-        outbound = self._outbound
-        if outbound is None:
-            outbound = self._outbound = self._new_outbound()
-        delivery = outbound.push(message, 1, size=size)
-        if delivery is None and self._takes_beyond(outbound, message, 1, size):
-            delivery = outbound.push(message, 1, size=size, beyond=True)
-        if delivery is None:
-            return None
-        if delivery.phase is not Phase.SENT:
-            return b""
-        self._tally.events_delivered += 1
-        return head + delivery.packet_id.to_bytes(2) + tail
-
     def _gave_up(self, reason: str, message: ApplicationMessage, qos: int) -> None:
         """The message will never be sent."""
         self.miss(1, promised=True)
-        self._on_drop(self, reason)
+        if self._on_drop is not None:
+            self._on_drop(self, reason)
         if self._watch is not None:
             self._watch(message, qos, reason)
 
@@ -448,14 +431,7 @@ class Session:
         return data
 
     def _special(
-        self,
-        fanout: Fanout,
-        qos: int,
-        retain: bool,
-        identifiers: tuple[int, ...],
-        packet_id: int,
-        *,
-        again: bool,
+        self, fanout: Fanout, qos: int, retain: bool, identifiers: tuple[int, ...], packet_id: int, *, again: bool
     ) -> bytes:
         aliases, topic = self._outbound_aliases, fanout.message.topic
         alias, known = (None, False) if aliases is None else aliases.alias(topic, waits=qos > 0)
