@@ -14,6 +14,7 @@ from geomq.mqtt.codec.topics import first_level
 from geomq.routing.strategies.ring import HashRing
 from geomq.workload.evaluation import sent, told_moves
 from geomq.workload.evaluation.adaptive_kernel import run_adaptive
+from geomq.workload.evaluation.clairvoyant import run_clairvoyant
 from geomq.workload.evaluation.kernel import Scratch, evaluate_events
 from geomq.workload.evaluation.kernel_index import build_fences, build_states
 from geomq.workload.evaluation.kernel_messages import (
@@ -28,7 +29,7 @@ from geomq.workload.evaluation.kernel_messages import (
 from geomq.workload.evaluation.mesh_floods import Floods, MeshTimeline
 from geomq.workload.evaluation.moves import moves_of
 from geomq.workload.evaluation.packed import KIND_BITS, Records, in_client_order, pack, pieces
-from geomq.workload.evaluation.pair_traffic import traffic_of
+from geomq.workload.evaluation.pair_traffic import PairEvents, events_of, updates_of
 from geomq.workload.evaluation.rendezvous_places import Rendezvous, RendezvousMap
 from geomq.workload.evaluation.rendezvous_traffic import Firsts, count_refreshes, no_firsts, run_georendezvous
 from geomq.workload.evaluation.results import Outcome, Run
@@ -90,10 +91,12 @@ class Evaluator:
         found = evaluate_events(data, states, fences, table, self.tally, scratch)
         if not self._paper:
             self._deliver_at_home(data, found)
+            events = events_of(data, found, len(self._world))
+            run_clairvoyant(events, self.tally)
         if self._floods is not None:
             self._floods.count(data.event_home, table.ways, found, self.tally)
         if self._learned:
-            self._replay(records, data, places, found, rendezvous)
+            self._replay(records, data, places, found, events, rendezvous)
 
     def _replay(
         self,
@@ -101,6 +104,7 @@ class Evaluator:
         data: TopicData,
         places: TopicPlaces,
         found: NDArray[np.int32],
+        events: PairEvents,
         rendezvous: Rendezvous | None,
     ) -> None:
         """Add the strategies that learn from a topic's traffic."""
@@ -108,7 +112,7 @@ class Evaluator:
         clients = np.unique(records["client"][kind == Kind.SUBSCRIPTION])
         publishers = records["client"][kind == Kind.EVENT]
         told = np.zeros((len(data.loc_t), data.sub_held.shape[1]), np.uint64)
-        events, updates = traffic_of(data, places, found, len(self._world))
+        updates = updates_of(data, places, events, len(self._world))
         run_adaptive(events, updates, self._table, self.tally, told)
         self.told_moves.append(told_moves.rows_of(data, clients, told))
         if rendezvous is not None:
@@ -257,4 +261,5 @@ def empty_counts(brokers: int) -> Counts:
         pattern=np.zeros((PATTERNS, brokers), np.int64),
         group_hit=np.zeros(brokers, np.bool_),
         relay_used=np.zeros(brokers, np.bool_),
+        since=np.full(brokers, FOREVER, np.int32),
     )

@@ -31,8 +31,8 @@ from geomq.workload.evaluation.views import (
     ViewTable,
 )
 
-# What is found for an event and a home: both, the patterns, the placed ones, those along a mesh.
-FOUND = 4 + PATTERNS
+# What is found for an event and a home: both, the patterns, the placed ones, those along a mesh, since when.
+FOUND = 5 + PATTERNS
 
 
 class Scratch(NamedTuple):
@@ -120,6 +120,8 @@ def count_each_view(topic: TopicData, table: ViewTable, counts: Counts, event: i
     counts.pattern[ways, home] += 1
     for view in range(VIEWS + 1):
         counts.seen[view, home] += (found >> view) & 1
+    if (found >> DIRECT) & 1:
+        counts.since[home] = min(counts.since[home], known_since(topic, table, event, client))
     by_row, by_column = (found >> ROW) & 1, (found >> COLUMN) & 1
     if by_row and (not by_column or table.row_first[publisher, home]):
         counts.first[0, home] += 1
@@ -142,11 +144,22 @@ def touch(counts: Counts, home: int) -> None:
 
 
 @compiled
-def count_sure(topic: TopicData, counts: Counts, client: int) -> None:
-    """All views agree that this subscriber matches."""
+def count_sure(topic: TopicData, counts: Counts, client: int, since: int) -> None:
+    """All views agree that this subscriber matches, as it has done since that time."""
     home = topic.home[client]
     touch(counts, home)
     counts.sure[home] += 1
+    counts.since[home] = min(counts.since[home], since)
+
+
+@compiled
+def known_since(topic: TopicData, table: ViewTable, event: int, client: int) -> int:
+    """Since when a subscriber that matches at its home has been as it is then."""
+    at = topic.event_t[event] + table.sub_offset[DIRECT, topic.event_home[event], topic.home[client]]
+    since = topic.sub_t[latest(topic.sub_t, topic.sub_start[client], topic.sub_start[client + 1], at)]
+    if topic.event_point[event, LIMIT] != np.inf:
+        since = max(since, topic.loc_t[latest(topic.loc_t, topic.loc_start[client], topic.loc_start[client + 1], at)])
+    return int(since)
 
 
 @compiled
@@ -159,7 +172,7 @@ def consider(topic: TopicData, table: ViewTable, counts: Counts, event: int, cli
         return
     if topic.sub_t[version] <= t + table.span[0] and has_bit(topic.sub_held, version, topic.event_home[event]):
         if subscription_open(topic, event, version):
-            count_sure(topic, counts, client)
+            count_sure(topic, counts, client, int(topic.sub_t[version]))
     else:
         count_each_view(topic, table, counts, event, client)
 
@@ -185,7 +198,7 @@ def near_locations(topic: TopicData, states: StateIndex, table: ViewTable, scrat
                 version, client = int(states.version[slot]), int(states.client[slot])
                 if begin <= early and until > late and (version < 0 or has_bit(topic.sub_held, version, publisher)):
                     if version >= 0 and subscription_open(topic, event, version):
-                        count_sure(topic, scratch.counts, client)
+                        count_sure(topic, scratch.counts, client, begin)
                 elif scratch.stamp[client] != event:
                     scratch.stamp[client] = event
                     count_each_view(topic, table, scratch.counts, event, client)
@@ -218,7 +231,7 @@ def near_subscriptions(topic: TopicData, fences: FenceIndex, table: ViewTable, s
                     continue
                 client, held = int(fences.client[slot]), has_bit(topic.sub_held, cells.entry[slot], publisher)
                 if begin <= early and until > late and held:
-                    count_sure(topic, scratch.counts, client)
+                    count_sure(topic, scratch.counts, client, begin)
                 elif scratch.stamp[client] != event:
                     scratch.stamp[client] = event
                     count_each_view(topic, table, scratch.counts, event, client)
@@ -244,6 +257,7 @@ def list_found(counts: Counts, event: int, found: NDArray[np.int32], size: int) 
         found[size, 1 + PATTERNS] += counts.sure[home]
         found[size, 2 + PATTERNS] = counts.sure[home] + counts.seen[PLACED, home]
         found[size, 3 + PATTERNS] = counts.sure[home] + counts.seen[MESH, home]
+        found[size, 4 + PATTERNS] = counts.since[home]
         size += 1
     return size
 
@@ -254,8 +268,8 @@ def evaluate_events(
 ) -> NDArray[np.int32]:
     """All events of a topic, each against its candidates, into the tally.
 
-    Returns rows of event, home, and how many match by each pattern of ways, of those placed, and along a mesh; no rows
-    for the paper variant.
+    Returns rows of event, home, how many match by each pattern of ways, of those placed, and along a mesh, and since
+    when the first that matches at home does; no rows for the paper variant.
     """
     found, size = np.empty((0 if table.paper else 1024, FOUND), np.int32), 0
     for event in range(len(topic.event_t)):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from geomq.workload.compiled import compiled
 from geomq.workload.evaluation.sent import GEORENDEZVOUS, LOCATION
-from geomq.workload.evaluation.topic import TopicData
+from geomq.workload.evaluation.topic import FOREVER, TopicData
 from geomq.workload.evaluation.views import AT_PUBLISHER, CLOUD, COLUMN, DIRECT, PLACED, RELAYED, ROW, TOPIC, ViewTable
 
 FLOOD_EVENTS = 0
@@ -44,7 +44,8 @@ class Moves(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Matching subscribers of one event by home: agreed by all views, and seen by single views beyond that."""
+    """Matching subscribers of one event by home: agreed by all views, and seen by single views beyond that; and since
+    when the first of those that match at home has been so."""
 
     sure: NDArray[np.int64]
     seen: NDArray[np.int64]
@@ -55,6 +56,7 @@ class Counts(NamedTuple):
     pattern: NDArray[np.int64]
     group_hit: NDArray[np.bool_]
     relay_used: NDArray[np.bool_]
+    since: NDArray[np.int32]
 
 
 class Tally(NamedTuple):
@@ -127,6 +129,7 @@ def clear(counts: Counts) -> None:
         counts.first[:, home] = 0
         counts.pattern[:, home] = 0
         counts.marked[home] = False
+        counts.since[home] = FOREVER
     counts.size[0] = 0
 
 

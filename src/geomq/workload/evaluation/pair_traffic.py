@@ -19,8 +19,8 @@ SUBSCRIPTION = 1
 # Stands after the subscription with which `adaptive` may assume how events of the pair will be.
 ASSUMPTION = 2
 NEVER = 2**31 - 1
-# Columns of what the kernel found: matches at the home itself by pattern, and at the publisher's broker.
-FIRST_DIRECT, FOUND_PLACED = 2 + PATTERNS // 2, 2 + PATTERNS
+# Columns of what the kernel found: matches at the home itself by pattern, at the publisher's broker, and since when.
+FIRST_DIRECT, FOUND_PLACED, FOUND_SINCE = 2 + PATTERNS // 2, 2 + PATTERNS, 4 + PATTERNS
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -32,13 +32,14 @@ class PairEvents(NamedTuple):
     """Events by pair `publisher * brokers + home`, each from `start[pair]` to `start[pair + 1]`.
 
     They are those whose fence meets the home's area; of the home's subscribers match `direct`, at the home itself, and
-    `placed`, at the publisher's broker if subscriptions are kept there.
+    `placed`, at the publisher's broker if subscriptions are kept there; the first of the former does `since` that time.
     """
 
     start: Longs
     t: Ints
     direct: Ints
     placed: Ints
+    since: Ints
 
 
 class PairUpdates(NamedTuple):
@@ -64,16 +65,20 @@ class _Updates(NamedTuple):
     client: Ints
 
 
-def traffic_of(topic: TopicData, places: TopicPlaces, found: Ints, brokers: int) -> tuple[PairEvents, PairUpdates]:
-    """The traffic of a topic; `found` are the matches as the kernel lists them."""
+def events_of(topic: TopicData, found: Ints, brokers: int) -> PairEvents:
+    """The events of a topic; `found` are the matches as the kernel lists them."""
     order = np.argsort(topic.event_t, kind="stable")
     first = np.searchsorted(found[:, 0], np.arange(len(topic.event_t) + 1))
-    events = _pair_events(topic, order, found, first, brokers)
+    return _pair_events(topic, order, found, first, brokers)
+
+
+def updates_of(topic: TopicData, places: TopicPlaces, events: PairEvents, brokers: int) -> PairUpdates:
+    """The updates of a topic that `adaptive` heeds."""
     updates = _updates_of(topic, places)
     begun = np.full(brokers, NEVER, np.int64)
     np.minimum.at(begun, topic.event_home, topic.event_t)
     assumed = _assumptions(topic, updates, begun, brokers)
-    return events, _pair_updates(topic, updates, events.start, assumed, brokers)
+    return _pair_updates(topic, updates, events.start, assumed, brokers)
 
 
 def _updates_of(topic: TopicData, places: TopicPlaces) -> _Updates:
@@ -118,6 +123,7 @@ def _pair_events(topic: TopicData, order: Longs, found: Ints, first: Longs, brok
     filled = start[:-1].copy()
     t = np.empty(start[-1], np.int32)
     direct, placed = np.zeros(start[-1], np.int32), np.zeros(start[-1], np.int32)
+    since = np.full(start[-1], NEVER, np.int32)
     slot = np.empty(brokers, np.int64)
     for event in order:
         publisher = topic.event_home[event]
@@ -132,7 +138,8 @@ def _pair_events(topic: TopicData, order: Longs, found: Ints, first: Longs, brok
             at = slot[found[i, 1]]
             if at >= 0:
                 direct[at], placed[at] = found[i, FIRST_DIRECT:FOUND_PLACED].sum(), found[i, FOUND_PLACED]
-    return PairEvents(start, t, direct, placed)
+                since[at] = found[i, FOUND_SINCE]
+    return PairEvents(start, t, direct, placed, since)
 
 
 @compiled

@@ -12,7 +12,9 @@ from geomq.routing.strategies.georendezvous import KEYS_MAX
 GEORENDEZVOUS = 0
 ADAPTIVE = 1
 MESH = 2
-STRATEGIES = 3
+# No strategy but what one could do who knows the future: what it sends beyond the events that serve somebody.
+CLAIRVOYANT = 3
+STRATEGIES = 4
 
 EVENT = 0
 SUBSCRIPTION = 1

@@ -27,6 +27,9 @@ NAMES = {
     "broadcast_groups": km.BROADCAST_GROUPS,
 }
 ORACLE = "oracle"
+CLAIRVOYANT = "clairvoyant"
+BOUNDS = (CLAIRVOYANT, ORACLE)
+"""What no strategy did: the least that anybody could send, without and with telling each other who wants what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,8 @@ def summarise(tally: Tally, table: ViewTable, *, learned: Collection[str] = ()) 
         events, subscriptions, delay = make(tally, table)
         results[name] = _result(name, tally, table, events, subscriptions, delay)
     results |= {name: _sent(name, sent.NAMES[name], tally, table) for name in learned}
+    if not table.paper:
+        results[CLAIRVOYANT] = _clairvoyant(tally, table)
     results[ORACLE] = _oracle(tally, table)
     return results
 
@@ -158,6 +163,14 @@ def _oracle(tally: Tally, table: ViewTable) -> StrategyResult:
     links[:-1, :-1] = tally.needed
     latency = tally.delays[km.FLOOD_EVENTS]
     return StrategyResult(ORACLE, links, none, none, none, none, needed, latency, _delays(none, table))
+
+
+def _clairvoyant(tally: Tally, table: ViewTable) -> StrategyResult:
+    """What it would take one who knows the future, and is told of interest all the same: see `clairvoyant.py`."""
+    sent_by = tally.sent[sent.CLAIRVOYANT]
+    events, told, none = _framed(tally.needed + sent_by[sent.EVENT], table), _framed(sent_by[sent.SUBSCRIPTION], table), _links(table)
+    useful, latency = int(tally.useful[km.FLOOD_EVENTS]), tally.delays[km.FLOOD_EVENTS]
+    return StrategyResult(CLAIRVOYANT, events, told, none, none, none, useful, latency, _delays(told, table))
 
 
 def _locations(name: str, tally: Tally, table: ViewTable) -> Counts:
