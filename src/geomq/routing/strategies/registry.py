@@ -12,6 +12,7 @@ from geomq.routing.core.messages import Message
 from geomq.routing.core.strategy import Strategy
 from geomq.routing.strategies.adaptive import Adaptive
 from geomq.routing.strategies.dht import Dht
+from geomq.routing.strategies.digests.strategy import Digests
 from geomq.routing.strategies.disgb_events import DisgbEvents
 from geomq.routing.strategies.disgb_subscriptions import DisgbSubscriptions
 from geomq.routing.strategies.flooding import FloodEvents, FloodSubscriptions, Single
@@ -32,6 +33,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "mesh": Mesh,
     "georendezvous": GeoRendezvous,
     "adaptive": Adaptive,
+    "digests": Digests,
 }
 
 

@@ -1,0 +1,144 @@
+"""What a peer should send of its clients' events, as this broker sees it, and when it is told.
+
+At first a peer is told nothing and sends every event whose fence meets this broker's coverage. A digest of what is wanted
+is kept all the same, as if the peer knew it. Events that come in vain speak for telling, each time the digest has to grow
+against it: the sum never falls below zero, and when it exceeds `patience` the peer is told everything at once. From then on
+it is told what else is wanted as soon as that is so; what is no longer wanted goes when everything is told anew, because
+too much came in vain again.
+
+Slack follows what was seen: when the digest has grown often by little, it becomes wide enough for that; when events come in
+vain after that, it is as narrow as before, and it takes twice as much to widen it again. Telling anew that brings
+nothing makes the next time take twice as long.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar
+
+from geomq.routing.strategies.digests.digest import Entry, Interest, Key
+
+SLACKS_M = (0.0, 250.0, 1_000.0, 4_000.0, 16_000.0, 64_000.0, 256_000.0)
+MARGIN = 0.75
+"""Of the slack clients may use so much before the peer is told: it knows before events would be missed."""
+WIDENING = 4
+"""How often a digest has to grow by little before its slack follows."""
+BACKOFF_MAX = 64
+KEYS_MAX = 15_000
+"""Entries of a digest; who wants more than that is sent everything."""
+REBUILT_MAX = 256
+"""An entry of more interests than this is not made anew each time that it grows."""
+
+Name = TypeVar("Name")
+
+
+class Outlook(Generic[Name]):
+    """This broker's interests that concern one peer, by name, and the digest of them that the peer has or would have."""
+
+    def __init__(self, patience: int) -> None:
+        self.interests: dict[Key, dict[Name, Interest]] = {}
+        self.entries: dict[Key, Entry] = {}
+        self.is_told = False
+        self.version = 0
+        self.whole_version = 0
+        """When everything was told last."""
+        self._slack = 0
+        self._slack_before = 0
+        self._wasted = 0
+        self._grown = 0
+        self._patience = patience
+        self._widening = WIDENING
+
+    @property
+    def slack_m(self) -> float:
+        return SLACKS_M[self._slack]
+
+    @property
+    def size(self) -> int:
+        return sum(len(entry.units) for entry in self.entries.values())
+
+    def put(self, name: Name, interest: Interest) -> None:
+        self.interests.setdefault(interest.key, {})[name] = interest
+
+    def drop(self, name: Name, key: Key) -> None:
+        named = self.interests.get(key, {})
+        named.pop(name, None)
+        if not named:
+            self.interests.pop(key, None)
+
+    def renew(self, changed: Mapping[Name, Interest]) -> dict[Key, Entry] | None:
+        """What the digest needs so that it covers these interests again; None if everything is to be told anew."""
+        if not self.interests:
+            had, self.entries = bool(self.entries), {}
+            return None if had else {}
+        short = {name: self._short_of(interest) for name, interest in changed.items()}
+        lacking = {name: changed[name] for name, by_m in short.items() if by_m > 0.0}
+        if not lacking:
+            return {}
+        self._wasted = max(0, self._wasted - 1)
+        if self._widens(max(short.values())):
+            self.rebuild()
+            return None
+        grown = {interest.key: self._grow(name, interest) for name, interest in lacking.items()}
+        if len(self.entries) > KEYS_MAX:
+            self.rebuild()
+            return None
+        return grown
+
+    def _short_of(self, interest: Interest) -> float:
+        entry = self.entries.get(interest.key)
+        return float("inf") if entry is None else entry.short_of(interest, MARGIN * self.slack_m)
+
+    def _widens(self, by_m: float) -> bool:
+        """The digest was too narrow by this much: whether that happened often enough to do something about it."""
+        enough = MARGIN * self.slack_m + by_m
+        if enough > MARGIN * SLACKS_M[-1]:
+            return False
+        self._grown += 1
+        if self._grown < self._widening:
+            return False
+        self._grown, self._slack_before = 0, self._slack
+        self._slack = next(number for number, slack_m in enumerate(SLACKS_M) if MARGIN * slack_m >= enough)
+        return True
+
+    def _grow(self, name: Name, interest: Interest) -> Entry:
+        """Make the entry anew, or if that takes long only larger."""
+        named, entry = self.interests[interest.key], self.entries.get(interest.key)
+        if entry is None or len(named) <= REBUILT_MAX or not entry.add(interest):
+            entry = self.entries[interest.key] = Entry.of(named.values())
+        return entry
+
+    def rebuild(self) -> None:
+        """Make the digest anew, no larger than it has to be."""
+        self.entries = {key: Entry.of(named.values()) for key, named in self.interests.items()}
+
+    def came_in_vain(self) -> bool:
+        """An event came that nobody wanted; whether everything is to be told, now that it is made anew."""
+        self._wasted += 1
+        self._grown = max(0, self._grown - 1)
+        if self._wasted < self._patience:
+            return False
+        self._wasted = 0
+        if self.is_told:
+            self._regret()
+        self.rebuild()
+        return len(self.entries) <= KEYS_MAX
+
+    def _regret(self) -> None:
+        """The peer had been told, and too much came in vain."""
+        if self._slack > self._slack_before:
+            self._slack = self._slack_before
+            self._widening = min(BACKOFF_MAX, 2 * self._widening)
+        else:
+            self._patience = min(BACKOFF_MAX, 2 * self._patience)
+
+    def refused(self) -> None:
+        """The peer found that being told costs more than it saves."""
+        self.is_told, self._wasted = False, 0
+        self._patience = min(BACKOFF_MAX, 2 * self._patience)
+
+    def forget_told(self) -> None:
+        """The peer has nothing of this broker any more."""
+        self.is_told = False
+
+    def names(self) -> Iterable[Name]:
+        for named in self.interests.values():
+            yield from named
