@@ -148,7 +148,7 @@ async def until_more(acknowledged: set[bytes], *, events: int = 20) -> None:
 
 @pytest.mark.parametrize(
     ("strategy", "qos"),
-    [("flood_events", 1), ("disgb_subscriptions", 2), ("adaptive", 2)],
+    [("flood_events", 1), ("disgb_subscriptions", 2), ("adaptive", 2), ("digests", 2)],
 )
 async def test_kills_lose_nothing_acknowledged_and_double_nothing(strategy: str, qos: int, tmp_path: Path) -> None:
     dice = random.Random(3)

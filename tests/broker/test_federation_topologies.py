@@ -53,6 +53,7 @@ CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     "ring of six mesh, redundant": (6, "mesh", QUICK | {"links": ring(6), "redundancy": 2}),
     "five linked disgb_events": (5, "disgb_events", {}),
     "five linked adaptive": (5, "adaptive", {}),
+    "five linked digests": (5, "digests", {}),
 }
 
 

@@ -45,7 +45,7 @@ def file_of(folder: Path, areas: object) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("strategy", ["disgb_events", "disgb_subscriptions", "adaptive"])
+@pytest.mark.parametrize("strategy", ["disgb_events", "disgb_subscriptions", "adaptive", "digests"])
 async def test_areas_become_other_polygons_while_clients_talk(strategy: str, tmp_path: Path) -> None:
     async with federation(with_admin(configs(strategy, brokers=3))) as brokers, AsyncExitStack() as stack:
         stream = Stream()

@@ -101,7 +101,7 @@ def test_a_person_gets_a_table() -> None:
     assert row.split("│")[-2].strip() == "right"
 
 
-@pytest.mark.parametrize("strategy", ["disgb_events", "disgb_subscriptions", "dht", "mesh", "adaptive"])
+@pytest.mark.parametrize("strategy", ["disgb_events", "disgb_subscriptions", "dht", "mesh", "adaptive", "digests"])
 def test_a_transcript_is_something_a_person_can_follow(strategy: str) -> None:
     result = run("--strategy", strategy, *SMALL, "--explain", "--steps", "40")
     lines = result.output.splitlines()

@@ -11,6 +11,8 @@ from geomq.routing.retained import versions as retained
 from geomq.routing.sessions import messages as sessions
 from geomq.routing.sharing import groups as shared
 from geomq.routing.strategies import adaptive, coverage, georendezvous
+from geomq.routing.strategies.digests import digest as digest_units
+from geomq.routing.strategies.digests import strategy as digests
 from geomq.routing.strategies.groups import messages as groups_messages
 from geomq.routing.strategies.mesh import messages as mesh_messages
 
@@ -100,5 +102,10 @@ EXAMPLES: dict[int, Message] = {
     59: sessions.SentAll(CAR, 5),
     60: sessions.AskReached(5),
     61: sessions.Reached(5),
+    62: digests.PutDigest(
+        3, True, False, 250.0, (digests.EntryUnits("a", 2, (digest_units.Unit(5, 6, 500.0),)),)
+    ),
+    63: digests.DropDigest(),
+    64: digests.RefuseDigest(3),
     56: plan.EventBatch(9, 1_700_000_000_000, (BATCHED,), (b"0\x03\x00\x01a",)),
 }

@@ -33,6 +33,7 @@ FEDERATED: list[tuple[str, dict[str, Any]]] = [
     ("broadcast_groups", {"formation": "fixed", "join_ms": 20}),
     ("mesh", {"redundancy": 1, "links": [["ams", "ber"], ["ber", "nyc"], ["nyc", "syd"]]}),
     ("adaptive", {"patience": 1.0}),
+    ("digests", {"patience": 1}),
     ("georendezvous", {"nearest": 1}),
     ("georendezvous", {"rendezvous": 1, "refresh_ms": 2_000}),
     ("grid_quorum", {"notify_twice": True}),

@@ -122,7 +122,7 @@ def test_areas_are_redrawn_under_load_and_nothing_is_lost(strategy: str) -> None
 
 def test_the_strategy_changes_under_load_and_nothing_is_lost() -> None:
     world = World("flood_events", seed=2)
-    tour = ["disgb_subscriptions", "broadcast_groups", "dht", "mesh", "adaptive"]
+    tour = ["disgb_subscriptions", "broadcast_groups", "dht", "mesh", "digests", "adaptive"]
     for number, strategy in enumerate(tour):
         at = BrokerId(NAMES[number % 4])
         world.simulation.plan_changes(Ask(11_000 + 6_000 * number, at, switch(strategy)))

@@ -228,7 +228,7 @@ def test_groups_get_a_cloud() -> None:
 
 
 @pytest.mark.parametrize("order", ["fifo", "published"])
-@pytest.mark.parametrize("strategy", ["broadcast_groups", "adaptive", "georendezvous"])
+@pytest.mark.parametrize("strategy", ["broadcast_groups", "adaptive", "digests", "georendezvous"])
 def test_the_same_seed_gives_the_same_hash_and_other_traffic_another(strategy: str, order: Order) -> None:
     def hashed(count: int) -> str:
         federation, observer = federation_of(), TraceHash()

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from geomq.pipeline.mesh_timeline import mesh_timeline, timeline_for
 from geomq.pipeline.progress import spark_progress
 from geomq.pipeline.session import spark_session
-from geomq.workload.evaluation import told_moves
+from geomq.workload.evaluation import pair_rows, told_moves
 from geomq.workload.evaluation.evaluate import Evaluator, evaluate, outcome_of
 from geomq.workload.evaluation.kernel_messages import Tally
 from geomq.workload.evaluation.mesh_floods import MeshTimeline
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TASK_BLOCKS = 10
 PARTITION_BYTES = 48 * 1024 * 1024
 RANGES_MAX = 1000
-# Not a topic and not a range of clients: rows under this number are counts.
+# Not a topic and not a range of clients: rows under this number are counts, and below it of pairs of brokers.
 COUNTS = -1
 
 
@@ -116,7 +116,8 @@ def _topic_evaluator(jobs: Sequence[Job]) -> "Callable[[Batches], Batches]":
             add_counts(evaluator, parts.pop(COUNTS, []))
             for topic in sorted(parts):
                 evaluator.evaluate_topic(topic, records_of(parts.pop(topic)))
-            for row in ((COUNTS, pack_counts(evaluator)), *told_moves.by_clients(evaluator.told_moves)):
+            pairs = ((COUNTS - 1 - pair, pair_rows.to_bytes(rows)) for pair, rows in sorted(evaluator.pairs.items()))
+            for row in ((COUNTS, pack_counts(evaluator)), *told_moves.by_clients(evaluator.told_moves), *pairs):
                 yield _batch(number, [row], ("job", "clients", "data"))
 
     return run
@@ -127,6 +128,8 @@ def _adder(jobs: Sequence[Job]) -> "Callable[[Batches], Batches]":
         for number, parts in _by_job(batches).items():
             evaluator = jobs[number].evaluator()
             add_counts(evaluator, parts.pop(COUNTS, []))
+            for pair in sorted(part for part in parts if part < COUNTS):
+                evaluator.add_pair(COUNTS - 1 - pair, [pair_rows.from_bytes(data) for data in parts.pop(pair)])
             for clients in sorted(parts):
                 rows = [told_moves.rows_from(data, len(jobs[number].world)) for data in parts.pop(clients)]
                 evaluator.add_told_moves(rows)

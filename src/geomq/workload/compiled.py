@@ -25,6 +25,10 @@ PACKAGES = ("geomq.reproduction", "geomq.workload")
 OTHER_SOURCES = (
     "geomq.geo.sphere",
     "geomq.routing.strategies.adaptive",
+    "geomq.routing.strategies.digests.digest",
+    "geomq.routing.strategies.digests.outlook",
+    "geomq.routing.strategies.digests.strategy",
+    "geomq.routing.strategies.digests.units",
     "geomq.routing.strategies.georendezvous",
     "geomq.routing.strategies.groups.greedy",
 )

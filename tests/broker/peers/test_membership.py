@@ -140,7 +140,7 @@ async def test_the_strategy_changes_for_all_brokers_under_load_and_no_event_is_l
         streams = [Stream(), Stream()]
         await streams[0].start(stack, brokers["paris"], brokers["columbus"], "a")
         await streams[1].start(stack, brokers["frankfurt"], brokers["paris"], "b")
-        tour = ["flood_subscriptions", "dht", "broadcast_groups", "mesh", "georendezvous", "adaptive"]
+        tour = ["flood_subscriptions", "dht", "broadcast_groups", "mesh", "georendezvous", "digests", "adaptive"]
         for number, strategy in enumerate(tour):
             at = brokers[list(brokers)[number % 3]]
             view = membership(at).change(SetStrategy(strategy, FAST.get(strategy, {})))

@@ -33,7 +33,7 @@ def test_coverage_grows_is_confirmed_and_shrinks(check_golden: Callable[[str, st
     check_golden("coverage", stage.text())
 
 
-@pytest.mark.parametrize("strategy", ["disgb_events", "disgb_subscriptions", "adaptive"])
+@pytest.mark.parametrize("strategy", ["disgb_events", "disgb_subscriptions", "adaptive", "digests"])
 @pytest.mark.parametrize("delay_ms", range(0, 4 * LINK_MS, 3))
 def test_a_subscriber_that_roams_misses_nothing_the_area_knows_of(strategy: str, delay_ms: int) -> None:
     """From the moment b2 holds the guest, an event at b2 for that place is delivered, and once."""
@@ -48,7 +48,7 @@ def test_a_subscriber_that_roams_misses_nothing_the_area_knows_of(strategy: str,
     assert stage.wire.receivers() == {"s": 1}
 
 
-@pytest.mark.parametrize("strategy", ["disgb_events", "disgb_subscriptions", "adaptive"])
+@pytest.mark.parametrize("strategy", ["disgb_events", "disgb_subscriptions", "adaptive", "digests"])
 @pytest.mark.parametrize("delay_ms", range(0, 4 * LINK_MS, 3))
 def test_the_events_of_a_publisher_that_roams_reach_who_wants_that_place(strategy: str, delay_ms: int) -> None:
     stage = Stage(row_of_squares(3), strategy)

@@ -30,6 +30,7 @@ def test_the_list_is_complete() -> None:
         "mesh",
         "georendezvous",
         "adaptive",
+        "digests",
     ]
     assert all(issubclass(strategy, Strategy) for strategy in STRATEGIES.values())
 

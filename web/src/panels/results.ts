@@ -127,7 +127,7 @@ export class Results implements Panel {
 
 /** The one to look at first: ours if it is there, else the cheapest that can be run. */
 function firstChoice(run: Run): string {
-  const real = Object.entries(run.strategies).filter(([name]) => name !== 'oracle')
+  const real = Object.entries(run.strategies).filter(([name]) => name !== 'oracle' && name !== 'clairvoyant')
   const sorted = real.sort(([, a], [, b]) => a.messages.total - b.messages.total)
   return 'adaptive' in run.strategies ? 'adaptive' : (sorted[0]?.[0] ?? '')
 }

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from geomq.mqtt.codec.topics import first_level
 from geomq.routing.strategies.ring import HashRing
-from geomq.workload.evaluation import sent, told_moves
+from geomq.workload.evaluation import pair_rows, sent, told_moves
 from geomq.workload.evaluation.adaptive_kernel import run_adaptive
 from geomq.workload.evaluation.clairvoyant import run_clairvoyant
+from geomq.workload.evaluation.digests_kernel import run_digests
 from geomq.workload.evaluation.kernel import Scratch, evaluate_events
 from geomq.workload.evaluation.kernel_index import build_fences, build_states
 from geomq.workload.evaluation.kernel_messages import (
@@ -67,6 +68,8 @@ class Evaluator:
         self._rendezvous = RendezvousMap(world)
         self.firsts = no_firsts(len(world))
         self.told_moves: list[told_moves.Rows] = []
+        self.pairs: dict[int, list[pair_rows.PairRows]] = {}
+        """By pair what `digests` is replayed from when all topics are there."""
 
     def evaluate_topic(self, topic: int, records: Records) -> None:
         """Add one whole topic, its records in client order."""
@@ -95,6 +98,9 @@ class Evaluator:
             run_clairvoyant(events, self.tally)
         if self._floods is not None:
             self._floods.count(data.event_home, table.ways, found, self.tally)
+        if "digests" in self._learned:
+            for pair, rows in pair_rows.rows_of(topic, records, data, found, len(self._world)):
+                self.pairs.setdefault(pair, []).append(rows)
         if self._learned:
             self._replay(records, data, places, found, events, rendezvous)
 
@@ -133,6 +139,11 @@ class Evaluator:
     def add_told_moves(self, rows: Sequence[told_moves.Rows]) -> None:
         """Add the moves of some clients that topics sent to brokers; a move's rows come together."""
         told_moves.add_rows(rows, self.tally.sent[sent.ADAPTIVE, sent.LOCATION])
+
+    def add_pair(self, pair: int, parts: Sequence[pair_rows.PairRows]) -> None:
+        """Add what one pair of brokers sends under `digests`, with the rows of all topics."""
+        publisher, home = divmod(pair, len(self._world))
+        run_digests(pair_rows.in_order(parts), publisher, home, self._table.latency, self.tally)
 
     def finished(self) -> Tally:
         """The tally, when everything is in it."""
@@ -197,6 +208,8 @@ def evaluate(world: World, spec: Spec, seed: int, *, paper: bool, mesh: MeshTime
     for topic in sorted(parts):
         evaluator.evaluate_topic(topic, in_client_order(np.concatenate(parts.pop(topic))))
     evaluator.add_told_moves(evaluator.told_moves)
+    for pair in sorted(evaluator.pairs):
+        evaluator.add_pair(pair, evaluator.pairs.pop(pair))
     return evaluator.finished()
 
 

@@ -156,9 +156,9 @@ def count_sure(topic: TopicData, counts: Counts, client: int, since: int) -> Non
 def known_since(topic: TopicData, table: ViewTable, event: int, client: int) -> int:
     """Since when a subscriber that matches at its home has been as it is then."""
     at = topic.event_t[event] + table.sub_offset[DIRECT, topic.event_home[event], topic.home[client]]
-    since = topic.sub_t[latest(topic.sub_t, topic.sub_start[client], topic.sub_start[client + 1], at)]
+    since = topic.sub_since[latest(topic.sub_t, topic.sub_start[client], topic.sub_start[client + 1], at)]
     if topic.event_point[event, LIMIT] != np.inf:
-        since = max(since, topic.loc_t[latest(topic.loc_t, topic.loc_start[client], topic.loc_start[client + 1], at)])
+        since = max(since, topic.loc_since[latest(topic.loc_t, topic.loc_start[client], topic.loc_start[client + 1], at)])
     return int(since)
 
 
@@ -172,7 +172,7 @@ def consider(topic: TopicData, table: ViewTable, counts: Counts, event: int, cli
         return
     if topic.sub_t[version] <= t + table.span[0] and has_bit(topic.sub_held, version, topic.event_home[event]):
         if subscription_open(topic, event, version):
-            count_sure(topic, counts, client, int(topic.sub_t[version]))
+            count_sure(topic, counts, client, int(topic.sub_since[version]))
     else:
         count_each_view(topic, table, counts, event, client)
 
@@ -198,7 +198,7 @@ def near_locations(topic: TopicData, states: StateIndex, table: ViewTable, scrat
                 version, client = int(states.version[slot]), int(states.client[slot])
                 if begin <= early and until > late and (version < 0 or has_bit(topic.sub_held, version, publisher)):
                     if version >= 0 and subscription_open(topic, event, version):
-                        count_sure(topic, scratch.counts, client, begin)
+                        count_sure(topic, scratch.counts, client, states.since[slot])
                 elif scratch.stamp[client] != event:
                     scratch.stamp[client] = event
                     count_each_view(topic, table, scratch.counts, event, client)
@@ -231,7 +231,7 @@ def near_subscriptions(topic: TopicData, fences: FenceIndex, table: ViewTable, s
                     continue
                 client, held = int(fences.client[slot]), has_bit(topic.sub_held, cells.entry[slot], publisher)
                 if begin <= early and until > late and held:
-                    count_sure(topic, scratch.counts, client, begin)
+                    count_sure(topic, scratch.counts, client, int(topic.sub_since[cells.entry[slot]]))
                 elif scratch.stamp[client] != event:
                     scratch.stamp[client] = event
                     count_each_view(topic, table, scratch.counts, event, client)

@@ -32,7 +32,7 @@ class CellIndex(NamedTuple):
 
 class StateIndex(NamedTuple):
     """What a subscriber's home knew of it and when, in the order of the cells: a place, a subscription version (-1
-    before the first), and the time from `begin` to before `until`."""
+    before the first), the time from `begin` to before `until`, and since when all has been the same."""
 
     cells: CellIndex
     begin: NDArray[np.int32]
@@ -40,6 +40,7 @@ class StateIndex(NamedTuple):
     point: NDArray[np.float64]
     client: NDArray[np.int32]
     version: NDArray[np.int32]
+    since: NDArray[np.int32]
 
 
 class FenceIndex(NamedTuple):
@@ -72,6 +73,7 @@ def build_states(topic: TopicData, places: TopicPlaces, typical_deg: float) -> S
         topic.loc_point[place],
         topic.loc_client[place],
         version,
+        np.maximum(topic.loc_since[place], np.where(version < 0, 0, topic.sub_since[version])),
     )
 
 

@@ -5,7 +5,7 @@ Subscribers are numbered from 0 within the topic.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ class TopicData(NamedTuple):
     A `point` is x, y, z on the unit sphere, and for fences the limit of the squared chord; infinity means no fence. A
     `circle` is latitude, longitude, reach and half-width in degrees, for finding candidates. `sub_told` are the brokers
     that hear of a version, `sub_held` those that hold it afterwards, both as bits; `event_to` the brokers that match an
-    event where it matters which. Per broadcast group, `wanted_at` is when the cloud knows that it wants the topic.
+    event where it matters which. A version says the same as those before it `since` then. Per broadcast group, `wanted_at` is when the cloud knows that it wants the topic.
     """
 
     home: NDArray[np.int32]
@@ -42,11 +42,13 @@ class TopicData(NamedTuple):
     sub_point: Floats
     sub_told: Masks
     sub_held: Masks
+    sub_since: NDArray[np.int32]
     loc_start: NDArray[np.int64]
     loc_client: NDArray[np.int32]
     loc_t: NDArray[np.int32]
     loc_until: NDArray[np.int32]
     loc_point: Floats
+    loc_since: NDArray[np.int32]
     event_t: NDArray[np.int32]
     event_home: NDArray[np.int32]
     event_circle: Floats
@@ -95,11 +97,13 @@ def lay_out(
         np.stack((*unit_vectors(lat[subs], lon[subs]), _limits(sub_radius)), axis=1),
         told,
         held,
+        _since(sub_client, t[subs], lat[subs], lon[subs], sub_radius),
         np.searchsorted(loc_client, np.arange(len(clients) + 1)),
         loc_client,
         t[of_subscriber],
         until_next(loc_client, t[of_subscriber]),
         np.stack(unit_vectors(lat[of_subscriber], lon[of_subscriber]), axis=1),
+        _since(loc_client, t[of_subscriber], lat[of_subscriber], lon[of_subscriber]),
         t[events],
         homes[events],
         _circles(lat[events], lon[events], _reach(event_radius)),
@@ -129,6 +133,16 @@ def until_next(client: NDArray[np.int32], t: NDArray[np.int32]) -> NDArray[np.in
     same = client[:-1] == client[1:]
     until[:-1][same] = t[1:][same]
     return until
+
+
+def _since(client: NDArray[np.int32], t: NDArray[np.int32], *says: NDArray[Any]) -> NDArray[np.int32]:
+    """When the first of the versions that say the same, one after the other, came."""
+    new = np.ones(len(t), np.bool_)
+    new[1:] = client[1:] != client[:-1]
+    for each in says:
+        new[1:] |= each[1:] != each[:-1]
+    since: NDArray[np.int32] = t[np.maximum.accumulate(np.where(new, np.arange(len(t)), 0))]
+    return since
 
 
 def _limits(radius_cm: NDArray[np.int32]) -> Floats:

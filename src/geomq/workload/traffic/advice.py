@@ -20,7 +20,7 @@ from geomq.routing.federation.outline import Outline, OutlinedBroker
 from geomq.routing.wire.frames import encode_frame
 from geomq.routing.wire.link import Data
 from geomq.workload.evaluation.results import Outcome, Run
-from geomq.workload.evaluation.summary import ORACLE, StrategyResult, statistics
+from geomq.workload.evaluation.summary import BOUNDS, ORACLE, StrategyResult, statistics
 from geomq.workload.model import Kind, Spec
 from geomq.workload.traffic.recorded_traffic import Traffic
 from geomq.workload.world import World
@@ -36,6 +36,7 @@ SIMPLEST_FIRST = (
     "georendezvous",
     "mesh",
     "adaptive",
+    "digests",
 )
 NEAR = 1.10
 """A simpler strategy is preferred as long as it costs at most this much more."""
@@ -191,13 +192,13 @@ def _simplicity(name: str) -> int:
 
 
 def costs_of(outcome: Outcome, payload_bytes: float, outline: Outline) -> dict[str, Cost]:
-    """By strategy; left out are the lower bound and what cannot run there."""
+    """By strategy; left out are the lower bounds and what cannot run there."""
     # Its rendezvous places are spread over the whole earth: all of it must be somebody's area.
     impossible = {"georendezvous"} if any(broker.area is not None for broker in outline.brokers) else set()
     return {
         name: _cost(result, payload_bytes)
         for name, result in outcome.strategies.items()
-        if name != ORACLE and name not in impossible
+        if name not in BOUNDS and name not in impossible
     }
 
 

@@ -11,7 +11,7 @@ vain after that, it is as narrow as before, and it takes twice as much to widen 
 nothing makes the next time take twice as long.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from geomq.routing.strategies.digests.digest import Entry, Interest, Key
@@ -66,9 +66,6 @@ class Outlook(Generic[Name]):
 
     def renew(self, changed: Mapping[Name, Interest]) -> dict[Key, Entry] | None:
         """What the digest needs so that it covers these interests again; None if everything is to be told anew."""
-        if not self.interests:
-            had, self.entries = bool(self.entries), {}
-            return None if had else {}
         short = {name: self._short_of(interest) for name, interest in changed.items()}
         lacking = {name: changed[name] for name, by_m in short.items() if by_m > 0.0}
         if not lacking:
@@ -106,6 +103,13 @@ class Outlook(Generic[Name]):
             entry = self.entries[interest.key] = Entry.of(named.values())
         return entry
 
+    def has_ended(self) -> bool:
+        """Whether there is a digest of nothing; it is empty then."""
+        if self.interests or not self.entries:
+            return False
+        self.entries = {}
+        return True
+
     def rebuild(self) -> None:
         """Make the digest anew, no larger than it has to be."""
         self.entries = {key: Entry.of(named.values()) for key, named in self.interests.items()}
@@ -138,7 +142,3 @@ class Outlook(Generic[Name]):
     def forget_told(self) -> None:
         """The peer has nothing of this broker any more."""
         self.is_told = False
-
-    def names(self) -> Iterable[Name]:
-        for named in self.interests.values():
-            yield from named

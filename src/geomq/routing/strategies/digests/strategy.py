@@ -198,12 +198,10 @@ class Digests(CoverageStrategy):
     def unsubscribed(self, client: ClientId, topic_filter: str, *, now: float) -> None:
         super().unsubscribed(client, topic_filter, now=now)
         self._forget((Name(self.me, client, topic_filter),))
-        self._tell()
 
     def gone(self, client: ClientId, state: ClientState, *, now: float) -> None:
         super().gone(client, state, now=now)
         self._forget(Name(self.me, client, topic_filter) for topic_filter in state.subscriptions)
-        self._tell()
 
     def moved(self, client: ClientId, location: Location | None, *, now: float) -> None:
         super().moved(client, location, now=now)
@@ -232,10 +230,14 @@ class Digests(CoverageStrategy):
             self._changed.setdefault(peer, {})[name] = interest
 
     def _forget(self, names: Iterable[Name]) -> None:
+        """Interests ended: a peer is told at once only if there are no others."""
         for name in names:
             key, peers = self._concerned.pop(name, ("", ()))
             for peer in peers:
                 self._lose(peer, name, key)
+        for peer, outlook in self._outlooks.items():
+            if outlook.has_ended():
+                self._tell_all(peer, outlook)
 
     def _lose(self, peer: BrokerId, name: Name, key: Key) -> None:
         self._outlook(peer).drop(name, key)
@@ -321,7 +323,6 @@ class Digests(CoverageStrategy):
                 if name.home != self.me and name.topic_filter not in self.guests.filters(_subscriber(name))
             ]
         )
-        self._tell()
 
     def _came_in_vain(self, peer: BrokerId) -> None:
         outlook = self._outlook(peer)
