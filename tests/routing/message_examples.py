@@ -103,7 +103,7 @@ EXAMPLES: dict[int, Message] = {
     60: sessions.AskReached(5),
     61: sessions.Reached(5),
     62: digests.PutDigest(
-        3, True, False, 250.0, (digests.EntryUnits("a", 2, (digest_units.Unit(5, 6, 500.0),)),)
+        3, True, True, 250.0, (digests.EntryUnits("a", 2, (digest_units.Unit(5, 6, 500.0),)),)
     ),
     63: digests.DropDigest(),
     64: digests.RefuseDigest(3),

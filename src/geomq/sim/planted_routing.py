@@ -5,6 +5,8 @@ from geomq.sim.planting import Fault
 _LINK = "geomq.routing.wire.link"
 _PEERING = "geomq.broker.peers.peering"
 _RENDEZVOUS = "geomq.routing.strategies.rendezvous"
+_DIGEST = "geomq.routing.strategies.digests.digest"
+_DIGESTS = "geomq.routing.strategies.digests.strategy"
 _SHARED = "geomq.routing.sharing.groups"
 _NODE = "geomq.routing.node"
 _EDITIONS = "geomq.routing.federation.live_editions"
@@ -75,6 +77,41 @@ IN_ROUTING: tuple[Fault, ...] = (
         "fresh = self.seen.unseen(event.id, matches) if matches else ()",
         "fresh = self.seen.unseen(event.id, matches) if matches and not repeated else ()",
         seed=36,
+    ),
+    Fault(
+        "what else is wanted is not told",
+        _DIGESTS,
+        "self._put(peer, outlook, grown, whole=False)",
+        "pass",
+        seed=27,
+    ),
+    Fault(
+        "growth replaces the whole digest",
+        _DIGESTS,
+        "self.entries = entries if whole else self.entries | entries",
+        "self.entries = entries",
+        seed=27,
+    ),
+    Fault(
+        "a digest forgets how far the fences of subscriptions reach",
+        _DIGEST,
+        "self.units[cells] = max(radius, self.units.get(cells, 0.0))",
+        "self.units[cells] = 0.0",
+        seed=27,
+    ),
+    Fault(
+        "a digest forgets how far the fences of events reach",
+        _DIGEST,
+        "if reach_m >= 0.0 and _chord(centre, at) <= chord_limit(fence.radius_m + reach_m):",
+        "if reach_m >= 0.0 and _chord(centre, at) <= chord_limit(reach_m):",
+        seed=239,
+    ),
+    Fault(
+        "a wildcard counts as a literal level in a digest",
+        _DIGEST,
+        'if level in ("+", "#"):',
+        'if level == "#":',
+        seed=27,
     ),
     Fault(
         "a member of a share group is served twice",

@@ -15,7 +15,15 @@ from geomq.geo import EARTH_RADIUS_M, HALF_CIRCUMFERENCE_M
 from geomq.geo.sphere import EVERYWHERE, TOLERANCE_M
 from geomq.routing.strategies.digests import units
 from geomq.routing.strategies.digests.digest import UNITS_MAX
-from geomq.routing.strategies.digests.outlook import BACKOFF_MAX, MARGIN, REBUILT_MAX, SLACKS_M, WIDENING
+from geomq.routing.strategies.digests.outlook import (
+    BACKOFF_MAX,
+    LOOSE,
+    MARGIN,
+    REBUILT_MAX,
+    RENEWING,
+    SLACKS_M,
+    WIDENING,
+)
 from geomq.routing.strategies.digests.strategy import MESSAGE_UNITS, REFUSED_AFTER, DigestsOptions
 from geomq.routing.strategies.digests.units import ANY, LEVELS, NOWHERE
 from geomq.workload.compiled import compiled
@@ -40,13 +48,13 @@ FORWARDED, CONTROLLED, UPDATED, PUBLISHED = 3, 5, 6, 9
 PHASES = 16
 
 # The home: whether it has told, versions of all it told, of the last time it told everything, slack now and before, events
-# in vain, growth by little, and how much of both it takes.
-TOLD, VERSION, WHOLE_VERSION, SLACK, SLACK_BEFORE, WASTED, GROWN, PATIENT, WIDENS = 0, 1, 2, 3, 4, 5, 6, 7, 8
+# in vain that it would have spared and because of its slack, growth by little, and how much it takes.
+TOLD, VERSION, WHOLE_VERSION, SLACK, SLACK_BEFORE, WASTED, LOOSENED, GROWN, PATIENT, WIDENS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 19
 # The publisher's broker: whether it has been told, announcements less events saved.
 KNOWS, OVERPAID = 9, 10
 # How far events and updates have been read, and the queues read and written.
 EVENT_AT, UPDATE_AT, FORWARD_AT, FORWARD_END, LOG_AT, LOG_END, ASKED_AT, ASKED_END = 11, 12, 13, 14, 15, 16, 17, 18
-STATE = 19
+STATE = 20
 
 # Columns of an interest: whether there is one, place and fence in degrees, radius; NaN for none.
 IS, AT_LAT, AT_LON, OF_LAT, OF_LON, RADIUS = 0, 1, 2, 3, 4, 5
@@ -67,12 +75,16 @@ class Entries(NamedTuple):
 
 
 class Side(NamedTuple):
-    """The home's interests, those of key k from `start[k]` to `start[k + 1]`, how many of them there are, and entries."""
+    """The home's interests, those of key k from `start[k]` to `start[k + 1]`, how many of them there are, for how many of them
+    events came in vain since that was looked into, and entries; room for one entry and for one unit made ready."""
 
     start: Longs
     present: Longs
+    passed: Longs
     interest: Floats
     entries: Entries
+    fresh: Entries
+    ready: Floats
 
 
 class Pair(NamedTuple):
@@ -100,7 +112,10 @@ def run_digests(rows: PairRows, publisher: int, home: int, latency: NDArray[np.i
     keys, event_key, update_key = _keys(rows)
     names, sub = np.unique(update_key.astype(np.int64) << 32 | rows.updates["client"], return_inverse=True)
     start = np.searchsorted(names >> 32, np.arange(keys + 1))
-    side = Side(start, np.zeros(keys, np.int64), np.zeros((len(names), 6)), _no_entries(keys))
+    interest, entries = np.zeros((len(names), 6)), _no_entries(keys)
+    side = Side(
+        start, np.zeros(keys, np.int64), np.zeros(keys, np.int64), interest, entries, _no_entries(1), np.zeros(8)
+    )
     state = np.zeros(STATE, np.int64)
     state[PATIENT], state[WIDENS] = PATIENCE, WIDENING
     count = len(rows.events) + len(rows.updates)
@@ -158,7 +173,7 @@ def run_pair(
         if due == NEVER:
             return
         if due == forward:
-            log = take_forward(events, pair, tally, log, due // PHASES)
+            log = take_forward(events, event_key, pair, tally, log, due // PHASES)
         elif due == told:
             take_told(pair, tally, log, due // PHASES)
         elif due == asked:
@@ -207,19 +222,37 @@ def chord_to(lat: float, lon: float, unit: Floats, first: int) -> float:
 
 @compiled
 def concerns(event: np.void, known: Entries, key: int) -> bool:
-    """Whether the event may interest somebody."""
-    located = event["from_lat"] != NO_PLACE
+    """Whether the event may interest somebody, as the publisher's broker sees it."""
     for i in range(known.count[key]):
-        unit = known.units[key, i]
-        if unit[LIMIT] != np.inf:
-            if not located or chord_to(event["from_lat"] / DEGREE, event["from_lon"] / DEGREE, unit, 0) > unit[LIMIT]:
-                continue
-        if event["radius_cm"] == NO_FENCE or unit[REACH] == np.inf:
+        if meets(event, known.units[key, i]):
             return True
-        if unit[REACH] >= 0.0:
-            limit = limit_of(event["radius_cm"] / 100.0 + unit[REACH])
-            if chord_to(event["lat"] / DEGREE, event["lon"] / DEGREE, unit, 3) <= limit:
-                return True
+    return False
+
+
+@compiled
+def meets(event: np.void, unit: Floats) -> bool:
+    """Whether the event may interest a subscriber of a unit that was made ready."""
+    if unit[LIMIT] != np.inf:
+        if event["from_lat"] == NO_PLACE:
+            return False
+        if chord_to(event["from_lat"] / DEGREE, event["from_lon"] / DEGREE, unit, 0) > unit[LIMIT]:
+            return False
+    if event["radius_cm"] == NO_FENCE or unit[REACH] == np.inf:
+        return True
+    if unit[REACH] < 0.0:
+        return False
+    limit = limit_of(event["radius_cm"] / 100.0 + unit[REACH])
+    return bool(chord_to(event["lat"] / DEGREE, event["lon"] / DEGREE, unit, 3) <= limit)
+
+
+@compiled
+def would_concern(event: np.void, entries: Entries, key: int, slack_m: float, ready: Floats) -> bool:
+    """Whether the event may interest somebody, as the home sees it."""
+    level = entries.level[key]
+    for i in range(entries.count[key]):
+        make_ready(ready, entries.units[key, i], level, REACHES_M[level] + slack_m)
+        if meets(event, ready):
+            return True
     return False
 
 
@@ -267,35 +300,65 @@ def make_ready(ready: Floats, unit: Floats, level: int, reach_m: float) -> None:
 
 
 @compiled
-def take_forward(events: NDArray[np.void], pair: Pair, tally: Tally, log: Floats, tick: int) -> Floats:
+def take_forward(
+    events: NDArray[np.void], event_key: Longs, pair: Pair, tally: Tally, log: Floats, tick: int
+) -> Floats:
     """Deliver it, or count it as in vain and perhaps tell everything."""
     state = pair.state
-    direct = events[pair.forwards[state[FORWARD_AT]]]["direct"]
+    event = pair.forwards[state[FORWARD_AT]]
+    direct = events[event]["direct"]
     state[FORWARD_AT] += 1
     if direct > 0:
         tally.sent_useful[DIGESTS] += 1
         tally.sent_delays[DIGESTS, pair.to_home + CLIENTS_MS] += direct
         return log
-    state[WASTED] += 1
-    state[GROWN] = max(0, state[GROWN] - 1)
-    if state[WASTED] < state[PATIENT]:
+    if not speaks_for_telling(events[event], event_key[event], pair.side, state):
         return log
-    state[WASTED] = 0
-    if state[TOLD] != 0:
-        regret(state)
-    rebuild(pair.side)
     state[TOLD] = 1
     return tell_all(pair, tally, log, tick, pair.to_home)
 
 
 @compiled
-def regret(state: Longs) -> None:
-    """The publisher's broker had been told, and too much came in vain."""
-    if state[SLACK] > state[SLACK_BEFORE]:
-        state[SLACK] = state[SLACK_BEFORE]
-        state[WIDENS] = min(BACKOFF_MAX, 2 * state[WIDENS])
+def speaks_for_telling(event: np.void, key: int, side: Side, state: Longs) -> bool:
+    """Whether so much came in vain that everything is to be told, now that it is made anew."""
+    slack_m = SLACKS[state[SLACK]]
+    if state[TOLD] != 0 and not would_concern(event, side.entries, key, slack_m, side.ready):
+        return False
+    fresh, slot = fresh_entry(side, key)
+    if not would_concern(event, fresh, slot, slack_m, side.ready):
+        state[WASTED] += 1
+        if state[WASTED] < (RENEWING if state[TOLD] != 0 else state[PATIENT]):
+            return False
+        state[WASTED] = 0
+        rebuild(side)
+        return True
+    if state[SLACK] <= state[SLACK_BEFORE]:
+        return False
+    if would_concern(event, fresh, slot, SLACKS[state[SLACK_BEFORE]], side.ready):
+        return False
+    state[LOOSENED] += 1
+    if state[LOOSENED] < LOOSE:
+        return False
+    state[SLACK], state[LOOSENED], state[GROWN] = state[SLACK_BEFORE], 0, 0
+    state[WIDENS] = min(BACKOFF_MAX, 2 * state[WIDENS])
+    rebuild(side)
+    return bool(state[TOLD] != 0)
+
+
+@compiled
+def fresh_entry(side: Side, key: int) -> tuple[Entries, int]:
+    """Where the entry is as it would be if it were made anew."""
+    if 0 < side.present[key] <= REBUILT_MAX:
+        make_entry(side, key, side.fresh, 0)
+    elif side.present[key] == 0:
+        side.fresh.count[0] = -1
     else:
-        state[PATIENT] = min(BACKOFF_MAX, 2 * state[PATIENT])
+        side.passed[key] += REBUILT_MAX
+        if side.passed[key] < side.present[key]:
+            return side.entries, key
+        side.passed[key] = 0
+        make_entry(side, key, side.fresh, 0)
+    return side.fresh, 0
 
 
 @compiled
@@ -357,9 +420,11 @@ def take_updates(
 def put(row: np.void, side: Side, sub: int, key: int) -> None:
     """Note what the subscriber wants now."""
     interest = side.interest[sub]
-    meets = row["meets"] != 0
-    side.present[key] += int(meets) - int(interest[IS])
-    interest[IS] = 1.0 if meets else 0.0
+    wanted = row["meets"] != 0
+    side.present[key] += int(wanted) - int(interest[IS])
+    if side.present[key] == 0:
+        side.passed[key] = 0
+    interest[IS] = 1.0 if wanted else 0.0
     located, fenced = row["at_lat"] != NO_PLACE, row["radius_cm"] != NO_FENCE
     interest[AT_LAT] = row["at_lat"] / DEGREE if located else np.nan
     interest[AT_LON] = row["at_lon"] / DEGREE if located else np.nan
@@ -377,7 +442,7 @@ def widens(state: Longs, by_m: float) -> bool:
     state[GROWN] += 1
     if state[GROWN] < state[WIDENS]:
         return False
-    state[GROWN], state[SLACK_BEFORE], state[SLACK] = 0, state[SLACK], 0
+    state[GROWN], state[LOOSENED], state[SLACK_BEFORE], state[SLACK] = 0, 0, state[SLACK], 0
     while MARGIN * SLACKS[state[SLACK]] < enough:
         state[SLACK] += 1
     return True
@@ -427,7 +492,7 @@ def grow(side: Side, key: int, interest: Floats) -> None:
     """Make the entry anew, or if that takes long only larger."""
     few = side.entries.count[key] < 0 or side.present[key] <= REBUILT_MAX
     if few or not add(side.entries, key, interest):
-        make_entry(side, key)
+        make_entry(side, key, side.entries, key)
 
 
 @compiled
@@ -446,20 +511,19 @@ def add(entries: Entries, key: int, interest: Floats) -> bool:
 
 
 @compiled
-def make_entry(side: Side, key: int) -> None:
+def make_entry(side: Side, key: int, entries: Entries, slot: int) -> None:
     """The finest that covers all interests of the key."""
-    entries = side.entries
     for level in range(LEVELS):
-        entries.count[key], entries.level[key] = 0, level
+        entries.count[slot], entries.level[slot] = 0, level
         fits = True
         for i in range(side.start[key], side.start[key + 1]):
-            if side.interest[i, IS] != 0.0 and not add(entries, key, side.interest[i]):
+            if side.interest[i, IS] != 0.0 and not add(entries, slot, side.interest[i]):
                 fits = False
                 break
         if fits:
             return
-    entries.count[key], entries.level[key] = 1, 0
-    entries.units[key, 0, AT], entries.units[key, 0, OF], entries.units[key, 0, UNIT_RADIUS] = ANY, ANY, 0.0
+    entries.count[slot], entries.level[slot] = 1, 0
+    entries.units[slot, 0, AT], entries.units[slot, 0, OF], entries.units[slot, 0, UNIT_RADIUS] = ANY, ANY, 0.0
 
 
 @compiled
@@ -467,7 +531,7 @@ def rebuild(side: Side) -> None:
     for key in range(len(side.present)):
         side.entries.count[key] = -1
         if side.present[key] > 0:
-            make_entry(side, key)
+            make_entry(side, key, side.entries, key)
 
 
 @compiled

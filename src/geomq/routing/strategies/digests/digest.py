@@ -111,6 +111,10 @@ class Entry:
                 return entry
         return cls(0, {(ANY, ANY): 0.0})
 
+    def known(self, slack_m: float) -> "KnownEntry":
+        """As it is for a peer that was told."""
+        return KnownEntry(self.level, (Unit(at, of, radius) for (at, of), radius in self.units.items()), slack_m)
+
     def add(self, interest: Interest) -> bool:
         """Take in an interest; whether there is room for it."""
         cells, radius = self._cells(interest)

@@ -1,31 +1,35 @@
 """What a peer should send of its clients' events, as this broker sees it, and when it is told.
 
 At first a peer is told nothing and sends every event whose fence meets this broker's coverage. A digest of what is wanted
-is kept all the same, as if the peer knew it. Events that come in vain speak for telling, each time the digest has to grow
-against it: the sum never falls below zero, and when it exceeds `patience` the peer is told everything at once. From then on
-it is told what else is wanted as soon as that is so; what is no longer wanted goes when everything is told anew, because
-too much came in vain again.
+is kept all the same, as if the peer knew it. Events that came in vain and that a digest would have spared speak for telling,
+each time the digest has to grow against it: the sum never falls below zero, and when it reaches `patience` the peer is
+told everything at once. From then on it is told what else is wanted as soon as that is so; what is no longer wanted goes when
+everything is told anew, because too much came in vain for which that is the reason.
 
-Slack follows what was seen: when the digest has grown often by little, it becomes wide enough for that; when events come in
-vain after that, it is as narrow as before, and it takes twice as much to widen it again. Telling anew that brings
-nothing makes the next time take twice as long.
+Slack follows what was seen: when the digest has grown often by little, it becomes wide enough for that; when too much came in
+vain because of it, it is as narrow as before, and it takes twice as much to widen it again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
-from geomq.routing.strategies.digests.digest import Entry, Interest, Key
+from geomq.routing.core.model import Event
+from geomq.routing.strategies.digests.digest import Around, Entry, Interest, Key, around, keys_of
 
 SLACKS_M = (0.0, 250.0, 1_000.0, 4_000.0, 16_000.0, 64_000.0, 256_000.0)
 MARGIN = 0.75
 """Of the slack clients may use so much before the peer is told: it knows before events would be missed."""
 WIDENING = 4
 """How often a digest has to grow by little before its slack follows."""
+RENEWING = 2
+"""How many events come in vain, because of what is no longer wanted, before all is told anew."""
+LOOSE = 4
+"""How many may come in vain because of the slack before it goes."""
 BACKOFF_MAX = 64
 KEYS_MAX = 15_000
 """Entries of a digest; who wants more than that is sent everything."""
 REBUILT_MAX = 256
-"""An entry of more interests than this is not made anew each time that it grows."""
+"""An entry of more interests than this is not made anew each time that it grows, or that an event came in vain."""
 
 Name = TypeVar("Name")
 
@@ -43,9 +47,12 @@ class Outlook(Generic[Name]):
         self._slack = 0
         self._slack_before = 0
         self._wasted = 0
+        self._loose = 0
         self._grown = 0
         self._patience = patience
         self._widening = WIDENING
+        self._passed: dict[Key, int] = {}
+        """Of entries with very many interests, those of them for which events came in vain since that was looked into."""
 
     @property
     def slack_m(self) -> float:
@@ -63,6 +70,7 @@ class Outlook(Generic[Name]):
         named.pop(name, None)
         if not named:
             self.interests.pop(key, None)
+            self._passed.pop(key, None)
 
     def renew(self, changed: Mapping[Name, Interest]) -> dict[Key, Entry] | None:
         """What the digest needs so that it covers these interests again; None if everything is to be told anew."""
@@ -92,7 +100,7 @@ class Outlook(Generic[Name]):
         self._grown += 1
         if self._grown < self._widening:
             return False
-        self._grown, self._slack_before = 0, self._slack
+        self._grown, self._loose, self._slack_before = 0, 0, self._slack
         self._slack = next(number for number, slack_m in enumerate(SLACKS_M) if MARGIN * slack_m >= enough)
         return True
 
@@ -114,25 +122,50 @@ class Outlook(Generic[Name]):
         """Make the digest anew, no larger than it has to be."""
         self.entries = {key: Entry.of(named.values()) for key, named in self.interests.items()}
 
-    def came_in_vain(self) -> bool:
+    def came_in_vain(self, event: Event) -> bool:
         """An event came that nobody wanted; whether everything is to be told, now that it is made anew."""
-        self._wasted += 1
-        self._grown = max(0, self._grown - 1)
-        if self._wasted < self._patience:
+        fence, keys = around(event.fence), keys_of(event.topic)
+        if self.is_told and not self._concerns(self.entries, keys, event, fence, self.slack_m):
+            return False  # it was under way when that was told
+        fresh = {key: entry for key in keys if (entry := self._fresh(key)) is not None}
+        if not self._concerns(fresh, keys, event, fence, self.slack_m):
+            self._wasted += 1
+            if self._wasted < (RENEWING if self.is_told else self._patience):
+                return False
+        elif self._slack > self._slack_before and not self._concerns(
+            fresh, keys, event, fence, SLACKS_M[self._slack_before]
+        ):
+            self._loose += 1
+            if self._loose < LOOSE:
+                return False
+            self._slack, self._loose, self._grown = self._slack_before, 0, 0
+            self._widening = min(BACKOFF_MAX, 2 * self._widening)
+            self.rebuild()
+            return self.is_told
+        else:
             return False
         self._wasted = 0
-        if self.is_told:
-            self._regret()
         self.rebuild()
         return len(self.entries) <= KEYS_MAX
 
-    def _regret(self) -> None:
-        """The peer had been told, and too much came in vain."""
-        if self._slack > self._slack_before:
-            self._slack = self._slack_before
-            self._widening = min(BACKOFF_MAX, 2 * self._widening)
-        else:
-            self._patience = min(BACKOFF_MAX, 2 * self._patience)
+    def _fresh(self, key: Key) -> Entry | None:
+        """The entry as it would be if it were made anew."""
+        named = self.interests.get(key)
+        if named is None:
+            return None
+        if len(named) <= REBUILT_MAX:
+            return Entry.of(named.values())
+        self._passed[key] = self._passed.get(key, 0) + REBUILT_MAX
+        if self._passed[key] < len(named):
+            return self.entries.get(key)
+        del self._passed[key]
+        return Entry.of(named.values())
+
+    @staticmethod
+    def _concerns(
+        entries: Mapping[Key, Entry], keys: Iterable[Key], event: Event, fence: Around | None, slack_m: float
+    ) -> bool:
+        return any(entries[key].known(slack_m).concerns(event, fence) for key in keys if key in entries)
 
     def refused(self) -> None:
         """The peer found that being told costs more than it saves."""

@@ -285,11 +285,11 @@ class Digests(CoverageStrategy):
 
     def said(self, peer: BrokerId, message: Message, *, now: float) -> None:
         match message:
-            case ForwardEvent():
+            case ForwardEvent(event=event):
                 before = len(self._actions)
                 super().said(peer, message, now=now)
                 if len(self._actions) == before:
-                    self._came_in_vain(peer)
+                    self._came_in_vain(peer, event)
             case PutDigest():
                 self._learn(peer, message)
             case DropDigest():
@@ -324,9 +324,9 @@ class Digests(CoverageStrategy):
             ]
         )
 
-    def _came_in_vain(self, peer: BrokerId) -> None:
+    def _came_in_vain(self, peer: BrokerId, event: Event) -> None:
         outlook = self._outlook(peer)
-        if outlook.came_in_vain():
+        if outlook.came_in_vain(event):
             outlook.is_told = True
             self._put(peer, outlook, outlook.entries, whole=True)
 
