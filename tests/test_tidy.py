@@ -72,7 +72,10 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/testbed/replay_client.py": "testbed/test_replay.py",
     "geomq/testbed/soak.py": "testbed/test_faults.py",
     "geomq/testbed/streams.py": "testbed/test_faults.py",
+    "geomq/workload/evaluation/digest_entries.py": "workload/evaluation/test_parity_digests.py",
+    "geomq/workload/evaluation/digests_kernel.py": "workload/evaluation/test_parity_digests.py",
     "geomq/workload/evaluation/kernel_messages.py": "workload/evaluation/test_kernel.py",
+    "geomq/workload/evaluation/pair_rows.py": "workload/evaluation/test_parity_digests.py",
     "geomq/workload/evaluation/pair_traffic.py": "workload/evaluation/test_parity_adaptive.py",
 }
 """Modules that only make sense together: the test file that drives them through their common door."""

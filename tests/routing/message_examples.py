@@ -102,9 +102,7 @@ EXAMPLES: dict[int, Message] = {
     59: sessions.SentAll(CAR, 5),
     60: sessions.AskReached(5),
     61: sessions.Reached(5),
-    62: digests.PutDigest(
-        3, True, True, 250.0, (digests.EntryUnits("a", 2, (digest_units.Unit(5, 6, 500.0),)),)
-    ),
+    62: digests.PutDigest(3, True, True, 250.0, (digests.EntryUnits("a", 2, (digest_units.Unit(5, 6, 500.0),)),)),
     63: digests.DropDigest(),
     64: digests.RefuseDigest(3),
     56: plan.EventBatch(9, 1_700_000_000_000, (BATCHED,), (b"0\x03\x00\x01a",)),

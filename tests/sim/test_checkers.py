@@ -50,7 +50,9 @@ def all_checkers() -> list[Checker]:
     return [NoDuplicates(), SameAsOracle(from_ms=0), NoLoops(hops_max=4), OneOfEachGroup(from_ms=0), bounded]
 
 
-@pytest.mark.parametrize("strategy", ["flood_events", "flood_subscriptions", "disgb_events", "dht", "adaptive", "digests"])
+@pytest.mark.parametrize(
+    "strategy", ["flood_events", "flood_subscriptions", "disgb_events", "dht", "adaptive", "digests"]
+)
 def test_checkers_have_nothing_to_say_of_a_sound_strategy(strategy: str) -> None:
     for checker in all_checkers():
         assert violations(strategy, checker) == [], type(checker).__name__

@@ -138,7 +138,12 @@ def event_of(place: Location | None, fence: Fence | None, topic: str = "t") -> E
     st.booleans(),
 )
 def test_what_a_digest_covers_it_never_leaves_out(
-    wanted: list[Interest], other: Interest, slack_m: float, publisher: Location | None, fence: Circle | None, near: bool
+    wanted: list[Interest],
+    other: Interest,
+    slack_m: float,
+    publisher: Location | None,
+    fence: Circle | None,
+    near: bool,
 ) -> None:
     """An event that matches an interest which is covered concerns the digest: those it was made of, and any other."""
     entry = Entry.of(wanted)

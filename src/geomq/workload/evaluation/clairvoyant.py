@@ -1,10 +1,13 @@
 """What it takes one who knows the future: the fewest messages between two brokers on a topic, telling included.
 
 A publisher's broker either sends the other every event whose fence meets its area, or has been told who wants what
-there, and sends what serves somebody. Being told is one message that says all as it is at that moment. It stays enough as
-long as every event that serves somebody serves at least one subscriber who has been as he is since before the telling; what
-has ended need not be taken back. That nobody wants anything at first need not be told. Knowing the future, both change at will
-between the two ways, tell at the best moment, and need no time for it. This is the least for whoever tells topic by topic.
+there, and sends what serves somebody. Being told is one message that says all as it is at that moment. It stays enough
+as long as every event that serves somebody serves at least one subscriber who has been as he is since before the
+telling; what has ended need not be taken back. That nobody wants anything at first need not be told. Knowing the
+future, both change at will between the two ways, tell at the best moment, and need no time for it.
+
+This is the least for whoever tells topic by topic what is wanted at that moment. A strategy that tells of several
+topics at once, or tells more than is wanted so that it need not tell again, may send less.
 
 Owns the choice, one pass over the events of each pair of brokers.
 """

@@ -1,98 +1,75 @@
 """`digests` between two brokers, exact to the tick: both are replayed with all their messages, topic after topic.
 
-Owns the rules of the strategy as arrays: interests, entries and sums at the home, what it has told, and what the publisher's
-broker made of that. Pairs do not influence each other, so each runs by itself; what happens in the same phase of a
-tick has the same effect in any order, but that what a client does on several topics there is taken in the order of topics.
+Owns the rules of the strategy as arrays: interests, entries and sums at the home, what it has told, and what the
+publisher's broker made of that. Pairs do not influence each other, so each runs by itself; what happens in the same
+phase of a tick has the same effect in any order, but that what a client does on several topics there is taken in the
+order of topics.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geomq.geo import EARTH_RADIUS_M, HALF_CIRCUMFERENCE_M
-from geomq.geo.sphere import EVERYWHERE, TOLERANCE_M
-from geomq.routing.strategies.digests import units
 from geomq.routing.strategies.digests.digest import UNITS_MAX
 from geomq.routing.strategies.digests.outlook import (
     BACKOFF_MAX,
     LOOSE,
     MARGIN,
-    REBUILT_MAX,
     RENEWING,
     SLACKS_M,
     WIDENING,
 )
 from geomq.routing.strategies.digests.strategy import MESSAGE_UNITS, REFUSED_AFTER, DigestsOptions
-from geomq.routing.strategies.digests.units import ANY, LEVELS, NOWHERE
 from geomq.workload.compiled import compiled
+from geomq.workload.evaluation.digest_entries import (
+    INTEREST,
+    IS,
+    REACHES_M,
+    READY,
+    Entries,
+    Floats,
+    Longs,
+    Side,
+    concerns,
+    fresh_entry,
+    grow,
+    make_ready,
+    no_entries,
+    put,
+    rebuild,
+    short_of,
+    would_concern,
+)
 from geomq.workload.evaluation.kernel_messages import CLIENTS_MS, Tally
-from geomq.workload.evaluation.pair_rows import NO_PLACE, PairRows
+from geomq.workload.evaluation.pair_rows import PairRows
 from geomq.workload.evaluation.pair_traffic import SUBSCRIPTION
 from geomq.workload.evaluation.sent import CONTROL, DIGESTS, EVENT
 from geomq.workload.evaluation.sent import SUBSCRIPTION as SENT_SUBSCRIPTION
-from geomq.workload.model import DEGREE, NO_FENCE
 from geomq.workload.world import CLIENT_MS
 
-cell_at, cell_lat, cell_lon = compiled(units.cell_at), compiled(units.cell_lat), compiled(units.cell_lon)
-apart_m = compiled(units.apart_m)
-
 PATIENCE = DigestsOptions().patience
-REACHES_M = np.array([units.cell_reach_m(level) for level in range(LEVELS)])
 SLACKS = np.array(SLACKS_M)
-ROUNDING = 1.0 + 2e-15
 NEVER = 2**62
 # Phases inside a tick: what peers sent, then what clients sent (updates by their kind).
 FORWARDED, CONTROLLED, UPDATED, PUBLISHED = 3, 5, 6, 9
 PHASES = 16
 
-# The home: whether it has told, versions of all it told, of the last time it told everything, slack now and before, events
+# The home: whether it has told, versions of all it told, of the last time it told everything, its slack, events
 # in vain that it would have spared and because of its slack, growth by little, and how much it takes.
-TOLD, VERSION, WHOLE_VERSION, SLACK, SLACK_BEFORE, WASTED, LOOSENED, GROWN, PATIENT, WIDENS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 19
+TOLD, VERSION, WHOLE_VERSION, SLACK, WASTED, LOOSENED, GROWN, PATIENT, WIDENS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 # The publisher's broker: whether it has been told, announcements less events saved.
 KNOWS, OVERPAID = 9, 10
 # How far events and updates have been read, and the queues read and written.
 EVENT_AT, UPDATE_AT, FORWARD_AT, FORWARD_END, LOG_AT, LOG_END, ASKED_AT, ASKED_END = 11, 12, 13, 14, 15, 16, 17, 18
-STATE = 20
-
-# Columns of an interest: whether there is one, place and fence in degrees, radius; NaN for none.
-IS, AT_LAT, AT_LON, OF_LAT, OF_LON, RADIUS = 0, 1, 2, 3, 4, 5
-# Columns of a unit, as the home has it and made ready for events.
-AT, OF, UNIT_RADIUS = 0, 1, 2
-LIMIT, REACH = 6, 7
-
-Floats = NDArray[np.float64]
-Longs = NDArray[np.int64]
-
-
-class Entries(NamedTuple):
-    """Entries by key: how many units, of which level; and the units themselves. Without an entry the count is -1."""
-
-    count: Longs
-    level: Longs
-    units: Floats
-
-
-class Side(NamedTuple):
-    """The home's interests, those of key k from `start[k]` to `start[k + 1]`, how many of them there are, for how many of them
-    events came in vain since that was looked into, and entries; room for one entry and for one unit made ready."""
-
-    start: Longs
-    present: Longs
-    passed: Longs
-    interest: Floats
-    entries: Entries
-    fresh: Entries
-    ready: Floats
+STATE = 19
 
 
 class Pair(NamedTuple):
     """Both brokers, and what is under way between them.
 
-    `log` holds what was told, a number after the other: when it arrives, its version, whether it is everything, the slack, the
-    count of entries, and of each entry its key, level, count and units.
-    """
+    `log` holds what was told, a number after the other: when it arrives, its version, whether it is everything, the
+    slack, the count of entries, and of each entry its key, level, count and units."""
 
     publisher: int
     home: int
@@ -112,9 +89,9 @@ def run_digests(rows: PairRows, publisher: int, home: int, latency: NDArray[np.i
     keys, event_key, update_key = _keys(rows)
     names, sub = np.unique(update_key.astype(np.int64) << 32 | rows.updates["client"], return_inverse=True)
     start = np.searchsorted(names >> 32, np.arange(keys + 1))
-    interest, entries = np.zeros((len(names), 6)), _no_entries(keys)
+    interest, entries = np.zeros((len(names), INTEREST)), no_entries(keys)
     side = Side(
-        start, np.zeros(keys, np.int64), np.zeros(keys, np.int64), interest, entries, _no_entries(1), np.zeros(8)
+        start, np.zeros(keys, np.int64), np.zeros(keys, np.int64), interest, entries, no_entries(1), np.zeros(READY)
     )
     state = np.zeros(STATE, np.int64)
     state[PATIENT], state[WIDENS] = PATIENCE, WIDENING
@@ -128,7 +105,7 @@ def run_digests(rows: PairRows, publisher: int, home: int, latency: NDArray[np.i
         np.empty(len(rows.events), np.int64),
         np.empty((count // REFUSED_AFTER + 2) * 2, np.int64),
         side,
-        Entries(np.full(keys, -1), np.zeros(keys, np.int64), np.zeros((keys, UNITS_MAX, 8))),
+        Entries(np.full(keys, -1), np.zeros(keys, np.int64), np.zeros((keys, UNITS_MAX, READY))),
     )
     run_pair(rows.events, event_key, rows.updates, update_key, sub.astype(np.int64), pair, tally)
 
@@ -137,10 +114,6 @@ def _keys(rows: PairRows) -> tuple[int, Longs, Longs]:
     """How many topics there are, and the number of each row's."""
     topics = np.unique(np.concatenate((rows.events["topic"], rows.updates["topic"])))
     return len(topics), np.searchsorted(topics, rows.events["topic"]), np.searchsorted(topics, rows.updates["topic"])
-
-
-def _no_entries(keys: int) -> Entries:
-    return Entries(np.full(keys, -1), np.zeros(keys, np.int64), np.zeros((keys, UNITS_MAX + 1, 3)))
 
 
 @compiled
@@ -202,61 +175,6 @@ def take_event(events: NDArray[np.void], event_key: Longs, pair: Pair, tally: Ta
 
 
 @compiled
-def limit_of(radius_m: float) -> float:
-    """As `geomq.geo.chord_limit`."""
-    radius = radius_m + TOLERANCE_M
-    if radius >= HALF_CIRCUMFERENCE_M:
-        return EVERYWHERE
-    half_chord = math.sin(radius / (2.0 * EARTH_RADIUS_M))
-    return 4.0 * half_chord * half_chord * ROUNDING
-
-
-@compiled
-def chord_to(lat: float, lon: float, unit: Floats, first: int) -> float:
-    """The squared chord between a place and a vector of a unit."""
-    phi, lam = lat * (math.pi / 180.0), lon * (math.pi / 180.0)
-    x, y, z = math.cos(phi) * math.cos(lam), math.cos(phi) * math.sin(lam), math.sin(phi)
-    dx, dy, dz = x - unit[first], y - unit[first + 1], z - unit[first + 2]
-    return float(dx * dx + dy * dy + dz * dz)
-
-
-@compiled
-def concerns(event: np.void, known: Entries, key: int) -> bool:
-    """Whether the event may interest somebody, as the publisher's broker sees it."""
-    for i in range(known.count[key]):
-        if meets(event, known.units[key, i]):
-            return True
-    return False
-
-
-@compiled
-def meets(event: np.void, unit: Floats) -> bool:
-    """Whether the event may interest a subscriber of a unit that was made ready."""
-    if unit[LIMIT] != np.inf:
-        if event["from_lat"] == NO_PLACE:
-            return False
-        if chord_to(event["from_lat"] / DEGREE, event["from_lon"] / DEGREE, unit, 0) > unit[LIMIT]:
-            return False
-    if event["radius_cm"] == NO_FENCE or unit[REACH] == np.inf:
-        return True
-    if unit[REACH] < 0.0:
-        return False
-    limit = limit_of(event["radius_cm"] / 100.0 + unit[REACH])
-    return bool(chord_to(event["lat"] / DEGREE, event["lon"] / DEGREE, unit, 3) <= limit)
-
-
-@compiled
-def would_concern(event: np.void, entries: Entries, key: int, slack_m: float, ready: Floats) -> bool:
-    """Whether the event may interest somebody, as the home sees it."""
-    level = entries.level[key]
-    for i in range(entries.count[key]):
-        make_ready(ready, entries.units[key, i], level, REACHES_M[level] + slack_m)
-        if meets(event, ready):
-            return True
-    return False
-
-
-@compiled
 def take_told(pair: Pair, tally: Tally, log: Floats, tick: int) -> None:
     """Take in what the home wants; refuse it if that costs more than it saves."""
     state, known = pair.state, pair.known
@@ -284,16 +202,6 @@ def take_told(pair: Pair, tally: Tally, log: Floats, tick: int) -> None:
         tally.sent[DIGESTS, CONTROL, pair.publisher, pair.home] += 1
         pair.asked[2 * state[ASKED_END]], pair.asked[2 * state[ASKED_END] + 1] = tick + pair.to_home, version
         state[ASKED_END] += 1
-
-
-@compiled
-def make_ready(ready: Floats, unit: Floats, level: int, reach_m: float) -> None:
-    for first, cell in ((0, int(unit[OF])), (3, int(unit[AT]))):
-        phi, lam = cell_lat(cell, level) * (math.pi / 180.0), cell_lon(cell, level) * (math.pi / 180.0)
-        ready[first], ready[first + 1] = math.cos(phi) * math.cos(lam), math.cos(phi) * math.sin(lam)
-        ready[first + 2] = math.sin(phi)
-    ready[LIMIT] = np.inf if int(unit[OF]) == ANY else limit_of(unit[UNIT_RADIUS] + reach_m)
-    ready[REACH] = np.inf if int(unit[AT]) == ANY else -1.0 if int(unit[AT]) == NOWHERE else reach_m
 
 
 # The home.
@@ -332,33 +240,15 @@ def speaks_for_telling(event: np.void, key: int, side: Side, state: Longs) -> bo
         state[WASTED] = 0
         rebuild(side)
         return True
-    if state[SLACK] <= state[SLACK_BEFORE]:
-        return False
-    if would_concern(event, fresh, slot, SLACKS[state[SLACK_BEFORE]], side.ready):
+    if state[SLACK] == 0 or would_concern(event, fresh, slot, SLACKS[state[SLACK] - 1], side.ready):
         return False
     state[LOOSENED] += 1
     if state[LOOSENED] < LOOSE:
         return False
-    state[SLACK], state[LOOSENED], state[GROWN] = state[SLACK_BEFORE], 0, 0
+    state[SLACK], state[LOOSENED], state[GROWN] = state[SLACK] - 1, 0, 0
     state[WIDENS] = min(BACKOFF_MAX, 2 * state[WIDENS])
     rebuild(side)
     return bool(state[TOLD] != 0)
-
-
-@compiled
-def fresh_entry(side: Side, key: int) -> tuple[Entries, int]:
-    """Where the entry is as it would be if it were made anew."""
-    if 0 < side.present[key] <= REBUILT_MAX:
-        make_entry(side, key, side.fresh, 0)
-    elif side.present[key] == 0:
-        side.fresh.count[0] = -1
-    else:
-        side.passed[key] += REBUILT_MAX
-        if side.passed[key] < side.present[key]:
-            return side.entries, key
-        side.passed[key] = 0
-        make_entry(side, key, side.fresh, 0)
-    return side.fresh, 0
 
 
 @compiled
@@ -417,23 +307,6 @@ def take_updates(
 
 
 @compiled
-def put(row: np.void, side: Side, sub: int, key: int) -> None:
-    """Note what the subscriber wants now."""
-    interest = side.interest[sub]
-    wanted = row["meets"] != 0
-    side.present[key] += int(wanted) - int(interest[IS])
-    if side.present[key] == 0:
-        side.passed[key] = 0
-    interest[IS] = 1.0 if wanted else 0.0
-    located, fenced = row["at_lat"] != NO_PLACE, row["radius_cm"] != NO_FENCE
-    interest[AT_LAT] = row["at_lat"] / DEGREE if located else np.nan
-    interest[AT_LON] = row["at_lon"] / DEGREE if located else np.nan
-    interest[OF_LAT] = row["lat"] / DEGREE if fenced else np.nan
-    interest[OF_LON] = row["lon"] / DEGREE if fenced else np.nan
-    interest[RADIUS] = row["radius_cm"] / 100.0 if fenced else 0.0
-
-
-@compiled
 def widens(state: Longs, by_m: float) -> bool:
     """Whether the digest was too narrow by little often enough to make it wider."""
     enough = MARGIN * SLACKS[state[SLACK]] + by_m
@@ -442,96 +315,10 @@ def widens(state: Longs, by_m: float) -> bool:
     state[GROWN] += 1
     if state[GROWN] < state[WIDENS]:
         return False
-    state[GROWN], state[LOOSENED], state[SLACK_BEFORE], state[SLACK] = 0, 0, state[SLACK], 0
+    state[GROWN], state[LOOSENED], state[SLACK] = 0, 0, 0
     while MARGIN * SLACKS[state[SLACK]] < enough:
         state[SLACK] += 1
     return True
-
-
-@compiled
-def cells_of(interest: Floats, level: int) -> tuple[int, int]:
-    at, of = NOWHERE, ANY
-    if not np.isnan(interest[AT_LAT]):
-        at = cell_at(interest[AT_LAT], interest[AT_LON], level)
-    if not np.isnan(interest[OF_LAT]):
-        of = cell_at(interest[OF_LAT], interest[OF_LON], level)
-    return at, of
-
-
-@compiled
-def short_of(side: Side, key: int, interest: Floats, slack_m: float) -> float:
-    """By how many metres the entry would have to be wider to cover the interest."""
-    count, level = side.entries.count[key], side.entries.level[key]
-    if count < 0:
-        return np.inf
-    at, of = cells_of(interest, level)
-    for i in range(count):
-        unit = side.entries.units[key, i]
-        if int(unit[AT]) == at and int(unit[OF]) == of and unit[UNIT_RADIUS] >= interest[RADIUS]:
-            return 0.0
-    reach, least = REACHES_M[level] + slack_m, np.inf
-    for i in range(count):
-        unit = side.entries.units[key, i]
-        there, centre, short = int(unit[AT]), int(unit[OF]), 0.0
-        if there != ANY and at != NOWHERE:
-            if there == NOWHERE:
-                continue
-            away = apart_m(cell_lat(there, level), cell_lon(there, level), interest[AT_LAT], interest[AT_LON])
-            short = away - reach
-        if centre != ANY:
-            if of == ANY:
-                continue
-            away = apart_m(cell_lat(centre, level), cell_lon(centre, level), interest[OF_LAT], interest[OF_LON])
-            short = max(short, away + interest[RADIUS] - unit[UNIT_RADIUS] - reach)
-        least = min(least, short)
-    return max(0.0, least)
-
-
-@compiled
-def grow(side: Side, key: int, interest: Floats) -> None:
-    """Make the entry anew, or if that takes long only larger."""
-    few = side.entries.count[key] < 0 or side.present[key] <= REBUILT_MAX
-    if few or not add(side.entries, key, interest):
-        make_entry(side, key, side.entries, key)
-
-
-@compiled
-def add(entries: Entries, key: int, interest: Floats) -> bool:
-    """Take in an interest; whether there is room for it."""
-    at, of = cells_of(interest, entries.level[key])
-    for i in range(entries.count[key]):
-        unit = entries.units[key, i]
-        if int(unit[AT]) == at and int(unit[OF]) == of:
-            unit[UNIT_RADIUS] = max(unit[UNIT_RADIUS], interest[RADIUS])
-            return True
-    unit = entries.units[key, entries.count[key]]
-    unit[AT], unit[OF], unit[UNIT_RADIUS] = at, of, interest[RADIUS]
-    entries.count[key] += 1
-    return bool(entries.count[key] <= UNITS_MAX)
-
-
-@compiled
-def make_entry(side: Side, key: int, entries: Entries, slot: int) -> None:
-    """The finest that covers all interests of the key."""
-    for level in range(LEVELS):
-        entries.count[slot], entries.level[slot] = 0, level
-        fits = True
-        for i in range(side.start[key], side.start[key + 1]):
-            if side.interest[i, IS] != 0.0 and not add(entries, slot, side.interest[i]):
-                fits = False
-                break
-        if fits:
-            return
-    entries.count[slot], entries.level[slot] = 1, 0
-    entries.units[slot, 0, AT], entries.units[slot, 0, OF], entries.units[slot, 0, UNIT_RADIUS] = ANY, ANY, 0.0
-
-
-@compiled
-def rebuild(side: Side) -> None:
-    for key in range(len(side.present)):
-        side.entries.count[key] = -1
-        if side.present[key] > 0:
-            make_entry(side, key, side.entries, key)
 
 
 @compiled

@@ -158,7 +158,9 @@ def known_since(topic: TopicData, table: ViewTable, event: int, client: int) -> 
     at = topic.event_t[event] + table.sub_offset[DIRECT, topic.event_home[event], topic.home[client]]
     since = topic.sub_since[latest(topic.sub_t, topic.sub_start[client], topic.sub_start[client + 1], at)]
     if topic.event_point[event, LIMIT] != np.inf:
-        since = max(since, topic.loc_since[latest(topic.loc_t, topic.loc_start[client], topic.loc_start[client + 1], at)])
+        since = max(
+            since, topic.loc_since[latest(topic.loc_t, topic.loc_start[client], topic.loc_start[client + 1], at)]
+        )
     return int(since)
 
 

@@ -1,7 +1,7 @@
 """What happens between two brokers on all topics, as rows that topics make and each pair of brokers is replayed from.
 
-Owns the two kinds of rows, how a topic lays them out by pair, and how they become bytes and are brought together. Strategies
-that look at single topics do not need them: see `pair_traffic`.
+Owns the two kinds of rows, how a topic lays them out by pair, and how they become bytes and are brought together.
+Strategies that look at single topics do not need them: see `pair_traffic`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,13 +19,13 @@ from geomq.workload.model import Kind
 NO_PLACE = 2**31 - 1
 # An event of the one broker whose fence meets the other's area: its fence, where its publisher was known to be, and how
 # many match at the other.
-EVENT = np.dtype([(name, "<i4") for name in ("t", "topic", "direct", "lat", "lon", "radius_cm", "from_lat", "from_lon")])
-# A subscriber of the other broker after an update: how many of the kind it made before in this tick, whether its fence now
-# meets the area of the one, the fence, the place.
-TURN = ("t", "kind", "client", "turn")
-UPDATE = np.dtype(
-    [(name, "<i4") for name in (*TURN, "topic", "meets", "lat", "lon", "radius_cm", "at_lat", "at_lon")]
+EVENT = np.dtype(
+    [(name, "<i4") for name in ("t", "topic", "direct", "lat", "lon", "radius_cm", "from_lat", "from_lon")]
 )
+# A subscriber of the other broker after an update: how many of the kind it made before in this tick, whether its fence
+# now meets the area of the one, the fence, the place.
+TURN = ("t", "kind", "client", "turn")
+UPDATE = np.dtype([(name, "<i4") for name in (*TURN, "topic", "meets", "lat", "lon", "radius_cm", "at_lat", "at_lon")])
 
 Rows = NDArray[np.void]
 
@@ -115,8 +115,8 @@ def _known_places(records: Records) -> tuple[NDArray[np.int32], NDArray[np.int32
 
 def _set_bits(masks: NDArray[np.uint64], brokers: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row and broker of every bit that is set, row by row."""
-    bits = np.unpackbits(masks.astype("<u8").view(np.uint8).reshape(len(masks), 8 * masks.shape[1]), axis=1, bitorder="little")
-    row, broker = np.nonzero(bits[:, :brokers])
+    octets = masks.astype("<u8").view(np.uint8).reshape(len(masks), 8 * masks.shape[1])
+    row, broker = np.nonzero(np.unpackbits(octets, axis=1, bitorder="little")[:, :brokers])
     return row, broker
 
 
@@ -155,8 +155,8 @@ def _updates_of(topic: int, records: Records, data: TopicData, brokers: int) -> 
 def _versions(
     client: NDArray[np.int32], when: NDArray[np.int32], lat: NDArray[np.int32], lon: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
-    """After each update which subscription version and which row's place are in force, -1 for none; how many of its kind
-    the client made before in the tick; and whether it changes nothing because the client is where it was."""
+    """After each update which subscription version and which row's place are in force, -1 for none; how many of its
+    kind the client made before in the tick; and whether it changes nothing because the client is where it was."""
     version, place = np.full(len(client), -1, np.int64), np.full(len(client), -1, np.int64)
     turn, stays = np.zeros(len(client), np.int32), np.zeros(len(client), np.bool_)
     made = 0

@@ -29,7 +29,7 @@ NAMES = {
 ORACLE = "oracle"
 CLAIRVOYANT = "clairvoyant"
 BOUNDS = (CLAIRVOYANT, ORACLE)
-"""What no strategy did: the least that anybody could send, without and with telling each other who wants what."""
+"""What no strategy did: the least for one who knows the future, with telling who wants what, and without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +167,8 @@ def _oracle(tally: Tally, table: ViewTable) -> StrategyResult:
 
 def _clairvoyant(tally: Tally, table: ViewTable) -> StrategyResult:
     """What it would take one who knows the future, and is told of interest all the same: see `clairvoyant.py`."""
-    sent_by = tally.sent[sent.CLAIRVOYANT]
-    events, told, none = _framed(tally.needed + sent_by[sent.EVENT], table), _framed(sent_by[sent.SUBSCRIPTION], table), _links(table)
+    beyond, none = tally.sent[sent.CLAIRVOYANT], _links(table)
+    events, told = _framed(tally.needed + beyond[sent.EVENT], table), _framed(beyond[sent.SUBSCRIPTION], table)
     useful, latency = int(tally.useful[km.FLOOD_EVENTS]), tally.delays[km.FLOOD_EVENTS]
     return StrategyResult(CLAIRVOYANT, events, told, none, none, none, useful, latency, _delays(told, table))
 

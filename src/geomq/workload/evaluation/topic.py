@@ -32,7 +32,8 @@ class TopicData(NamedTuple):
     A `point` is x, y, z on the unit sphere, and for fences the limit of the squared chord; infinity means no fence. A
     `circle` is latitude, longitude, reach and half-width in degrees, for finding candidates. `sub_told` are the brokers
     that hear of a version, `sub_held` those that hold it afterwards, both as bits; `event_to` the brokers that match an
-    event where it matters which. A version says the same as those before it `since` then. Per broadcast group, `wanted_at` is when the cloud knows that it wants the topic.
+    event where it matters which. A version says the same as those before it `since` then. Per broadcast group,
+    `wanted_at` is when the cloud knows that it wants the topic.
     """
 
     home: NDArray[np.int32]

@@ -1,8 +1,9 @@
 """A digest: what the clients of one broker want that others publish, a little more than exactly.
 
-It has an entry for each beginning of topics (the literal levels a filter begins with, at most three), and an entry has units:
-the cell where subscribers are, the cell in which the centres of their fences are, and the largest radius of these. Cells are
-as fine as a bounded number of units allows. All is widened by a slack, within which clients and fences may move unnoticed.
+It has an entry for each beginning of topics (the literal levels a filter begins with, at most three), and an entry has
+units: the cell where subscribers are, the cell in which the centres of their fences are, and the largest radius of
+these. Cells are as fine as a bounded number of units allows. All is widened by a slack, within which clients and fences
+may move unnoticed.
 
 Owns how interests become units, whether a digest covers an interest, and whether an event may interest somebody.
 """

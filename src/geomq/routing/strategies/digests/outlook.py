@@ -1,13 +1,13 @@
 """What a peer should send of its clients' events, as this broker sees it, and when it is told.
 
-At first a peer is told nothing and sends every event whose fence meets this broker's coverage. A digest of what is wanted
-is kept all the same, as if the peer knew it. Events that came in vain and that a digest would have spared speak for telling,
-each time the digest has to grow against it: the sum never falls below zero, and when it reaches `patience` the peer is
-told everything at once. From then on it is told what else is wanted as soon as that is so; what is no longer wanted goes when
-everything is told anew, because too much came in vain for which that is the reason.
+At first a peer is told nothing and sends every event whose fence meets this broker's coverage. A digest of what is
+wanted is kept all the same, as if the peer knew it. Events that came in vain and that a digest would have spared speak
+for telling, each time the digest has to grow against it: the sum never falls below zero, and when it reaches `patience`
+the peer is told everything at once. From then on it is told what else is wanted as soon as that is so; what is no
+longer wanted goes when everything is told anew, because too much came in vain for which that is the reason.
 
-Slack follows what was seen: when the digest has grown often by little, it becomes wide enough for that; when too much came in
-vain because of it, it is as narrow as before, and it takes twice as much to widen it again.
+Slack follows what was seen: when the digest has grown often by little, it becomes wide enough for that; when too much
+came in vain because of it, it becomes narrower by a step, and it takes twice as much to widen it again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,8 @@ Name = TypeVar("Name")
 
 
 class Outlook(Generic[Name]):
-    """This broker's interests that concern one peer, by name, and the digest of them that the peer has or would have."""
+    """This broker's interests that concern one peer, by name, and the digest of them that the peer has or would
+    have."""
 
     def __init__(self, patience: int) -> None:
         self.interests: dict[Key, dict[Name, Interest]] = {}
@@ -45,14 +46,14 @@ class Outlook(Generic[Name]):
         self.whole_version = 0
         """When everything was told last."""
         self._slack = 0
-        self._slack_before = 0
         self._wasted = 0
         self._loose = 0
         self._grown = 0
         self._patience = patience
         self._widening = WIDENING
         self._passed: dict[Key, int] = {}
-        """Of entries with very many interests, those of them for which events came in vain since that was looked into."""
+        """Of entries with very many interests, those of them for which events came in vain since that was looked
+        into."""
 
     @property
     def slack_m(self) -> float:
@@ -100,7 +101,7 @@ class Outlook(Generic[Name]):
         self._grown += 1
         if self._grown < self._widening:
             return False
-        self._grown, self._loose, self._slack_before = 0, 0, self._slack
+        self._grown, self._loose = 0, 0
         self._slack = next(number for number, slack_m in enumerate(SLACKS_M) if MARGIN * slack_m >= enough)
         return True
 
@@ -132,21 +133,24 @@ class Outlook(Generic[Name]):
             self._wasted += 1
             if self._wasted < (RENEWING if self.is_told else self._patience):
                 return False
-        elif self._slack > self._slack_before and not self._concerns(
-            fresh, keys, event, fence, SLACKS_M[self._slack_before]
-        ):
-            self._loose += 1
-            if self._loose < LOOSE:
-                return False
-            self._slack, self._loose, self._grown = self._slack_before, 0, 0
-            self._widening = min(BACKOFF_MAX, 2 * self._widening)
-            self.rebuild()
-            return self.is_told
         else:
-            return False
+            less_m = SLACKS_M[max(0, self._slack - 1)]
+            spared = less_m < self.slack_m and not self._concerns(fresh, keys, event, fence, less_m)
+            return spared and self._narrows()
         self._wasted = 0
         self.rebuild()
-        return len(self.entries) <= KEYS_MAX
+        self.is_told = len(self.entries) <= KEYS_MAX
+        return self.is_told
+
+    def _narrows(self) -> bool:
+        """An event came in vain because of the slack: whether that happened often enough to tell the peer of less."""
+        self._loose += 1
+        if self._loose < LOOSE:
+            return False
+        self._slack, self._loose, self._grown = self._slack - 1, 0, 0
+        self._widening = min(BACKOFF_MAX, 2 * self._widening)
+        self.rebuild()
+        return self.is_told
 
     def _fresh(self, key: Key) -> Entry | None:
         """The entry as it would be if it were made anew."""
@@ -166,6 +170,13 @@ class Outlook(Generic[Name]):
         entries: Mapping[Key, Entry], keys: Iterable[Key], event: Event, fence: Around | None, slack_m: float
     ) -> bool:
         return any(entries[key].known(slack_m).concerns(event, fence) for key in keys if key in entries)
+
+    def next_version(self, *, whole: bool) -> int:
+        """The number of what is told now."""
+        self.version += 1
+        if whole:
+            self.whole_version = self.version
+        return self.version
 
     def refused(self) -> None:
         """The peer found that being told costs more than it saves."""

@@ -1,12 +1,12 @@
 """`digests`: an event goes to the brokers whose coverage meets its fence and whose clients may want it.
 
-As with `disgb_events`, subscriptions stay at home and events are matched there. But a broker tells its peers, in digests,
-what its clients want of theirs (`digest.py`), where that is seen to cost less than the events that would come in vain
-(`outlook.py`). Who has been told sends only what the digest concerns. A digest is always wider than what is wanted:
-nothing that `disgb_events` delivers is missed but for what crosses an announcement on its way.
+As with `disgb_events`, subscriptions stay at home and events are matched there. But a broker tells its peers, in
+digests, what its clients want of theirs (`digest.py`), where that is seen to cost less than the events that would come
+in vain (`outlook.py`). Who has been told sends only what the digest concerns. A digest is always wider than what is
+wanted: nothing that `disgb_events` delivers is missed but for what crosses an announcement on its way.
 
-A peer that pays more for being told than it saves refuses the digest, and sends everything again. Nothing is kept on disk: a
-broker that forgot what it was told sends everything until its link is up and it is told again.
+A peer that pays more for being told than it saves refuses the digest, and sends everything again. Nothing is kept on
+disk: a broker that forgot what it was told sends everything until its link is up and it is told again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -264,22 +264,18 @@ class Digests(CoverageStrategy):
 
     def _tell_all(self, peer: BrokerId, outlook: Outlook[Name]) -> None:
         """Tell a peer anew, if it has been told before."""
-        if len(outlook.entries) > KEYS_MAX:
-            if outlook.is_told:
-                outlook.forget_told()
-                self.send(peer, DropDigest())
-            return
-        self._put(peer, outlook, outlook.entries, whole=True)
+        if len(outlook.entries) <= KEYS_MAX:
+            self._put(peer, outlook, outlook.entries, whole=True)
+        elif outlook.is_told:
+            outlook.forget_told()
+            self.send(peer, DropDigest())
 
     def _put(self, peer: BrokerId, outlook: Outlook[Name], entries: dict[Key, Entry], *, whole: bool) -> None:
         if not outlook.is_told:
             return
-        outlook.version += 1
-        if whole:
-            outlook.whole_version = outlook.version
-        parts = list(_in_messages(entries))
+        version, parts = outlook.next_version(whole=whole), list(_in_messages(entries))
         for number, part in enumerate(parts):
-            self.send(peer, PutDigest(outlook.version, whole, number + 1 < len(parts), outlook.slack_m, part))
+            self.send(peer, PutDigest(version, whole, number + 1 < len(parts), outlook.slack_m, part))
 
     # What peers say.
 
@@ -327,7 +323,6 @@ class Digests(CoverageStrategy):
     def _came_in_vain(self, peer: BrokerId, event: Event) -> None:
         outlook = self._outlook(peer)
         if outlook.came_in_vain(event):
-            outlook.is_told = True
             self._put(peer, outlook, outlook.entries, whole=True)
 
     def _learn(self, peer: BrokerId, message: PutDigest) -> None:
