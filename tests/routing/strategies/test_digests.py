@@ -27,7 +27,7 @@ from geomq.routing.strategies.digests.digest import (
     key_of,
     keys_of,
 )
-from geomq.routing.strategies.digests.outlook import MARGIN, SLACKS_M, WIDENING, Outlook
+from geomq.routing.strategies.digests.outlook import LOOSE, MARGIN, RENEWING, SLACKS_M, WIDENING, Outlook
 from geomq.routing.strategies.digests.strategy import (
     REFUSED_AFTER,
     Digests,
@@ -238,30 +238,65 @@ def outlook_of(*places: Location, patience: int = 4) -> Outlook[int]:
     return found
 
 
+def vain(topic: str = "nobody's", place: Location | None = None, fence: Fence | None = None) -> Event:
+    """An event that nobody wanted."""
+    return event_of(place, fence, topic)
+
+
 def test_what_the_digest_would_have_to_be_told_speaks_against_telling() -> None:
     found = outlook_of(patience=2)
-    assert not found.came_in_vain()
+    assert not found.came_in_vain(vain())
     for number in range(5):
         found.put(number, Interest(f"t{number}", None, None))
         assert found.renew({number: Interest(f"t{number}", None, None)})
-        assert not found.came_in_vain()
-    assert found.came_in_vain()
+        assert not found.came_in_vain(vain())
+    assert found.came_in_vain(vain())
 
 
-def test_slack_follows_growth_by_little_and_goes_when_events_come_in_vain() -> None:
-    found = outlook_of(Location(0, 0))
-    found.is_told = True
+def test_events_that_a_digest_would_not_have_spared_do_not_count() -> None:
+    found = outlook_of(Location(0, 0), patience=1)
+    near = vain("t", fence=Circle(Location(0, 0.01), 1_500.0))
+    assert not found.came_in_vain(near)
+    assert found.came_in_vain(vain("t", fence=Circle(Location(0, 9), 1_500.0)))
+    assert not any(found.came_in_vain(near) for _ in range(100))
+
+
+def test_what_was_under_way_when_all_was_told_does_not_count() -> None:
+    found = outlook_of(Location(0, 0), patience=1)
+    assert found.came_in_vain(vain())
+    assert not any(found.came_in_vain(vain()) for _ in range(100))
+
+
+def test_all_is_told_anew_when_events_come_because_of_what_has_ended() -> None:
+    found = outlook_of(Location(0, 0), patience=1)
+    assert found.came_in_vain(vain())
+    found.drop(0, "t")
+    assert [found.came_in_vain(vain("t")) for _ in range(RENEWING)] == [*[False] * (RENEWING - 1), True]
+    assert found.entries == {}
+
+
+def test_slack_follows_growth_by_little_and_goes_when_events_come_because_of_it() -> None:
+    found = outlook_of(Location(0, 0), patience=1)
+    assert found.came_in_vain(vain())
     for step in range(1, WIDENING + 1):
         interest = Interest("t", Location(0, 0.02 * step), None)
         found.put(0, interest)
         grown = found.renew({0: interest})
         assert (grown is None) == (step == WIDENING)
     assert found.slack_m == 4_000.0
-    interest = Interest("t", Location(0, 0.02 * WIDENING + 0.6 * MARGIN * 0.036), None)
+    here = 0.02 * WIDENING
+    interest = Interest("t", Location(0, here + 0.6 * MARGIN * 0.036), None)
     found.put(0, interest)
     assert found.renew({0: interest}) == {}
-    assert [found.came_in_vain() for _ in range(4)] == [False, False, False, True]
-    assert found.slack_m == 0.0
+    loose = vain("t", fence=Circle(Location(0, here + 0.04), 500.0))
+    assert [found.came_in_vain(loose) for _ in range(LOOSE)] == [*[False] * (LOOSE - 1), True]
+    assert found.slack_m == 1_000.0
+    widened = []
+    for step in range(2 * WIDENING):
+        interest = Interest("t", Location(0, here + 0.03 * (step + 2)), None)
+        found.put(0, interest)
+        widened.append(found.renew({0: interest}) is None)
+    assert widened == [*[False] * (2 * WIDENING - 1), True]
 
 
 def test_a_jump_does_not_widen() -> None:
@@ -273,16 +308,13 @@ def test_a_jump_does_not_widen() -> None:
     assert found.slack_m == 0.0
 
 
-def test_telling_anew_in_vain_takes_ever_longer() -> None:
+def test_after_each_refusal_telling_takes_twice_as_many() -> None:
     found = outlook_of(Location(0, 0), patience=1)
-    waits, count = [], 0
-    while len(waits) < 9:
-        count += 1
-        if found.came_in_vain():
-            found.is_told = True
-            waits.append(count)
-            count = 0
-    assert waits == [1, 1, 2, 4, 8, 16, 32, 64, 64]
+    waits = []
+    for _ in range(9):
+        waits.append(next(count for count in range(1, 100) if found.came_in_vain(vain())))
+        found.refused()
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 64, 64]
 
 
 def test_an_entry_of_very_many_interests_grows_without_being_made_anew() -> None:
