@@ -41,7 +41,7 @@ Longs = NDArray[np.int64]
 class Entries(NamedTuple):
     """Entries by key: how many units, of which level; and the units themselves. Without an entry the count is -1."""
 
-    count: Longs
+    filled: Longs
     level: Longs
     units: Floats
 
@@ -87,7 +87,7 @@ def chord_to(lat: float, lon: float, unit: Floats, first: int) -> float:
 def concerns(event: np.void, known: Entries, key: int) -> bool:
     """Whether the event may interest somebody, as the publisher's broker sees it."""
     found = False
-    for i in range(known.count[key]):
+    for i in range(known.filled[key]):
         found = found or meets(event, known.units[key, i])
     return found
 
@@ -112,7 +112,7 @@ def meets(event: np.void, unit: Floats) -> bool:
 def would_concern(event: np.void, entries: Entries, key: int, slack_m: float, ready: Floats) -> bool:
     """Whether the event may interest somebody, as the home sees it."""
     level = entries.level[key]
-    for i in range(entries.count[key]):
+    for i in range(entries.filled[key]):
         make_ready(ready, entries.units[key, i], level, REACHES_M[level] + slack_m)
         if meets(event, ready):
             return True
@@ -135,7 +135,7 @@ def fresh_entry(side: Side, key: int) -> tuple[Entries, int]:
     if 0 < side.present[key] <= REBUILT_MAX:
         make_entry(side, key, side.fresh, 0)
     elif side.present[key] == 0:
-        side.fresh.count[0] = -1
+        side.fresh.filled[0] = -1
     else:
         side.passed[key] += REBUILT_MAX
         if side.passed[key] < side.present[key]:
@@ -175,7 +175,7 @@ def cells_of(interest: Floats, level: int) -> tuple[int, int]:
 @compiled
 def short_of(side: Side, key: int, interest: Floats, slack_m: float) -> float:
     """By how many metres the entry would have to be wider to cover the interest."""
-    count, level = side.entries.count[key], side.entries.level[key]
+    count, level = side.entries.filled[key], side.entries.level[key]
     if count < 0:
         return np.inf
     at, of = cells_of(interest, level)
@@ -204,7 +204,7 @@ def short_of(side: Side, key: int, interest: Floats, slack_m: float) -> float:
 @compiled
 def grow(side: Side, key: int, interest: Floats) -> None:
     """Make the entry anew, or if that takes long only larger."""
-    few = side.entries.count[key] < 0 or side.present[key] <= REBUILT_MAX
+    few = side.entries.filled[key] < 0 or side.present[key] <= REBUILT_MAX
     if few or not add(side.entries, key, interest):
         make_entry(side, key, side.entries, key)
 
@@ -213,22 +213,22 @@ def grow(side: Side, key: int, interest: Floats) -> None:
 def add(entries: Entries, key: int, interest: Floats) -> bool:
     """Take in an interest; whether there is room for it."""
     at, of = cells_of(interest, entries.level[key])
-    for i in range(entries.count[key]):
+    for i in range(entries.filled[key]):
         unit = entries.units[key, i]
         if int(unit[AT]) == at and int(unit[OF]) == of:
             unit[UNIT_RADIUS] = max(unit[UNIT_RADIUS], interest[RADIUS])
             return True
-    unit = entries.units[key, entries.count[key]]
+    unit = entries.units[key, entries.filled[key]]
     unit[AT], unit[OF], unit[UNIT_RADIUS] = at, of, interest[RADIUS]
-    entries.count[key] += 1
-    return bool(entries.count[key] <= UNITS_MAX)
+    entries.filled[key] += 1
+    return bool(entries.filled[key] <= UNITS_MAX)
 
 
 @compiled
 def make_entry(side: Side, key: int, entries: Entries, slot: int) -> None:
     """The finest that covers all interests of the key."""
     for level in range(LEVELS):
-        entries.count[slot], entries.level[slot] = 0, level
+        entries.filled[slot], entries.level[slot] = 0, level
         fits = True
         for i in range(side.start[key], side.start[key + 1]):
             if side.interest[i, IS] != 0.0 and not add(entries, slot, side.interest[i]):
@@ -236,13 +236,13 @@ def make_entry(side: Side, key: int, entries: Entries, slot: int) -> None:
                 break
         if fits:
             return
-    entries.count[slot], entries.level[slot] = 1, 0
+    entries.filled[slot], entries.level[slot] = 1, 0
     entries.units[slot, 0, AT], entries.units[slot, 0, OF], entries.units[slot, 0, UNIT_RADIUS] = ANY, ANY, 0.0
 
 
 @compiled
 def rebuild(side: Side) -> None:
     for key in range(len(side.present)):
-        side.entries.count[key] = -1
+        side.entries.filled[key] = -1
         if side.present[key] > 0:
             make_entry(side, key, side.entries, key)

@@ -20,7 +20,7 @@ from geomq.routing.strategies.digests.outlook import (
     SLACKS_M,
     WIDENING,
 )
-from geomq.routing.strategies.digests.strategy import MESSAGE_UNITS, REFUSED_AFTER, DigestsOptions
+from geomq.routing.strategies.digests.strategy import MESSAGE_UNITS, REFUSED_AFTER, SILENT_MAX, DigestsOptions
 from geomq.workload.compiled import compiled
 from geomq.workload.evaluation.digest_entries import (
     INTEREST,
@@ -58,11 +58,11 @@ PHASES = 16
 # The home: whether it has told, versions of all it told, of the last time it told everything, its slack, events
 # in vain that it would have spared and because of its slack, growth by little, and how much it takes.
 TOLD, VERSION, WHOLE_VERSION, SLACK, WASTED, LOOSENED, GROWN, PATIENT, WIDENS = 0, 1, 2, 3, 4, 5, 6, 7, 8
-# The publisher's broker: whether it has been told, announcements less events saved.
-KNOWS, OVERPAID = 9, 10
+# The publisher's broker: whether it has been told, announcements less events saved, whether an event came since.
+KNOWS, OVERPAID, HEEDS = 9, 10, 19
 # How far events and updates have been read, and the queues read and written.
 EVENT_AT, UPDATE_AT, FORWARD_AT, FORWARD_END, LOG_AT, LOG_END, ASKED_AT, ASKED_END = 11, 12, 13, 14, 15, 16, 17, 18
-STATE = 19
+STATE = 20
 
 
 class Pair(NamedTuple):
@@ -84,8 +84,6 @@ class Pair(NamedTuple):
 
 def run_digests(rows: PairRows, publisher: int, home: int, latency: NDArray[np.int32], tally: Tally) -> None:
     """Add what one pair sends and delivers."""
-    if not len(rows.events):
-        return
     keys, event_key, update_key = _keys(rows)
     names, sub = np.unique(update_key.astype(np.int64) << 32 | rows.updates["client"], return_inverse=True)
     start = np.searchsorted(names >> 32, np.arange(keys + 1))
@@ -94,7 +92,8 @@ def run_digests(rows: PairRows, publisher: int, home: int, latency: NDArray[np.i
         start, np.zeros(keys, np.int64), np.zeros(keys, np.int64), interest, entries, no_entries(1), np.zeros(READY)
     )
     state = np.zeros(STATE, np.int64)
-    state[PATIENT], state[WIDENS] = PATIENCE, WIDENING
+    state[TOLD] = state[KNOWS] = 1  # when their link came up, that nothing is wanted yet
+    state[WIDENS] = WIDENING
     count = len(rows.events) + len(rows.updates)
     pair = Pair(
         publisher,
@@ -166,6 +165,8 @@ def take_event(events: NDArray[np.void], event_key: Longs, pair: Pair, tally: Ta
     state = pair.state
     event = state[EVENT_AT]
     state[EVENT_AT] += 1
+    if state[KNOWS] != 0 and state[HEEDS] == 0:
+        state[HEEDS], state[OVERPAID] = 1, 0
     if state[KNOWS] == 0 or concerns(events[event], pair.known, event_key[event]):
         tally.sent[DIGESTS, EVENT, pair.publisher, pair.home] += 1
         pair.forwards[state[FORWARD_END]] = event
@@ -185,19 +186,19 @@ def take_told(pair: Pair, tally: Tally, log: Floats, tick: int) -> None:
     if state[KNOWS] != 0:
         state[OVERPAID] += 1
     elif whole:
-        state[KNOWS], state[OVERPAID] = 1, 0
+        state[KNOWS], state[OVERPAID], state[HEEDS] = 1, 0, 0
     if whole:
-        known.count[:] = -1
+        known.filled[:] = -1
     for _ in range(entries):
         key, level, count = int(log[at]), int(log[at + 1]), int(log[at + 2])
         at += 3
         if heeded:
-            known.count[key] = count
+            known.filled[key] = count
             for i in range(count):
                 make_ready(known.units[key, i], log[at + 3 * i : at + 3 * i + 3], level, REACHES_M[level] + slack)
         at += 3 * count
     state[LOG_AT] = at
-    if heeded and state[OVERPAID] > REFUSED_AFTER:
+    if heeded and state[OVERPAID] > (REFUSED_AFTER if state[HEEDS] != 0 else SILENT_MAX):
         state[KNOWS] = 0
         tally.sent[DIGESTS, CONTROL, pair.publisher, pair.home] += 1
         pair.asked[2 * state[ASKED_END]], pair.asked[2 * state[ASKED_END] + 1] = tick + pair.to_home, version
@@ -259,7 +260,7 @@ def take_asked(pair: Pair) -> None:
     state[ASKED_AT] += 1
     if state[TOLD] != 0 and version >= state[WHOLE_VERSION]:
         state[TOLD], state[WASTED] = 0, 0
-        state[PATIENT] = min(BACKOFF_MAX, 2 * state[PATIENT])
+        state[PATIENT] = min(BACKOFF_MAX, max(PATIENCE, 2 * state[PATIENT]))
 
 
 @compiled
@@ -279,13 +280,18 @@ def take_updates(
         end += 1
     state[UPDATE_AT] = end
     tick = row["t"] + CLIENT_MS
-    most, lacking, short = 0.0, 0, np.zeros(end - first)
+    less_m = SLACKS[max(0, state[SLACK] - 1)]
+    spare_m = MARGIN * (SLACKS[state[SLACK]] - less_m)
+    most, lacking, spared, short = -np.inf, 0, False, np.full(end - first, -np.inf)
     for i in range(first, end):
         if side.interest[sub[i], IS] != 0.0:
-            short[i - first] = short_of(side, update_key[i], side.interest[sub[i]], MARGIN * SLACKS[state[SLACK]])
+            short[i - first] = short_of(side, update_key[i], side.interest[sub[i]], MARGIN * less_m) - spare_m
             most = max(most, short[i - first])
             lacking += short[i - first] > 0.0
+            spared = spared or short[i - first] > -spare_m
     if lacking == 0:
+        if spared:
+            state[LOOSENED] = max(0, state[LOOSENED] - 1)
         return log
     state[WASTED] = max(0, state[WASTED] - 1)
     if widens(state, most):
@@ -301,7 +307,7 @@ def take_updates(
     for i in range(first, end):
         if short[i - first] > 0.0:
             log = write_entry(pair, log, update_key[i])
-            total += side.entries.count[update_key[i]]
+            total += side.entries.filled[update_key[i]]
     count_told(pair, tally, total, 0)
     return log
 
@@ -327,13 +333,13 @@ def tell_all(pair: Pair, tally: Tally, log: Floats, tick: int, since_ms: int) ->
     state, entries = pair.state, pair.side.entries
     if state[TOLD] == 0:
         return log
-    log = begin(pair, log, tick, True, int((entries.count >= 0).sum()))
+    log = begin(pair, log, tick, True, int((entries.filled >= 0).sum()))
     state[WHOLE_VERSION] = state[VERSION]
     total = 0
-    for key in range(len(entries.count)):
-        if entries.count[key] >= 0:
+    for key in range(len(entries.filled)):
+        if entries.filled[key] >= 0:
             log = write_entry(pair, log, key)
-            total += entries.count[key]
+            total += entries.filled[key]
     count_told(pair, tally, total, since_ms)
     return log
 
@@ -366,7 +372,7 @@ def with_room(log: Floats, state: Longs, more: int) -> Floats:
 @compiled
 def write_entry(pair: Pair, log: Floats, key: int) -> Floats:
     """Write an entry behind what has been begun."""
-    entries, count = pair.side.entries, pair.side.entries.count[key]
+    entries, count = pair.side.entries, pair.side.entries.filled[key]
     at = pair.state[LOG_END]
     if at + 3 + 3 * count > len(log):
         larger = np.empty(2 * len(log) + 3 * count + 3)

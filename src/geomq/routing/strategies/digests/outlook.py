@@ -1,13 +1,16 @@
 """What a peer should send of its clients' events, as this broker sees it, and when it is told.
 
-At first a peer is told nothing and sends every event whose fence meets this broker's coverage. A digest of what is
-wanted is kept all the same, as if the peer knew it. Events that came in vain and that a digest would have spared speak
-for telling, each time the digest has to grow against it: the sum never falls below zero, and when it reaches `patience`
-the peer is told everything at once. From then on it is told what else is wanted as soon as that is so; what is no
-longer wanted goes when everything is told anew, because too much came in vain for which that is the reason.
+When their link comes up a peer is told everything, and from then on what else is wanted, as soon as that is so. What is
+no longer wanted goes when everything is told anew, because too much came in vain for which that is the reason.
 
-Slack follows what was seen: when the digest has grown often by little, it becomes wide enough for that; when too much
-came in vain because of it, it becomes narrower by a step, and it takes twice as much to widen it again.
+A peer that has refused the digest sends every event whose fence meets this broker's coverage. The digest is kept all
+the same, as if the peer knew it. Events that came in vain and that it would have spared speak for telling, each time it
+has to grow against it: the sum never falls below zero, and when it reaches `patience` all is told again. After each
+refusal that takes twice as many.
+
+Slack follows what was seen: when the digest has grown often by little, it becomes wide enough for that; when more came
+in vain because of it than it has saved in growth, it becomes narrower by a step, and it takes twice as much to widen it
+again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,7 +52,8 @@ class Outlook(Generic[Name]):
         self._wasted = 0
         self._loose = 0
         self._grown = 0
-        self._patience = patience
+        self._patience_min = patience
+        self._patience = 0
         self._widening = WIDENING
         self._passed: dict[Key, int] = {}
         """Of entries with very many interests, those of them for which events came in vain since that was looked
@@ -58,6 +62,10 @@ class Outlook(Generic[Name]):
     @property
     def slack_m(self) -> float:
         return SLACKS_M[self._slack]
+
+    @property
+    def _less_m(self) -> float:
+        return SLACKS_M[max(0, self._slack - 1)]
 
     @property
     def size(self) -> int:
@@ -75,9 +83,12 @@ class Outlook(Generic[Name]):
 
     def renew(self, changed: Mapping[Name, Interest]) -> dict[Key, Entry] | None:
         """What the digest needs so that it covers these interests again; None if everything is to be told anew."""
-        short = {name: self._short_of(interest) for name, interest in changed.items()}
+        spare_m = MARGIN * (self.slack_m - self._less_m)
+        short = {name: self._short_of(interest) - spare_m for name, interest in changed.items()}
         lacking = {name: changed[name] for name, by_m in short.items() if by_m > 0.0}
         if not lacking:
+            if any(by_m > -spare_m for by_m in short.values()):  # with less slack it would have had to be told
+                self._loose = max(0, self._loose - 1)
             return {}
         self._wasted = max(0, self._wasted - 1)
         if self._widens(max(short.values())):
@@ -90,8 +101,9 @@ class Outlook(Generic[Name]):
         return grown
 
     def _short_of(self, interest: Interest) -> float:
+        """By how much the digest would be too narrow with the next smaller slack."""
         entry = self.entries.get(interest.key)
-        return float("inf") if entry is None else entry.short_of(interest, MARGIN * self.slack_m)
+        return float("inf") if entry is None else entry.short_of(interest, MARGIN * self._less_m)
 
     def _widens(self, by_m: float) -> bool:
         """The digest was too narrow by this much: whether that happened often enough to do something about it."""
@@ -134,8 +146,7 @@ class Outlook(Generic[Name]):
             if self._wasted < (RENEWING if self.is_told else self._patience):
                 return False
         else:
-            less_m = SLACKS_M[max(0, self._slack - 1)]
-            spared = less_m < self.slack_m and not self._concerns(fresh, keys, event, fence, less_m)
+            spared = self._slack > 0 and not self._concerns(fresh, keys, event, fence, self._less_m)
             return spared and self._narrows()
         self._wasted = 0
         self.rebuild()
@@ -181,8 +192,8 @@ class Outlook(Generic[Name]):
     def refused(self) -> None:
         """The peer found that being told costs more than it saves."""
         self.is_told, self._wasted = False, 0
-        self._patience = min(BACKOFF_MAX, 2 * self._patience)
+        self._patience = min(BACKOFF_MAX, max(self._patience_min, 2 * self._patience))
 
-    def forget_told(self) -> None:
-        """The peer has nothing of this broker any more."""
-        self.is_told = False
+    def told(self, *, is_told: bool) -> None:
+        """The peer has been told everything just now, or has nothing of this broker any more."""
+        self.is_told = is_told

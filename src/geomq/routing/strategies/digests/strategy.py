@@ -1,7 +1,7 @@
 """`digests`: an event goes to the brokers whose coverage meets its fence and whose clients may want it.
 
 As with `disgb_events`, subscriptions stay at home and events are matched there. But a broker tells its peers, in
-digests, what its clients want of theirs (`digest.py`), where that is seen to cost less than the events that would come
+digests, what its clients want of theirs (`digest.py`), unless that is seen to cost more than the events that would come
 in vain (`outlook.py`). Who has been told sends only what the digest concerns. A digest is always wider than what is
 wanted: nothing that `disgb_events` delivers is missed but for what crosses an announcement on its way.
 
@@ -49,6 +49,8 @@ MESSAGE_UNITS = 4_096
 """Units in one message; what is more goes in several, and counts when the last is there."""
 REFUSED_AFTER = 8
 """So many announcements beyond the events they saved, and a digest is refused."""
+SILENT_MAX = 32
+"""The same while no event has come that concerned the peer: then nothing could have been saved yet."""
 
 
 class DigestsOptions(StrategyOptions, frozen=True):
@@ -105,6 +107,8 @@ class Known:
     def __init__(self) -> None:
         self.entries: dict[Key, KnownEntry] = {}
         self.overpaid = 0
+        self.is_silent = True
+        """Whether no event has concerned the peer yet."""
         self.size = 0
 
     def put(self, entries: dict[Key, KnownEntry], *, whole: bool) -> None:
@@ -158,10 +162,20 @@ class Digests(CoverageStrategy):
         return event.fence is None
 
     def published(self, event: Event, *, now: float) -> None:
+        if any(known.is_silent for known in self._known.values()):
+            self._hear(event)
         super().published(event, now=now)
         if any(known.overpaid for known in self._known.values()):
             for peer in self._route(event)[1]:
                 self._save(self._known[peer])
+
+    def _hear(self, event: Event) -> None:
+        """The first event that concerns a peer: from now on it is known what its digest saves."""
+        for peer in self.meeting(event.fence):
+            known = self._known.get(peer)
+            if known is not None and known.is_silent:
+                known.is_silent, known.overpaid = False, 0
+                self._known_changes += 1
 
     def _save(self, known: Known) -> None:
         if known.overpaid:
@@ -169,8 +183,10 @@ class Digests(CoverageStrategy):
             self._known_changes += not known.overpaid
 
     def plan(self, topic: str) -> Plan | None:
-        """None if it depends on where the publisher is, or while events that are saved are counted."""
+        """None if it depends on where the publisher is, or while it counts that there are events."""
         keys = keys_of(topic)
+        if any(known.is_silent for known in self._known.values()):
+            return None
         for known in self._known.values():
             entries = [known.entries[key] for key in keys if key in known.entries]
             if not any(entry.any_publisher for entry in entries) and (known.overpaid or entries):
@@ -267,7 +283,7 @@ class Digests(CoverageStrategy):
         if len(outlook.entries) <= KEYS_MAX:
             self._put(peer, outlook, outlook.entries, whole=True)
         elif outlook.is_told:
-            outlook.forget_told()
+            outlook.told(is_told=False)
             self.send(peer, DropDigest())
 
     def _put(self, peer: BrokerId, outlook: Outlook[Name], entries: dict[Key, Entry], *, whole: bool) -> None:
@@ -344,7 +360,7 @@ class Digests(CoverageStrategy):
             return  # it was refused in the meantime
         known.put(entries, whole=message.whole)
         self._known_changes += 1
-        if known.overpaid > REFUSED_AFTER:
+        if known.overpaid > (SILENT_MAX if known.is_silent else REFUSED_AFTER):
             self._unlearn(peer)
             self.send(peer, RefuseDigest(message.version))
         elif len(known.entries) > KEYS_MAX:
@@ -360,10 +376,14 @@ class Digests(CoverageStrategy):
 
     def sync_extras(self, peer: BrokerId) -> None:
         super().sync_extras(peer)
-        outlook = self._outlooks.get(peer)
-        if outlook is not None and outlook.is_told:
-            outlook.rebuild()
-            self._tell_all(peer, outlook)
+        outlook = self._outlook(peer)
+        outlook.rebuild()
+        outlook.told(is_told=True)
+        self._tell_all(peer, outlook)
+
+    def peer_down(self, peer: BrokerId, *, now: float) -> None:
+        super().peer_down(peer, now=now)
+        self._outlook(peer).told(is_told=False)
 
     def federation_changed(self, before: Federation, *, now: float) -> None:
         for broker in before.ids:
