@@ -36,10 +36,10 @@ class Sent(Observer):
 
 
 def check(world: World, spec: RecordedSpec) -> Counter[str]:
-    """What a client subscribes to in the same tick is evaluated in the order of topics, so it has to happen in it."""
+    """What a client does on several topics in the same tick is evaluated in their order, so it has to happen in it."""
     actions = spec.workload.actions
     order = np.lexsort(
-        (np.where(actions.kind == Kind.SUBSCRIPTION, actions.topic, 0), actions.kind, actions.client, actions.t_ms)
+        (np.where(actions.kind == Kind.LOCATION, 0, actions.topic), actions.kind, actions.client, actions.t_ms)
     )
     spec = RecordedSpec(Workload(spec.workload.topic_names, spec.workload.clients, actions.take(order)))
     observed = Sent()

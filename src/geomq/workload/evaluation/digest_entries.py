@@ -33,6 +33,8 @@ INTEREST = 6
 AT, OF, UNIT_RADIUS = 0, 1, 2
 LIMIT, REACH = 6, 7
 READY = 8
+# Of entries: they do not say that all is wanted, and they did so before.
+NOT_PLAIN, FINE = -1, -2
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -48,12 +50,13 @@ class Entries(NamedTuple):
 
 class Side(NamedTuple):
     """The home's interests, those of key k from `start[k]` to `start[k + 1]`, how many of them there are, for how many
-    of them events came in vain since that was looked into, and entries; room for one entry and for one unit made
-    ready."""
+    of them events came in vain since that was looked into, how many came in vain because the entry says that all is
+    wanted, and entries; room for one entry and for one unit made ready."""
 
     start: Longs
     present: Longs
     passed: Longs
+    plain: Longs
     interest: Floats
     entries: Entries
     fresh: Entries
@@ -146,13 +149,13 @@ def fresh_entry(side: Side, key: int) -> tuple[Entries, int]:
 
 
 @compiled
-def put(row: np.void, side: Side, sub: int, key: int) -> None:
-    """Note what the subscriber wants now."""
+def put(row: np.void, side: Side, sub: int, key: int) -> bool:
+    """Note what the subscriber wants now; whether it wanted something before."""
     interest = side.interest[sub]
-    wanted = row["meets"] != 0
+    wanted, before = row["meets"] != 0, interest[IS] != 0.0
     side.present[key] += int(wanted) - int(interest[IS])
     if side.present[key] == 0:
-        side.passed[key] = 0
+        side.passed[key], side.plain[key] = 0, NOT_PLAIN
     interest[IS] = 1.0 if wanted else 0.0
     located, fenced = row["at_lat"] != NO_PLACE, row["radius_cm"] != NO_FENCE
     interest[AT_LAT] = row["at_lat"] / DEGREE if located else np.nan
@@ -160,6 +163,7 @@ def put(row: np.void, side: Side, sub: int, key: int) -> None:
     interest[OF_LAT] = row["lat"] / DEGREE if fenced else np.nan
     interest[OF_LON] = row["lon"] / DEGREE if fenced else np.nan
     interest[RADIUS] = row["radius_cm"] / 100.0 if fenced else 0.0
+    return bool(before)
 
 
 @compiled
@@ -205,7 +209,10 @@ def short_of(side: Side, key: int, interest: Floats, slack_m: float) -> float:
 def grow(side: Side, key: int, interest: Floats) -> None:
     """Make the entry anew, or if that takes long only larger."""
     few = side.entries.filled[key] < 0 or side.present[key] <= REBUILT_MAX
-    if few or not add(side.entries, key, interest):
+    if np.isnan(interest[OF_LAT]) and side.plain[key] != FINE:
+        side.plain[key] = 0
+        want_all(side.entries, key)
+    elif few or not add(side.entries, key, interest):
         make_entry(side, key, side.entries, key)
 
 
@@ -236,6 +243,11 @@ def make_entry(side: Side, key: int, entries: Entries, slot: int) -> None:
                 break
         if fits:
             return
+    want_all(entries, slot)
+
+
+@compiled
+def want_all(entries: Entries, slot: int) -> None:
     entries.filled[slot], entries.level[slot] = 1, 0
     entries.units[slot, 0, AT], entries.units[slot, 0, OF], entries.units[slot, 0, UNIT_RADIUS] = ANY, ANY, 0.0
 
@@ -244,5 +256,7 @@ def make_entry(side: Side, key: int, entries: Entries, slot: int) -> None:
 def rebuild(side: Side) -> None:
     for key in range(len(side.present)):
         side.entries.filled[key] = -1
-        if side.present[key] > 0:
+        if side.plain[key] >= 0:
+            want_all(side.entries, key)
+        elif side.present[key] > 0:
             make_entry(side, key, side.entries, key)

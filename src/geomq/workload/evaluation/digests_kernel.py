@@ -23,8 +23,10 @@ from geomq.routing.strategies.digests.outlook import (
 from geomq.routing.strategies.digests.strategy import MESSAGE_UNITS, REFUSED_AFTER, SILENT_MAX, DigestsOptions
 from geomq.workload.compiled import compiled
 from geomq.workload.evaluation.digest_entries import (
+    FINE,
     INTEREST,
     IS,
+    NOT_PLAIN,
     REACHES_M,
     READY,
     Entries,
@@ -89,7 +91,14 @@ def run_digests(rows: PairRows, publisher: int, home: int, latency: NDArray[np.i
     start = np.searchsorted(names >> 32, np.arange(keys + 1))
     interest, entries = np.zeros((len(names), INTEREST)), no_entries(keys)
     side = Side(
-        start, np.zeros(keys, np.int64), np.zeros(keys, np.int64), interest, entries, no_entries(1), np.zeros(READY)
+        start,
+        np.zeros(keys, np.int64),
+        np.zeros(keys, np.int64),
+        np.full(keys, NOT_PLAIN),
+        interest,
+        entries,
+        no_entries(1),
+        np.zeros(READY),
     )
     state = np.zeros(STATE, np.int64)
     state[TOLD] = state[KNOWS] = 1  # when their link came up, that nothing is wanted yet
@@ -234,6 +243,8 @@ def speaks_for_telling(event: np.void, key: int, side: Side, state: Longs) -> bo
     if state[TOLD] != 0 and not would_concern(event, side.entries, key, slack_m, side.ready):
         return False
     fresh, slot = fresh_entry(side, key)
+    if side.plain[key] >= 0:
+        return not would_concern(event, fresh, slot, slack_m, side.ready) and refines(key, side, state)
     if not would_concern(event, fresh, slot, slack_m, side.ready):
         state[WASTED] += 1
         if state[WASTED] < (RENEWING if state[TOLD] != 0 else state[PATIENT]):
@@ -248,6 +259,17 @@ def speaks_for_telling(event: np.void, key: int, side: Side, state: Longs) -> bo
         return False
     state[SLACK], state[LOOSENED], state[GROWN] = state[SLACK] - 1, 0, 0
     state[WIDENS] = min(BACKOFF_MAX, 2 * state[WIDENS])
+    rebuild(side)
+    return bool(state[TOLD] != 0)
+
+
+@compiled
+def refines(key: int, side: Side, state: Longs) -> bool:
+    """An event came in vain that a finer entry would have spared: whether to tell of such."""
+    side.plain[key] += 1
+    if side.plain[key] < PATIENCE:
+        return False
+    side.plain[key] = FINE
     rebuild(side)
     return bool(state[TOLD] != 0)
 
@@ -271,12 +293,13 @@ def take_updates(
     state, side = pair.state, pair.side
     first = end = state[UPDATE_AT]
     row = updates[first]
+    known = np.zeros(len(side.present), np.bool_)
     while end < len(updates) and updates[end]["t"] == row["t"] and updates[end]["kind"] == row["kind"]:
         if updates[end]["client"] != row["client"] or updates[end]["turn"] != row["turn"]:
             break
         if end > first and row["kind"] == SUBSCRIPTION:
             break
-        put(updates[end], side, sub[end], update_key[end])
+        known[end - first] = put(updates[end], side, sub[end], update_key[end])
         end += 1
     state[UPDATE_AT] = end
     tick = row["t"] + CLIENT_MS
@@ -286,7 +309,8 @@ def take_updates(
     for i in range(first, end):
         if side.interest[sub[i], IS] != 0.0:
             short[i - first] = short_of(side, update_key[i], side.interest[sub[i]], MARGIN * less_m) - spare_m
-            most = max(most, short[i - first])
+            if known[i - first]:
+                most = max(most, short[i - first])
             lacking += short[i - first] > 0.0
             spared = spared or short[i - first] > -spare_m
     if lacking == 0:
@@ -294,7 +318,7 @@ def take_updates(
             state[LOOSENED] = max(0, state[LOOSENED] - 1)
         return log
     state[WASTED] = max(0, state[WASTED] - 1)
-    if widens(state, most):
+    if most > 0.0 and widens(state, most):
         rebuild(side)
         return tell_all(pair, tally, log, tick, 0)
     for i in range(first, end):

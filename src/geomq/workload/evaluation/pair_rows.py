@@ -20,7 +20,7 @@ NO_PLACE = 2**31 - 1
 # An event of the one broker whose fence meets the other's area: its fence, where its publisher was known to be, and how
 # many match at the other.
 EVENT = np.dtype(
-    [(name, "<i4") for name in ("t", "topic", "direct", "lat", "lon", "radius_cm", "from_lat", "from_lon")]
+    [(name, "<i4") for name in ("t", "client", "topic", "direct", "lat", "lon", "radius_cm", "from_lat", "from_lon")]
 )
 # A subscriber of the other broker after an update: how many of the kind it made before in this tick, whether its fence
 # now meets the area of the one, the fence, the place.
@@ -57,7 +57,7 @@ def in_order(parts: Sequence[PairRows]) -> PairRows:
     events = np.concatenate([part.events for part in parts])
     updates = np.concatenate([part.updates for part in parts])
     order = np.lexsort(tuple(updates[name] for name in ("topic", *reversed(TURN))))
-    return PairRows(events[np.argsort(events["t"], kind="stable")], updates[order])
+    return PairRows(events[np.lexsort((events["topic"], events["client"], events["t"]))], updates[order])
 
 
 def to_bytes(parts: Sequence[PairRows]) -> bytes:
@@ -81,7 +81,7 @@ def _events_of(
     event, other = event[away], other[away]
     pair = data.event_home[event].astype(np.int64) * brokers + other
     rows = np.zeros(len(event), EVENT)
-    rows["t"], rows["topic"] = data.event_t[event], topic
+    rows["t"], rows["client"], rows["topic"] = data.event_t[event], made["client"][event], topic
     for name, column in (("lat", "lat_e7"), ("lon", "lon_e7"), ("radius_cm", "radius_cm")):
         rows[name] = made[column][event]
     rows["from_lat"], rows["from_lon"] = (degrees[event] for degrees in _known_places(records))

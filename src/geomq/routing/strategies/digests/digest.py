@@ -110,6 +110,11 @@ class Entry:
             entry = cls(level, {})
             if all(entry.add(interest) for interest in wanted):
                 return entry
+        return cls.everything()
+
+    @classmethod
+    def everything(cls) -> "Entry":
+        """For which all events are wanted."""
         return cls(0, {(ANY, ANY): 0.0})
 
     def known(self, slack_m: float) -> "KnownEntry":

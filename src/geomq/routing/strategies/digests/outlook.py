@@ -8,9 +8,13 @@ the same, as if the peer knew it. Events that came in vain and that it would hav
 has to grow against it: the sum never falls below zero, and when it reaches `patience` all is told again. After each
 refusal that takes twice as many.
 
-Slack follows what was seen: when the digest has grown often by little, it becomes wide enough for that; when more came
-in vain because of it than it has saved in growth, it becomes narrower by a step, and it takes twice as much to widen it
-again.
+Who subscribes without a fence wants what happens anywhere, and hardly any event is spared by saying where he is: the
+first such interest of an entry makes it say that all is wanted, until too much comes in vain that a finer one would
+have spared.
+
+Slack follows what was seen: when the digest has grown often by little because somebody moved, it becomes wide enough
+for that; when more came in vain because of it than it has saved in growth, it becomes narrower by a step, and it takes
+twice as much to widen it again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +26,7 @@ from geomq.routing.strategies.digests.digest import Around, Entry, Interest, Key
 SLACKS_M = (0.0, 250.0, 1_000.0, 4_000.0, 16_000.0, 64_000.0, 256_000.0)
 MARGIN = 0.75
 """Of the slack clients may use so much before the peer is told: it knows before events would be missed."""
-WIDENING = 4
+WIDENING = 2
 """How often a digest has to grow by little before its slack follows."""
 RENEWING = 2
 """How many events come in vain, because of what is no longer wanted, before all is told anew."""
@@ -58,6 +62,12 @@ class Outlook(Generic[Name]):
         self._passed: dict[Key, int] = {}
         """Of entries with very many interests, those of them for which events came in vain since that was looked
         into."""
+        self._plain: dict[Key, int] = {}
+        """Entries that say that all is wanted, and how many events came in vain because of that."""
+        self._fine: dict[Key, None] = {}
+        """Entries that said so before."""
+        self._new: dict[Name, None] = {}
+        """Interests of this turn that were none before."""
 
     @property
     def slack_m(self) -> float:
@@ -72,26 +82,31 @@ class Outlook(Generic[Name]):
         return sum(len(entry.units) for entry in self.entries.values())
 
     def put(self, name: Name, interest: Interest) -> None:
-        self.interests.setdefault(interest.key, {})[name] = interest
+        named = self.interests.setdefault(interest.key, {})
+        if name not in named:
+            self._new[name] = None
+        named[name] = interest
 
     def drop(self, name: Name, key: Key) -> None:
         named = self.interests.get(key, {})
         named.pop(name, None)
         if not named:
-            self.interests.pop(key, None)
-            self._passed.pop(key, None)
+            for by_key in (self.interests, self._passed, self._plain, self._fine):
+                by_key.pop(key, None)
 
     def renew(self, changed: Mapping[Name, Interest]) -> dict[Key, Entry] | None:
         """What the digest needs so that it covers these interests again; None if everything is to be told anew."""
         spare_m = MARGIN * (self.slack_m - self._less_m)
         short = {name: self._short_of(interest) - spare_m for name, interest in changed.items()}
         lacking = {name: changed[name] for name, by_m in short.items() if by_m > 0.0}
+        moved = [short[name] for name in lacking if name not in self._new]
+        self._new = {}
         if not lacking:
             if any(by_m > -spare_m for by_m in short.values()):  # with less slack it would have had to be told
                 self._loose = max(0, self._loose - 1)
             return {}
         self._wasted = max(0, self._wasted - 1)
-        if self._widens(max(short.values())):
+        if moved and self._widens(max(moved)):
             self.rebuild()
             return None
         grown = {interest.key: self._grow(name, interest) for name, interest in lacking.items()}
@@ -119,9 +134,13 @@ class Outlook(Generic[Name]):
 
     def _grow(self, name: Name, interest: Interest) -> Entry:
         """Make the entry anew, or if that takes long only larger."""
-        named, entry = self.interests[interest.key], self.entries.get(interest.key)
-        if entry is None or len(named) <= REBUILT_MAX or not entry.add(interest):
-            entry = self.entries[interest.key] = Entry.of(named.values())
+        key = interest.key
+        named, entry = self.interests[key], self.entries.get(key)
+        if interest.around is None and key not in self._fine:
+            self._plain[key] = 0
+            entry = self.entries[key] = Entry.everything()
+        elif entry is None or len(named) <= REBUILT_MAX or not entry.add(interest):
+            entry = self.entries[key] = Entry.of(named.values())
         return entry
 
     def has_ended(self) -> bool:
@@ -133,7 +152,10 @@ class Outlook(Generic[Name]):
 
     def rebuild(self) -> None:
         """Make the digest anew, no larger than it has to be."""
-        self.entries = {key: Entry.of(named.values()) for key, named in self.interests.items()}
+        self.entries = {
+            key: Entry.everything() if key in self._plain else Entry.of(named.values())
+            for key, named in self.interests.items()
+        }
 
     def came_in_vain(self, event: Event) -> bool:
         """An event came that nobody wanted; whether everything is to be told, now that it is made anew."""
@@ -141,6 +163,9 @@ class Outlook(Generic[Name]):
         if self.is_told and not self._concerns(self.entries, keys, event, fence, self.slack_m):
             return False  # it was under way when that was told
         fresh = {key: entry for key in keys if (entry := self._fresh(key)) is not None}
+        plain = [key for key in keys if key in self._plain]
+        if plain:
+            return not self._concerns(fresh, keys, event, fence, self.slack_m) and self._refines(plain)
         if not self._concerns(fresh, keys, event, fence, self.slack_m):
             self._wasted += 1
             if self._wasted < (RENEWING if self.is_told else self._patience):
@@ -152,6 +177,18 @@ class Outlook(Generic[Name]):
         self.rebuild()
         self.is_told = len(self.entries) <= KEYS_MAX
         return self.is_told
+
+    def _refines(self, plain: Iterable[Key]) -> bool:
+        """An event came in vain that finer entries would have spared: whether the peer is to be told of such."""
+        for key in plain:
+            self._plain[key] += 1
+        enough = [key for key in plain if self._plain[key] >= self._patience_min]
+        for key in enough:
+            del self._plain[key]
+            self._fine[key] = None
+        if enough:
+            self.rebuild()
+        return bool(enough) and self.is_told
 
     def _narrows(self) -> bool:
         """An event came in vain because of the slack: whether that happened often enough to tell the peer of less."""

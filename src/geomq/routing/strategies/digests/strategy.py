@@ -49,7 +49,7 @@ MESSAGE_UNITS = 4_096
 """Units in one message; what is more goes in several, and counts when the last is there."""
 REFUSED_AFTER = 8
 """So many announcements beyond the events they saved, and a digest is refused."""
-SILENT_MAX = 32
+SILENT_MAX = 64
 """The same while no event has come that concerned the peer: then nothing could have been saved yet."""
 
 
