@@ -39,15 +39,21 @@ format: $(VENV)/.dev ## Put the code into its one format
 	$(BIN)/ruff check --fix src tests bench
 	$(BIN)/ruff format src tests bench
 
-soak: $(VENV)/.dev ## Long runs: faults simulated (SEEDS=1000), whole brokers too, and in real processes, hopping clients, fuzzing, 200 kills under load
+soak: $(VENV)/.dev ## Long runs: faults simulated (SEEDS=1000), whole brokers too, and in real processes, hopping clients, fuzzing, 200 kills under load, partitions, power failures (as root)
 	$(BIN)/python -m geomq.sim.soak --whole --seeds $(SEEDS)
+	$(BIN)/python -m geomq.sim.soak --whole --storm --seeds $(SEEDS)
+	$(BIN)/python -m geomq.sim.soak --whole --workers 2 --seeds $(SEEDS)
 	$(BIN)/python -m geomq.sim.soak --planted
 	$(BIN)/python -m geomq.sim.soak --seeds $(SEEDS)
 	$(BIN)/python -m geomq.testbed.soak --runs 3 --seconds 60
 	$(BIN)/python -m geomq.testbed.soak --hop --runs 10 --seconds 60
 	$(BIN)/python -m pip install --quiet --group fuzz
-	$(BIN)/python -m tests.fuzz -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 	$(BIN)/python -m geomq.testbed.kills
+	$(BIN)/python -m geomq.testbed.kills --workers 2
+	$(BIN)/python -m geomq.testbed.soak --partitions 100
+	$(BIN)/python -m geomq.testbed.restart
+	test "$$(id -u)" != 0 || $(BIN)/python -m geomq.testbed.kills --power --kills 50 --messages 250000
 
 bench: $(VENV)/.dev ## Measure against other brokers
 	$(BIN)/python -m bench

@@ -21,6 +21,7 @@ from bench.results import Row
 from bench.stage import KINDS, Stage
 from bench.traced import trace
 from bench.upkeep import idle, stalled, start
+from bench.workers import workers
 
 Section = Callable[[Stage, str | None], Iterator[Row]]
 
@@ -36,6 +37,7 @@ SECTIONS: dict[str, Section] = {
     "link": link,
     "trace": trace,
     "attacks": attacks,
+    "workers": workers,
 }
 
 

@@ -23,6 +23,7 @@ TITLES = {
     "trace": "A broker that writes its trace",
     "start": "Start and end",
     "attacks": "What another client notices of attacks",
+    "workers": "Two workers, beside a broker that carries its clients itself",
 }
 
 

@@ -47,6 +47,8 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/broker/clients/retention.py": "broker/test_server_protocol.py",
     "geomq/broker/clients/subscribing.py": "broker/test_server_protocol.py",
     "geomq/broker/operations/sys_topics.py": "broker/test_server_operations.py",
+    "geomq/broker/workers/process.py": "broker/workers/test_crew.py",
+    "geomq/broker/workers/worker.py": "broker/workers/test_crew.py",
     "geomq/broker/config/toml_tables.py": "broker/config/test_load.py",
     "geomq/broker/operations/view.py": "broker/test_server_operations.py",
     "geomq/cli/analyse.py": "testbed/test_analyse.py",
@@ -77,6 +79,7 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/workload/evaluation/kernel_messages.py": "workload/evaluation/test_kernel.py",
     "geomq/workload/evaluation/pair_rows.py": "workload/evaluation/test_parity_digests.py",
     "geomq/workload/evaluation/pair_traffic.py": "workload/evaluation/test_parity_adaptive.py",
+    "geomq/sim/soak_run.py": "sim/test_soak.py",
 }
 """Modules that only make sense together: the test file that drives them through their common door."""
 

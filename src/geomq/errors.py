@@ -16,6 +16,11 @@ Every message is one line that says what was wrong and, where it helps, what to 
 it and exits with code 2; a broker answers with a reason code and lives on.
 """
 
+import msgspec
+
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""All that msgspec raises at bytes from outside; ValueError is for text that is not UTF-8."""
+
 
 class GeomqError(Exception):
     """The root: anything GeoMQ raises on purpose."""

@@ -9,11 +9,17 @@ from tests.broker.roaming.test_roaming import acked, lasting
 from tests.probe import Probe
 
 from geomq.broker.config.settings import Config
+from geomq.broker.fastpath.links import PeerBatch
 from geomq.broker.server import Broker
+from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import Connect, Publish, SubscribeRequest
-from geomq.routing.core.actions import DeliverToClients
+from geomq.mqtt.codec.types import V311
+from geomq.routing.core.actions import DeliverToClients, SendOnceFlushed
 from geomq.routing.core.events import ClientReady
+from geomq.routing.core.messages import ForwardEvent
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.core.plan import Batched
+from geomq.routing.sessions.messages import AskReached
 from geomq.routing.trace.records import TraceRecord
 
 pytestmark = pytest.mark.anyio
@@ -78,3 +84,74 @@ async def test_what_follows_from_a_deadline_is_traced_kept_and_carried_out_like_
 
 def _nothing() -> ClientReady:
     return ClientReady(ClientId("nobody"), True)
+
+
+async def test_what_was_gathered_for_peers_is_sent_before_what_waits_until_all_that_was_sent_has_arrived() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        here, peer = brokers["columbus"], BrokerId("frankfurt")
+        assert here.peering is not None
+        await until(lambda: peer in here.core.node.routings.linked)
+        link, links = here.peering._peers[peer].link, here.parts.fast.links
+        found: list[int] = []
+        here.parts.driver._links.once_flushed = lambda *_: found.append(link.latest)
+        here.core.node.handle = lambda *_, **__: [SendOnceFlushed(peer, AskReached(1))]  # type: ignore[method-assign]
+        before, packet = link.latest, encode(Publish("t", b"x", 1, packet_id=1), V311)
+        links.durable[peer] = PeerBatch([Batched(ClientId("p"), None, 1, 1, False, None, len(packet))], [packet])
+        here.parts.driver.handle(_nothing())
+        assert not links.durable
+        assert found == [before + 1]
+        del here.core.node.handle
+
+
+async def test_what_clients_had_along_plans_is_known_after_a_restart_where_it_was_published_and_elsewhere(
+    tmp_path: Path,
+) -> None:
+    configured = {name: durable(each, tmp_path) for name, each in configs("flood_events", brokers=2).items()}
+    had = {}
+    async with federation(configured) as brokers:
+        probes = []
+        for name, broker in brokers.items():
+            client, _ = await Probe.connect(broker.port, lasting(f"r-{name}"))
+            await client.subscribe(SubscribeRequest("t", 1))
+            probes.append(client)
+        publisher, _ = await Probe.connect(brokers["columbus"].port, Connect("p"))
+        for _ in range(5):
+            await acked(publisher, "t", b"", 1)
+            for client in probes:
+                await client.expect(Publish)
+        for name, broker in brokers.items():
+            had[name] = broker.core.node.had_by([ClientId(f"r-{name}")])
+            assert len(had[name]) == 5
+        for probe in (*probes, publisher):
+            await probe.drop()
+    for name, config in configured.items():
+        async with Broker(config) as restarted:
+            assert set(restarted.core.node.had_by([ClientId(f"r-{name}")])) == set(had[name])
+
+
+async def test_what_was_gathered_for_peers_is_in_the_write_that_its_acknowledgement_waits_for(tmp_path: Path) -> None:
+    configured = {name: durable(each, tmp_path) for name, each in configs("flood_events", brokers=2).items()}
+    async with federation(configured) as brokers:
+        here, peer = brokers["columbus"], BrokerId("frankfurt")
+        await until(lambda: peer in here.core.node.routings.linked)
+        packet, links = encode(Publish("t", b"x", 1, packet_id=1), V311), here.parts.fast.links
+        assert here._committer is not None
+        assert here.parts.kept is not None
+        links.durable[peer] = PeerBatch([Batched(ClientId("p"), None, 1, 1, False, None, len(packet))], [packet])
+        here._committer.when_safe(lambda: None)
+        here._committer.commit()
+        assert not links.durable
+        assert len(here.parts.kept._outboxes[peer]) == 1
+
+
+async def test_what_was_gathered_for_a_peer_that_is_away_waits_for_it_one_by_one() -> None:
+    async with federation(configs("flood_events", brokers=2)) as brokers:
+        here, peer = brokers["columbus"], BrokerId("frankfurt")
+        assert here.peering is not None
+        await brokers["frankfurt"].stop()
+        await until(lambda: peer not in here.core.node.routings.linked)
+        packets, links = encode(Publish("t", b"x", 1, packet_id=1), V311) * 2, here.parts.fast.links
+        links.durable[peer] = PeerBatch([Batched(ClientId("p"), None, 1, 2, False, None, len(packets))], [packets])
+        links.send()
+        waiting = here.peering._peers[peer].link.durable()
+        assert [type(message) for message in waiting] == [ForwardEvent, ForwardEvent]

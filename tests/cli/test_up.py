@@ -22,9 +22,10 @@ GEOMQ = [sys.executable, "-m", "geomq"]
 
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "single"])
 def test_a_federation_comes_up_under_every_strategy_serves_and_stops(strategy: str) -> None:
-    """Demo clients and the page under the default strategy."""
+    """Demo clients and the page under the default strategy, workers under one."""
     demo = "--demo" if strategy == "adaptive" else "--no-demo"
     command = [*GEOMQ, "up", "--brokers", "3", "--strategy", strategy, demo, "--port", "0", "--page-port", "0"]
+    command += ["--workers", "2"] if strategy == "mesh" else []
     running = subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True)
     try:
         assert running.stdout is not None

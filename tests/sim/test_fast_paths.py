@@ -1,12 +1,16 @@
 """Plain events on the fast path of the simulator: they go where the plans say, in batches, and are noted as seen."""
 
+import random
+
 from tests.routing.stage import nearest_of, subscribed
 
 from geomq.geo import Location
 from geomq.routing.core.actions import Action
-from geomq.routing.core.events import ClientPublished, PeerSaid, RoutingEvent
+from geomq.routing.core.events import ClientPublished, PeerSaid, PeerUp, RoutingEvent
+from geomq.routing.core.messages import ForwardEvent, is_promised
 from geomq.routing.core.model import BrokerId, ClientId, Event
-from geomq.routing.core.plan import EventBatch
+from geomq.routing.core.plan import DurableBatch, EventBatch
+from geomq.routing.node import Node
 from geomq.sim.engine import Observer, Simulation
 from geomq.sim.fast_paths import FastPaths
 from geomq.sim.script import Step
@@ -47,8 +51,28 @@ def test_events_that_follow_each_other_share_batches_and_entries_and_all_arrive_
     assert any(len(batch.entries) > 1 for seen in runs for batch in seen.batches)
 
 
-def test_events_of_a_higher_qos_go_one_by_one() -> None:
-    seen = run(0, qos=1)
+def test_events_of_qos_1_go_in_batches_that_are_not_lost() -> None:
+    runs = [run(seed, qos=1) for seed in range(20)]
+    assert all(seen.received == {"near": [*range(8)], "far": [*range(8)]} for seen in runs)
+    batches = [batch for seen in runs for batch in seen.batches]
+    assert batches
+    assert all(is_promised(batch) and batch.once_sent() is batch for batch in batches)
+
+
+def test_events_of_qos_1_for_a_peer_that_is_away_go_one_by_one() -> None:
+    node = Node(me=A, federation=nearest_of(PLACES), strategy="flood_events", rng=random.Random(1))
+    paths = FastPaths(1)
+    for number in range(8):
+        paths.publish(node, ClientPublished(ClientId("p"), "t", payload=b"%d" % number, qos=1))
+    assert {type(action.message) for action in paths.send(node)} == {ForwardEvent}
+    node.handle(PeerUp(B), now=0.0)
+    for number in range(8):
+        paths.publish(node, ClientPublished(ClientId("p"), "t", payload=b"%d" % number, qos=1))
+    assert [type(action.message) for action in paths.send(node)] == [DurableBatch]
+
+
+def test_events_of_qos_2_go_one_by_one() -> None:
+    seen = run(0, qos=2)
     assert seen.batches == []
     assert seen.received == {"near": [*range(8)], "far": [*range(8)]}
 

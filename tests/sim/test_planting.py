@@ -2,7 +2,8 @@
 
 import pytest
 
-from geomq.sim.planting import PACKAGE, Fault, Found
+from geomq.sim.planted import PLANTED
+from geomq.sim.planting import PACKAGE, Fault, Found, Search
 
 FAULT = Fault("a sum is a difference", "geomq.sums", "return a + b", "return a - b")
 
@@ -26,3 +27,10 @@ def test_the_table_names_fault_seed_and_verdict() -> None:
     assert line.split(maxsplit=5)[:5] == ["a", "sum", "is", "a", "difference"]
     assert line.endswith("   7  lost: p0:1")
     assert " - " in Found(FAULT, None, "NOT FOUND", 200).line
+
+
+def test_a_fault_may_be_for_the_simulation_of_the_routing_alone() -> None:
+    (fault,) = [fault for fault in PLANTED if fault.simulation == "routing"]
+    found = Search(0).look_for(fault)
+    assert (found.seed, found.seeds_tried) == (fault.seed, 1)
+    assert "retains" in found.verdict

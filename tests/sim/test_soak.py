@@ -10,7 +10,7 @@ import pytest
 from tests.sim.faults_in_core import CORE_FAULTS, planted
 
 from geomq.routing.strategies.registry import STRATEGIES
-from geomq.sim import soak
+from geomq.sim import soak, soak_run
 from geomq.sim.soak_world import Dicer
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ def test_twelve_seeds_of_faults_break_no_rule(strategy: str) -> None:
 
 @pytest.mark.parametrize("bug", ["Forgetful", "Stutterer", "Gossip", "Juggler"])
 def test_a_planted_bug_is_found_within_a_few_seeds(bug: str) -> None:
-    assert any(soak.run(f"tests.sim.planted:{bug}", seed) for seed in range(3))
+    assert any(soak_run.run(f"tests.sim.planted:{bug}", seed) for seed in range(3))
 
 
 @pytest.mark.parametrize("name", CORE_FAULTS)

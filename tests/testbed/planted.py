@@ -25,10 +25,11 @@ def acknowledge_before_writing() -> None:
     def wrote(self: Committer) -> None:
         if not self.scheduled:
             self.scheduled = True
-            asyncio.get_running_loop().call_later(1.0, self._end_tick)
+            asyncio.get_running_loop().call_later(1.0, self._write)
 
     Outbox.hold = hold  # type: ignore[method-assign]
     Committer.wrote = wrote  # type: ignore[method-assign]
+    Committer.commit = lambda self: None  # type: ignore[method-assign]
 
 
 @bug

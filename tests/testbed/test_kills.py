@@ -18,6 +18,13 @@ async def test_nothing_acknowledged_is_lost_doubled_or_disordered_by_kills(tmp_p
     assert verdict.acknowledged >= 6_000
 
 
+async def test_nothing_acknowledged_is_lost_doubled_or_disordered_by_kills_of_workers(tmp_path: Path) -> None:
+    verdict = await KillRun(KillPlan("geomq", kills=4, messages=12_000, workers=2), tmp_path).run()
+    assert verdict.clean, verdict
+    assert verdict.kills == 4
+    assert verdict.acknowledged >= 12_000
+
+
 @pytest.mark.skipif(mosquitto_path() is None, reason="mosquitto is not installed")
 async def test_a_broker_that_forgets_its_sessions_is_caught(tmp_path: Path) -> None:
     run = KillRun(KillPlan("mosquitto", kills=1, messages=4_000), tmp_path, settle_s_max=1.0)

@@ -134,3 +134,13 @@ def test_records_survive_the_disk(tmp_path: Path) -> None:
     path.write_text('{"kind": "Nonsense"}\n')
     with pytest.raises(DataError, match="line 1 is not a record"):
         list(read_entries(path))
+
+
+def test_what_took_long_is_counted_from_when_all_was_healed_first_after_it_was_acknowledged() -> None:
+    times = [Healed(1_000.0), Healed(5_000.0), Healed(9_000.0)]
+    early, late = Acknowledged("a", "t/x", BERLIN, None, 1, 2_000.0), Acknowledged("b", "t/x", BERLIN, None, 1, 9_500.0)
+    verdict = judge([WANTS, early, late, *times, received("a", "p", 8_000.0), received("b", "p", 9_700.0)])
+    assert verdict.recovered == 2
+    assert verdict.converged_s == 3.0
+    in_time = judge([WANTS, early, *times, received("a", "p", 4_000.0)])
+    assert (in_time.recovered, in_time.converged_s) == (0, 0.0)

@@ -18,6 +18,7 @@ from geomq.routing.core.actions import (
     ForgetNote,
     KeepNote,
     RefuseRetained,
+    SendOnceFlushed,
     SendRetained,
     SendToPeer,
     SessionAction,
@@ -159,6 +160,9 @@ class Driver:
                     self._before_sending()
                     message_out = action.message if action.edition is None else wrapped(action.message, action.edition)
                     self._links.send(action.peer, message_out)
+            elif isinstance(action, SendOnceFlushed):
+                self._before_sending()  # what was gathered is sent before, too
+                self._links.once_flushed(action.peer, action.message, self.tell_peer)
             elif isinstance(action, KeepEditions):
                 self._keep_editions(action.kept)
             elif isinstance(action, KeepNote | ForgetNote):

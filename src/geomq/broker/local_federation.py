@@ -45,6 +45,7 @@ def local_configs(
     options: Mapping[str, Any] | None = None,
     *,
     first_port: int | None = None,
+    workers: int = 1,
 ) -> dict[str, Config]:
     """The config of every broker; clients of site i connect to `first_port` + i, or to any free port.
 
@@ -66,7 +67,7 @@ def local_configs(
         )
     configs |= {
         site.name: Config(
-            broker=settings.BrokerSettings(name=site.name, location=location_text(site.location)),
+            broker=settings.BrokerSettings(name=site.name, location=location_text(site.location), workers=workers),
             listeners=(Listener(host=HOST, port=0 if first_port is None else first_port + number),),
             persistence=Persistence(enabled=False),
             metrics=Metrics(sys_interval_s=0),

@@ -14,7 +14,7 @@ from geomq.broker.config.settings import Listener
 from geomq.broker.connections.admission import Admission
 from geomq.broker.connections.connection import Connection
 from geomq.broker.connections.endings import Endings
-from geomq.broker.connections.ports import Steps
+from geomq.broker.connections.ports import Steps, Together
 from geomq.broker.core import Core
 from geomq.broker.fastpath.publishing import FastPath
 from geomq.broker.fastpath.qos1 import FastQos1
@@ -50,8 +50,7 @@ class PacketHandlers:
         self._admission = admission
         self._fast = fast
         self._qos1 = qos1
-        self.publish_fast = fast.publish
-        self.publish_qos1 = qos1.publish
+        self.together: Together = {0x30: fast.publish, 0x32: qos1.publish, 0x40: qos1.acknowledge}
         self.connections: dict[Connection, None] = {}
         self._opening: dict[Listener, dict[Connection, None]] = {}
         self._per_listener: dict[Listener, int] = {}

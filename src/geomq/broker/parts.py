@@ -22,6 +22,7 @@ from geomq.broker.driver import Driver
 from geomq.broker.fastpath.arrivals import FastArrivals
 from geomq.broker.fastpath.publishing import FastPath
 from geomq.broker.fastpath.qos1 import FastQos1
+from geomq.broker.fastpath.qos1_arrivals import Qos1Arrivals
 from geomq.broker.packet_handlers import PacketHandlers
 from geomq.broker.peers.changes import FederationChanges
 from geomq.broker.peers.federating import credentials_of, tls_of
@@ -82,11 +83,13 @@ class Parts:
         self.following, fenced = Following(core), FencedFilters()
         self.fast = FastPath(core, self.following, fenced)
         self.delivery = Delivery(core, self.fast.drain)
-        self.qos1 = FastQos1(core, self.delivery, self.fast)
-        self.arrivals = FastArrivals(core, self.fast)
+        self.kept = None if committer is None else PeerStore(store, committer, strategy=config.routing.strategy)
+        if self.kept is not None:
+            self.kept.before_writing(self.fast.send_to_peers)
+        self.qos1 = FastQos1(core, self.delivery, self.fast, self.kept)
+        self.arrivals = FastArrivals(core, self.fast, Qos1Arrivals(core, self.fast, self.qos1, self.kept))
         self.retention = Retention(core, self.delivery)
         self.retained = RetainedCopies(core, self.retention)
-        self.kept = None if committer is None else PeerStore(store, committer, strategy=config.routing.strategy)
         self.driver = self._make_driver()
         self.geo = GeoContext(core, self.driver, self.delivery, self.retention, moved=self._client_moved)
         self.publishing = Publishing(

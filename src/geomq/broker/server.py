@@ -9,15 +9,16 @@ import gc
 import logging
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from geomq.broker.config.diff import config_changes, reloaded
-from geomq.broker.config.settings import Config
+from geomq.broker.config.settings import Config, Listener
 from geomq.broker.connections.listeners import Listeners
 from geomq.broker.core import Core, Security
 from geomq.broker.operations.logs import setup_logging
-from geomq.broker.operations.memory import keep_freed_memory
+from geomq.broker.operations.memory import collection_paused, keep_freed_memory
 from geomq.broker.operations.sys_topics import SysTopics
 from geomq.broker.operations.view import View
 from geomq.broker.parts import Parts
@@ -30,6 +31,7 @@ from geomq.broker.security.acl import load_acl
 from geomq.broker.security.certificates import read_trust
 from geomq.broker.security.passwords import load_passwords
 from geomq.broker.sockets.descriptors import raise_limit
+from geomq.broker.sockets.loops import loop_factory
 from geomq.broker.state.links import Cloud
 from geomq.broker.storage.committer import Committer
 from geomq.broker.storage.configured import open_configured_store
@@ -43,11 +45,22 @@ from geomq.routing.node import Node
 
 if TYPE_CHECKING:
     from geomq.broker.operations.trace_writer import TraceWriter
+    from geomq.broker.workers.crew import Crew
 
 log = logging.getLogger("geomq.broker")
 
+MakeCrew = Callable[[int, Sequence[Listener], Platform], "Crew"]
+"""Gets workers ready to be started, so many, for these listeners."""
+
 SECOND = 1.0
 FAREWELL_S = 0.02
+
+
+def _make_crew(count: int, listeners: Sequence[Listener], platform: Platform) -> "Crew":
+    """Of processes; what they need is not loaded for a broker that has none."""
+    from geomq.broker.workers.crew import Crew
+
+    return Crew(count, listeners, platform)
 
 
 class Broker:
@@ -59,15 +72,18 @@ class Broker:
         *,
         platform: Platform = SYSTEM,
         open_store: Callable[[Config], Store] = open_configured_store,
+        make_crew: MakeCrew = _make_crew,
     ) -> None:
         self._config = config
         self._open_store = open_store
+        self._make_crew = make_crew
         self._platform = platform
         self._listeners = Listeners(platform)
         self._stopping = asyncio.Event()
         self._timers: list[asyncio.TimerHandle] = []
         self._sys_timer: asyncio.TimerHandle | None = None
         self._admin: object | None = None
+        self._crew: Crew | None = None
         self._trace: TraceWriter | None = None
         self._parts: Parts | None = None
         self._stopped = False
@@ -99,6 +115,11 @@ class Broker:
         return None if self._parts is None else self._parts.membership.cloud
 
     @property
+    def crew(self) -> "Crew | None":
+        """Those who carry its clients, if it does not do so itself."""
+        return self._crew
+
+    @property
     def linked(self) -> bool:
         """Whether this broker is connected with all its peers."""
         peering = self.peering
@@ -128,11 +149,13 @@ class Broker:
         for listener in config.listeners:
             await platform.check_free(listener)
         self._store = self._open_store(config)
-        state = self._store.load()
+        with collection_paused():
+            state = self._store.load()
         loop = asyncio.get_running_loop()
         durable = self._store.durable
         self._committer = Committer(self._store, self._store_failed, platform=platform) if durable else None
         try:
+            platform = await self._start_workers(platform)
             parts = self._parts = Parts(
                 config,
                 loop=loop,
@@ -155,7 +178,8 @@ class Broker:
             )
             self._sys = SysTopics(parts.core, parts.publishing, parts.retention)
             self._start_trace()
-            parts.load(state)
+            with collection_paused():
+                parts.load(state)
             await parts.start()
             for listener in config.listeners:
                 await self._listeners.open(listener, parts.handlers.make_connection, parts.core.turns)
@@ -170,6 +194,17 @@ class Broker:
         for kind, host, port in self.addresses:
             log.info("listening", extra={"kind": kind, "host": host, "port": port})
 
+    async def _start_workers(self, platform: Platform) -> Platform:
+        """If others are to carry the connections of clients, there may be more of them."""
+        wanted = self._config.broker.workers
+        count = platform.processors if wanted == "auto" else wanted
+        if count == 1:
+            return platform
+        crew = self._crew = self._make_crew(count, self._config.listeners, platform)
+        self._listeners.carry_by(crew)
+        await crew.start()
+        return replace(platform, descriptors=crew.descriptors)
+
     def _start_trace(self) -> None:
         section, core = self._config.trace, self.core
         if section.directory is None:
@@ -183,9 +218,14 @@ class Broker:
         core.trace(self._trace, steps=section.steps)
 
     def _link_gauges(self) -> dict[str, float]:
-        """How many links there are now."""
-        peers = 0 if self.peering is None else len(self.peering.connected)
-        return {"peers_connected": peers, "cloud_connected": float(self.cloud is not None and self.cloud.up)}
+        """How many links and workers there are now."""
+        crew = self.crew
+        return {
+            "peers_connected": 0 if self.peering is None else len(self.peering.connected),
+            "cloud_connected": float(self.cloud is not None and self.cloud.up),
+            "workers": 0 if crew is None else len(crew.workers),
+            "workers_restarted": 0 if crew is None else crew.restarts,
+        }
 
     async def _start_admin(self) -> None:
         if not self._config.admin.enabled:
@@ -264,6 +304,8 @@ class Broker:
             timer.cancel()
         if self._parts is not None:
             await self._stop_parts(self._parts)
+        if self._crew is not None:
+            await self._crew.stop()
         if self._trace is not None:
             await self._trace.close()
         if self._committer is not None:
@@ -318,17 +360,8 @@ def run(config: Config, reload: Callable[[], Config] | None = None) -> int:
     setup_logging(config.log)
     keep_freed_memory()
     raise_limit()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_main(config, reload))
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 async def _main(config: Config, reload: Callable[[], Config] | None) -> int:

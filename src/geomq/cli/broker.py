@@ -60,9 +60,9 @@ def broker(file: Path | None, port: int | None, print_config: bool) -> None:
 def _check(config: "Config") -> None:
     """Refuse what starting would, as far as that shows without opening ports and data: files, certificates, areas and
     the strategy."""
-    from geomq.broker.connections.listeners import tls_context
     from geomq.broker.peers.federating import credentials_of, description_of, tls_of
     from geomq.broker.server import load_security
+    from geomq.broker.sockets.tls import tls_context
     from geomq.routing.core.model import BrokerId
     from geomq.routing.node import Node
 

@@ -32,6 +32,7 @@ class UpOptions(NamedTuple):
     views: "list[View]"
     demo: bool
     as_json: bool
+    workers: int = 1
 
 
 @click.command(short_help="Start a federation on this machine, with a dashboard and demo clients.")
@@ -49,6 +50,13 @@ class UpOptions(NamedTuple):
 @click.option("--page-port", default=9884, show_default=True, help="Port of the dashboard; 0 picks a free one.")
 @click.option("--view", "views", multiple=True, type=click.Path(path_type=Path), help="Show a recorded directory too.")
 @click.option("--demo/--no-demo", default=True, show_default=True, help="Start demo clients that move and publish.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes that carry the clients of each broker; 1 is none beside this one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the addresses as JSON.")
 def up(port: int, views: tuple[Path, ...], **wishes: Any) -> None:
     """Start several brokers in this process, linked into one service, and keep them running until Ctrl-C.
@@ -87,7 +95,7 @@ async def _run(plan: UpOptions) -> None:
     strategy = "single" if plan.brokers == 1 else plan.strategy
     async with contextlib.AsyncExitStack() as stack:
         federation = await stack.enter_async_context(
-            LocalFederation(local_configs(sites, strategy, first_port=plan.first_port))
+            LocalFederation(local_configs(sites, strategy, first_port=plan.first_port, workers=plan.workers))
         )
         ports = {site.name: federation.brokers[site.name].port for site in sites}
         crowd = (

@@ -299,8 +299,8 @@ class Node:
             return
         if state.subscriptions.get(happened.topic_filter, happened) != happened.fence:
             self.session_moves.subscribed(happened.client, happened.topic_filter)
+            self.retained.subscribed(happened.client, happened.topic_filter, now)
         state.subscriptions[happened.topic_filter] = happened.fence
-        self.retained.subscribed(happened.client, happened.topic_filter, now)
         for strategy in self.routings.strategies:
             strategy.subscribed(happened.client, happened.topic_filter, happened.fence, now=now)
 

@@ -19,6 +19,7 @@ from geomq.routing.core.actions import (
     DropEvent,
     ForgetNote,
     KeepNote,
+    SendOnceFlushed,
     SendRetained,
     SendToPeer,
     SessionAction,
@@ -256,6 +257,8 @@ class Simulation:
                 self._arrive(*what)
             elif what is None:
                 self._wake(broker)
+            elif isinstance(what, SendToPeer):
+                self.transmit(broker, what.peer, what.message, origin)
             else:
                 self.feed(broker, what, origin)
         if until_ms is not None:
@@ -322,6 +325,8 @@ class Simulation:
             match action:
                 case SendToPeer(peer=peer, message=message, edition=edition):
                     self.transmit(broker, peer, wrapped(message, edition), origin)
+                case SendOnceFlushed(peer=peer, message=message):
+                    self.transmit_once_flushed(broker, peer, message, origin)
                 case DeliverToClients(event=delivered, matches=matches):
                     for client in dict.fromkeys(match.client for match in matches):
                         arrival = (broker, client, delivered, origin.t_ms)
@@ -365,6 +370,11 @@ class Simulation:
         if client is not None:
             place = self._after_earlier(place, (source, target, client))
         self._put(arrives, place, origin, target, said)
+
+    def transmit_once_flushed(self, source: BrokerId, target: BrokerId, message: Message, origin: Origin) -> None:
+        """Put it on the link when all that is under way from its source has arrived."""
+        longest = max(self.latencies(source, peer) for peer in self.nodes if peer != source)
+        self._push(self.now_ms + longest + 1, CONTROL_PHASE, origin, source, SendToPeer(target, message))
 
     def _after_earlier(self, place: Place, told: tuple[BrokerId, BrokerId, ClientId]) -> Place:
         """The place of a message about a client, but none before what its link said of the client in this tick."""

@@ -14,14 +14,14 @@ from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.actions import DeliverToClients, SendToPeer
 from geomq.routing.core.events import ClientPublished, PeerSaid
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId, Match
-from geomq.routing.core.plan import Batched, EventBatch, Plan, singly, spread
+from geomq.routing.core.plan import Batched, DurableBatch, EventBatch, Plan, all_singly, singly, spread
 from geomq.routing.node import Node
 
 Arrival = tuple[str, BrokerId, tuple[Match, ...] | None, Edition | None]
 
 
 class Gathered(NamedTuple):
-    """What waits for one peer: the entries of a batch, and the packets of each."""
+    """What waits for one peer, of one QoS: the entries of a batch, and the packets of each."""
 
     entries: list[Batched]
     packets: list[bytes]
@@ -32,7 +32,7 @@ class Plans:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.waiting: dict[BrokerId, Gathered] = {}
+        self.waiting: dict[tuple[BrokerId, int], Gathered] = {}
         self._since: object = None
         self._turns = -1
         self._by_topic: dict[str, Plan | None] = {}
@@ -75,7 +75,7 @@ class FastPaths:
 
     def publish(self, node: Node, happened: ClientPublished) -> DeliverToClients | None:
         """What own clients get of an event; its batches wait for `send`. None if it is to go event by event."""
-        plain = not happened.qos and not happened.retain and happened.fence is None and happened.location is None
+        plain = happened.qos < 2 and not happened.retain and happened.fence is None and happened.location is None
         if not plain or happened.properties or self._dice.random() < 0.3:
             return None
         plans = self._plans_of(node)
@@ -86,12 +86,13 @@ class FastPaths:
         state, sequence = node.clients.get(happened.client), node.take_ids(1, own)
         location = None if state is None else state.location
         is_v5 = self._dice.random() < 0.5
-        packet = encode(Publish(happened.topic, happened.payload), V5 if is_v5 else V311)
+        qos = happened.qos
+        packet = encode(Publish(happened.topic, happened.payload, qos, packet_id=qos), V5 if is_v5 else V311)
         for peer, matches in plan.peers:
             entry = Batched(happened.client, location, sequence, 1, is_v5, matches, len(packet))
-            _gather(plans.waiting.setdefault(peer, Gathered([], [])), entry, packet)
+            _gather(plans.waiting.setdefault((peer, qos), Gathered([], [])), entry, packet)
         event_id = EventId(node.me, node.epoch, sequence)
-        event = Event(event_id, happened.topic, happened.client, location, None, happened.payload)
+        event = Event(event_id, happened.topic, happened.client, location, None, happened.payload, qos)
         return DeliverToClients(event, plan.own)
 
     def send(self, node: Node) -> list[SendToPeer]:
@@ -100,10 +101,13 @@ class FastPaths:
         if plans is None or plans.node is not node or not plans.waiting:
             return []
         waiting, plans.waiting = plans.waiting, {}
-        return [
-            SendToPeer(peer, EventBatch(node.epoch, 0, tuple(entries), tuple(packets)), node.plan_edition)
-            for peer, (entries, packets) in waiting.items()
-        ]
+        found: list[SendToPeer] = []
+        for (peer, qos), (entries, packets) in waiting.items():
+            batch = (DurableBatch if qos else EventBatch)(node.epoch, 0, tuple(entries), tuple(packets))
+            apart = qos and peer not in node.routings.linked
+            messages = all_singly(node.me, batch) if apart else (batch,)
+            found += [SendToPeer(peer, message, node.plan_edition) for message in messages]
+        return found
 
     def arrive(self, node: Node, said: PeerSaid, batch: EventBatch) -> Iterator[DeliverToClients | PeerSaid]:
         """What becomes of the events of a batch: deliveries, or single messages for the node to handle."""

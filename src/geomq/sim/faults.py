@@ -63,6 +63,14 @@ class _Fault(NamedTuple):
     brokers: tuple[BrokerId, ...]
 
 
+class _Flush(NamedTuple):
+    """What is to be sent once all that was sent before has arrived, and the last of that on each link."""
+
+    message: Message
+    behind: list[tuple[BrokerId, Link, int]]
+    origin: Origin
+
+
 class FaultySimulation(Simulation):
     """Drives nodes over links that misbehave as planned."""
 
@@ -79,6 +87,7 @@ class FaultySimulation(Simulation):
         """How often two brokers have been connected."""
         self._origins: dict[tuple[BrokerId, BrokerId, int, int], Origin] = {}
         self._link_wakes: dict[tuple[BrokerId, BrokerId], int] = {}
+        self._flushing: dict[tuple[BrokerId, BrokerId], _Flush] = {}
 
     def plan(self, cuts: Iterable[Cut] = (), crashes: Iterable[Crash] = ()) -> None:
         """Schedule what will break."""
@@ -100,6 +109,28 @@ class FaultySimulation(Simulation):
     def transmit(self, source: BrokerId, target: BrokerId, message: Message, origin: Origin) -> None:
         pair = (source, target)
         self._take(pair, self._links[pair].send(message, now=self.now_ms), origin)
+
+    def transmit_once_flushed(self, source: BrokerId, target: BrokerId, message: Message, origin: Origin) -> None:
+        links = {peer: self._links[source, peer] for peer in self._linked(source)}
+        behind = [(peer, link, link.latest) for peer, link in links.items()]
+        self._flushing[source, target] = _Flush(message, behind, origin)
+        self._flush(source)
+
+    def _flush(self, source: BrokerId) -> None:
+        """Send what waited until all that its source had sent has arrived."""
+        arrived = [
+            pair for pair, waiting in self._flushing.items() if pair[0] == source and self._has_arrived(waiting, source)
+        ]
+        for pair, waiting in [(pair, self._flushing.pop(pair)) for pair in arrived]:
+            if pair in self._links:
+                self.transmit(*pair, waiting.message, waiting.origin)
+
+    def _has_arrived(self, waiting: _Flush, source: BrokerId) -> bool:
+        """What was sent before; nobody waits for a link that is no more."""
+        return all(
+            link.acknowledged > number or self._links.get((source, peer)) is not link
+            for peer, link, number in waiting.behind
+        )
 
     def feed(self, broker: BrokerId, event: Any, origin: Origin) -> None:
         if isinstance(event, _Fault):
@@ -136,6 +167,8 @@ class FaultySimulation(Simulation):
         for message in output.messages:
             super().feed(me, PeerSaid(peer, *unwrapped(message)), origin)
         self._schedule_link(pair)
+        if self._flushing:
+            self._flush(me)
 
     def _put_on_wire(self, me: BrokerId, peer: BrokerId, frame: Frame, origin: Origin) -> None:
         if isinstance(frame, Data):
@@ -216,6 +249,7 @@ class FaultySimulation(Simulation):
         if broker in self._crashed:
             return
         self._crashed[broker] = None
+        self._flushing = {pair: waiting for pair, waiting in self._flushing.items() if pair[0] != broker}
         for peer in self._linked(broker):
             self._disconnect(broker, peer)
             self._disconnect(peer, broker)

@@ -5,5 +5,6 @@
 
 from geomq.sim.planted_broker import IN_BROKER
 from geomq.sim.planted_routing import IN_ROUTING
+from geomq.sim.planted_workers import IN_WORKERS
 
-PLANTED = (*IN_ROUTING, *IN_BROKER)
+PLANTED = (*IN_ROUTING, *IN_BROKER, *IN_WORKERS)

@@ -27,7 +27,7 @@ IN_BROKER: tuple[Fault, ...] = (
     Fault(
         "clients are answered before anything is written",
         _OUTBOX,
-        "self._held.append((connection, data))",
+        "self.held.append((connection, data))",
         "connection.send(data)",
         seed=2,
     ),
@@ -112,8 +112,8 @@ IN_BROKER: tuple[Fault, ...] = (
     Fault(
         "a repeated QoS 2 publish counts as new",
         _INBOUND,
-        "if packet_id in self._receipts:",
-        "if packet_id in self._receipts and packet_id not in self._open:",
+        "if packet_id in self.receipts:",
+        "if packet_id in self.receipts and packet_id not in self.open:",
         seed=56,
     ),
     Fault(

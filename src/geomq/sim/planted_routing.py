@@ -210,6 +210,7 @@ IN_ROUTING: tuple[Fault, ...] = (
         _RETAINED,
         "if digest != self._versions.digest:",
         "if False:",
+        simulation="routing",
     ),
     Fault(
         "deletions of retained events are not sent",

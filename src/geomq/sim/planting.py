@@ -16,13 +16,15 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import geomq
 
 SEEDS_MAX = 200
 PACKAGE = Path(geomq.__file__).parent
 """Where the modules are that a fault may be planted in."""
+Simulation = Literal["brokers", "workers", "routing"]
+"""Whole brokers; the same with workers; or their routing alone, where federations change."""
 
 
 class Fault(NamedTuple):
@@ -34,6 +36,8 @@ class Fault(NamedTuple):
     new: str
     seed: int = 0
     """One that is known to find it, to be tried first; the others follow if it no longer does."""
+    simulation: Simulation = "brokers"
+    """Which one has to find it."""
 
     @property
     def path(self) -> Path:
@@ -94,22 +98,36 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-def violations_of(seed: int) -> Iterator[str]:
+def violations_of(seed: int, simulation: Simulation) -> Iterator[str]:
     """What one seed finds wrong."""
-    from geomq.sim.virtual.run import run  # not before the fault is planted
-
     try:
-        yield from map(str, run(seed).violations)
+        yield from _violations_of_routing(seed) if simulation == "routing" else _violations_of_brokers(seed, simulation)
     except Exception as error:
         yield f"{type(error).__name__}: {error}"
 
 
-def _look(fault: Fault | None, seeds: Sequence[int]) -> None:
+def _violations_of_brokers(seed: int, simulation: Simulation) -> Iterator[str]:
+    from geomq.sim.virtual.run import run  # not before the fault is planted
+    from geomq.sim.virtual.scenario import Options
+
+    yield from map(str, run(seed, Options(workers=2 if simulation == "workers" else 1)).violations)
+
+
+def _violations_of_routing(seed: int) -> Iterator[str]:
+    """One strategy for each seed."""
+    from geomq.routing.strategies.registry import STRATEGIES
+    from geomq.sim.soak_run import run
+
+    federated = [name for name in STRATEGIES if name != "single"]
+    yield from run(federated[seed % len(federated)], seed)
+
+
+def _look(fault: Fault | None, simulation: Simulation, seeds: Sequence[int]) -> None:
     """Print the first of the seeds that fails, and why."""
     if fault is not None:
         sys.meta_path.insert(0, _Finder(fault))
     for seed in seeds:
-        for violation in violations_of(seed):
+        for violation in violations_of(seed, simulation):
             print(json.dumps([seed, violation]))
             return
 
@@ -123,7 +141,7 @@ class Search:
     def __init__(self, seeds_max: int = SEEDS_MAX) -> None:
         """With no seeds at all only those are tried that are noted beside the faults."""
         self._seeds_max = seeds_max
-        self._healthy: dict[int, bool] = {}
+        self._healthy: dict[tuple[Simulation, int], bool] = {}
 
     def look_for(self, fault: Fault) -> Found:
         """ValueError or SyntaxError if the fault cannot be planted: a process that fails for that has found nothing."""
@@ -131,25 +149,25 @@ class Search:
         seeds = [fault.seed, *(seed for seed in range(self._seeds_max) if seed != fault.seed)]
         left = seeds
         while left:
-            found = _ask(left, fault)
+            found = _ask(left, fault.simulation, fault)
             if found is None:
                 break
             seed, violation = found
             left = left[left.index(seed) + 1 :]
-            if self._passes_without(seed):
+            if self._passes_without(fault.simulation, seed):
                 return Found(fault, seed, violation.split("; again:")[0][:110], len(seeds) - len(left))
         return Found(fault, None, "NOT FOUND", len(seeds))
 
-    def _passes_without(self, seed: int) -> bool:
-        known = self._healthy.get(seed)
+    def _passes_without(self, simulation: Simulation, seed: int) -> bool:
+        known = self._healthy.get((simulation, seed))
         if known is None:
-            known = self._healthy[seed] = _ask([seed], None) is None
+            known = self._healthy[simulation, seed] = _ask([seed], simulation, None) is None
         return known
 
 
-def _ask(seeds: Sequence[int], fault: Fault | None) -> tuple[int, str] | None:
+def _ask(seeds: Sequence[int], simulation: Simulation, fault: Fault | None) -> tuple[int, str] | None:
     """What a process of its own finds first."""
-    task = json.dumps([list(seeds), fault])
+    task = json.dumps([list(seeds), simulation, fault])
     result = subprocess.run(
         [sys.executable, "-m", "geomq.sim.planting", task],
         capture_output=True,
@@ -174,8 +192,8 @@ def search_all(faults: Sequence[Fault], *, seeds_max: int = SEEDS_MAX) -> Iterat
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m geomq.sim.planting")
     parser.add_argument("task", help="as `Search` writes it")
-    seeds, fault = json.loads(parser.parse_args().task)
-    _look(None if fault is None else Fault(*fault), seeds)
+    seeds, simulation, fault = json.loads(parser.parse_args().task)
+    _look(None if fault is None else Fault(*fault), simulation, seeds)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@
     python -m geomq.sim.soak --strategy mesh --seed 7 # replay one
     python -m geomq.sim.soak --strategy hubs:Hubs,mesh --option redundancy=3
     python -m geomq.sim.soak --whole --seeds 1000     # whole brokers: connections, sessions, disks, links
+    python -m geomq.sim.soak --whole --workers 2      # the same, with the clients of each broker at two workers
     python -m geomq.sim.soak --whole --seed 7 --transcript
+    python -m geomq.sim.soak --whole --storm --seeds 300
     python -m geomq.sim.soak --planted                # do the simulations notice faults of one line?
 
 Whole brokers are played by `geomq.sim.virtual`. A run of their routing alone has four parts: clients settle; they
@@ -23,95 +25,10 @@ from itertools import repeat
 from typing import Any
 
 from geomq.errors import ConfigError
-from geomq.routing.federation.changes import SetStrategy
 from geomq.routing.strategies.choice import names_of, options_for, typed
 from geomq.routing.strategies.registry import STRATEGIES, strategy_class
-from geomq.sim.changing import ChangingSimulation
-from geomq.sim.checkers import (
-    BoundedState,
-    Checker,
-    Converged,
-    NoDuplicates,
-    NoLoops,
-    OneOfEachGroup,
-    SameAsOracle,
-    SameRetained,
-)
-from geomq.sim.fast_paths import FastPaths
-from geomq.sim.faults import Disturbance
-from geomq.sim.retained import RetainedDisks
-from geomq.sim.soak_world import (
-    BROKERS,
-    CHURN_MS,
-    DRAIN_MS,
-    END_MS,
-    HEALED_MS,
-    LATE,
-    QUIET_MS,
-    REROUTING,
-    RESHAPED_MS,
-    RESUBSCRIBED_MS,
-    SETTLED_MS,
-    Dicer,
-)
-
-
-def run(strategy: str, seed: int, options: Mapping[str, Any] | None = None) -> list[str]:
-    """One run; returns its violations."""
-    dicer = Dicer(seed)
-    checkers = _checkers(strategy)
-    description = dicer.description(strategy, options)
-    home = SetStrategy(strategy, description.options)
-    simulation = ChangingSimulation(
-        description,
-        late={LATE: dicer.late},
-        seed=seed,
-        observers=checkers,
-        fast_paths=FastPaths(seed),
-        retained=RetainedDisks(seed),
-    )
-    simulation.connect_all()
-    simulation.measure_all()
-    simulation.run(dicer.setting_up(), until_ms=SETTLED_MS)
-    loss = dicer.random.choice([0.0, 0.05, 0.2])
-    rough, calm = Disturbance(loss=loss, repeat=loss, late=loss), Disturbance()
-    simulation.disturbance = rough
-    simulation.plan(*dicer.faults(SETTLED_MS, DRAIN_MS))
-    simulation.plan_changes(*dicer.changes(SETTLED_MS, DRAIN_MS, home))
-    simulation.run(dicer.publishing(30, SETTLED_MS, DRAIN_MS), until_ms=DRAIN_MS)
-    simulation.disturbance = calm
-    simulation.advance(CHURN_MS)
-    simulation.disturbance = rough
-    simulation.plan_changes(*dicer.changes(CHURN_MS, HEALED_MS, home))
-    simulation.plan(*dicer.faults(CHURN_MS, HEALED_MS))
-    simulation.run(dicer.churn(), until_ms=HEALED_MS)
-    simulation.disturbance = calm
-    simulation.advance(QUIET_MS)
-    simulation.run(dicer.publishing(12, QUIET_MS, QUIET_MS + 3_000), until_ms=QUIET_MS + 8_000)
-    simulation.run(dicer.retaining(QUIET_MS + 8_000, QUIET_MS + 9_000), until_ms=RESUBSCRIBED_MS)
-    simulation.run(dicer.resubscribing(RESUBSCRIBED_MS, RESUBSCRIBED_MS + 500), until_ms=RESHAPED_MS)
-    if dicer.random.random() < 0.3:
-        simulation.plan_changes(dicer.change(RESHAPED_MS, RESHAPED_MS + 1_500, home))
-    simulation.run(dicer.publishing(12, RESHAPED_MS, RESHAPED_MS + 3_000), until_ms=END_MS)
-    for checker in checkers:
-        checker.finish(simulation)
-    return [violation for checker in checkers for violation in checker.violations]
-
-
-def _checkers(strategy: str) -> list[Checker]:
-    checkers: list[Checker] = [
-        NoDuplicates(),
-        NoLoops(hops_max=2 * BROKERS),
-        BoundedState(entries_per_subscription=4 + BROKERS),
-        SameAsOracle(from_ms=QUIET_MS),
-        OneOfEachGroup(from_ms=SETTLED_MS, until_ms=DRAIN_MS, lossy=True),
-        OneOfEachGroup(from_ms=QUIET_MS),
-        Converged(),
-        SameRetained(settled_ms=QUIET_MS),
-    ]
-    if strategy not in REROUTING:
-        checkers.append(SameAsOracle(from_ms=SETTLED_MS, until_ms=DRAIN_MS, lossy=True))
-    return checkers
+from geomq.sim.soak_run import run
+from geomq.sim.soak_world import Dicer
 
 
 def run_all(seed: int, strategies: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -163,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
         "--option", action="append", default=[], metavar="NAME=VALUE", help="for those of the strategies that have it"
     )
     parser.add_argument("--whole", action="store_true", help="whole brokers; the seed chooses the strategy")
+    parser.add_argument("--workers", type=_count, default=1, help="with --whole: how many carry clients, and die")
+    parser.add_argument(
+        "--storm", action="store_true", help="with --whole: clients hop, and brokers are killed, all the time"
+    )
     parser.add_argument("--transcript", action="store_true", help="print all that happens in the one run of --seed")
     parser.add_argument("--planted", action="store_true", help="look for each of the faults in geomq.sim.planted")
     parser.add_argument("--fault", default="", metavar="WORDS", help="with --planted: only those with this in the name")
@@ -174,6 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.transcript and not (options.whole and options.seed is not None):
         parser.error("--transcript goes with --whole and --seed")
+    if options.storm and not options.whole:
+        parser.error("--storm goes with --whole")
     if options.planted:
         return _look_for_planted(options.fault)
     try:
@@ -187,7 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     seeds = [options.seed] if options.seed is not None else list(range(options.seeds))
     if options.whole:
-        return _play_whole(seeds, strategies if options.strategy else {}, transcript=options.transcript)
+        chosen = strategies if options.strategy else {}
+        return _play_whole(seeds, chosen, options)
     failed = 0
     for done, failures in enumerate(_outcomes(seeds, strategies), start=1):
         failed += len(failures)
@@ -199,12 +123,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _play_whole(seeds: Sequence[int], strategies: Mapping[str, Mapping[str, Any]], *, transcript: bool) -> int:
+def _play_whole(seeds: Sequence[int], strategies: Mapping[str, Mapping[str, Any]], wanted: argparse.Namespace) -> int:
     from geomq.sim.virtual.scenario import Options
     from geomq.sim.virtual.soak import show, soak
 
-    chosen = [Options(name, tuple(options.items())) for name, options in strategies.items()] or [Options()]
-    codes = [show(seeds[0], each) if transcript else soak(seeds, each) for each in chosen]
+    named: list[tuple[str | None, Mapping[str, Any]]] = [*strategies.items()] or [(None, {})]
+    chosen = [
+        Options(name, tuple(options.items()), workers=wanted.workers, storm=wanted.storm) for name, options in named
+    ]
+    codes = [show(seeds[0], each) if wanted.transcript else soak(seeds, each) for each in chosen]
     return max(codes)
 
 

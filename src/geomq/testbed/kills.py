@@ -2,6 +2,8 @@
 
     python -m geomq.testbed.kills                        # 200 kills, a million acknowledged events
     python -m geomq.testbed.kills --broker all --kills 20 --messages 100000
+    python -m geomq.testbed.kills --workers 2            # of four kills three meet a worker, one the broker
+    python -m geomq.testbed.kills --power --kills 20     # the power of its disk fails, too; needs root
 
 Senders of QoS 1 and 2 publish numbered events as fast as they are acknowledged; receivers with kept sessions want all
 of them. Runs on GeoMQ, and for comparison on Mosquitto with and without persistence.
@@ -11,12 +13,16 @@ import argparse
 import asyncio
 import json
 import logging
+import os
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal, get_args
@@ -25,16 +31,21 @@ from geomq.broker.config.settings import BrokerSettings, Config, Limits, Listene
 from geomq.broker.local_federation import HOST, free_ports
 from geomq.mqtt.client.events import Accepted, Acknowledged, Connected, Event
 from geomq.mqtt.codec.packets import Publish, Subscribe, SubscribeRequest
+from geomq.testbed.power import FailingDisk
 from geomq.testbed.processes import BrokerProcess, ChildProcess, MosquittoProcess, stoppable
 from geomq.testbed.streams import Role, lasting_link
 
-Kind = Literal["geomq", "mosquitto", "mosquitto-persistent"]
+Kind = Literal["geomq", "geomq-unsynced", "mosquitto", "mosquitto-persistent", "mosquitto-saving"]
+"""`geomq-unsynced` trusts the system's cache (`persistence.sync = false`); `mosquitto-persistent` saves every half hour
+and when it stops, as is its default, `mosquitto-saving` after every change."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 SENDERS_PER_QOS = 4
 WINDOW = 100
 """How many events of one sender wait for their acknowledgement."""
 WAITS_MAX = 1_000_000
+BROKER_EVERY = 4
+"""With workers, this one of so many kills meets the broker."""
 SETTLE_S_MAX = 30.0
 START_S_MAX = 60.0
 
@@ -46,6 +57,10 @@ class KillPlan:
     kind: Kind = "geomq"
     kills: int = 200
     messages: int = 1_000_000
+    workers: int = 1
+    """How many carry clients; from 2 on they are killed, too."""
+    power: bool = False
+    """Whether what the broker did not sync is lost with it."""
 
 
 @dataclass(slots=True)
@@ -54,6 +69,7 @@ class KillVerdict:
 
     kind: Kind
     kills: int
+    power: bool = False
     acknowledged: int = 0
     lost: int = 0
     duplicated: int = 0
@@ -123,6 +139,7 @@ class _Receiver:
 
     def __init__(self, role: Role) -> None:
         self.ready = asyncio.Event()
+        self.came = 0
         self.received: dict[str, Counter[int]] = {}
         self.out_of_order = 0
         self.sessions_lost = 0
@@ -146,6 +163,7 @@ class _Receiver:
     def _count(self, topic: str, number: int) -> None:
         counts = self.received.setdefault(topic, Counter())
         counts[number] += 1
+        self.came += 1
         if counts[number] == 1:
             latest = self._latest.get(topic, 0)
             self.out_of_order += number < latest
@@ -165,7 +183,9 @@ class KillRun:
     ) -> None:
         self.plan = plan
         self._settle_s_max = settle_s_max
-        self._broker = broker_process(plan.kind, folder)
+        self._disk = FailingDisk(folder) if plan.power else None
+        data = folder if self._disk is None else self._disk.path
+        self._broker = broker_process(plan.kind, folder, data, workers=plan.workers)
         self._progress = progress
         self._senders: list[_Sender] = []
         self._receivers: list[_Receiver] = []
@@ -173,7 +193,11 @@ class KillRun:
 
     async def run(self) -> KillVerdict:
         began = time.monotonic()
-        async with self._broker, asyncio.TaskGroup() as group:
+        async with AsyncExitStack() as stack:
+            if self._disk is not None:
+                stack.enter_context(self._disk)
+            await stack.enter_async_context(self._broker)
+            group = await stack.enter_async_context(asyncio.TaskGroup())
             port = self._broker.port
             roles = {qos: Role(f"receiver-{qos}", port, "0,0", f"kills/{qos}/#", None, qos) for qos in (1, 2)}
             self._receivers = [_Receiver(role) for role in roles.values()]
@@ -202,28 +226,51 @@ class KillRun:
         for kill in range(1, plan.kills + 1):
             await self._until_acknowledged(plan.messages * kill // (plan.kills + 1))
             killed = time.monotonic()
-            self._broker.kill()
-            await self._broker.start()
+            if plan.workers > 1 and kill % BROKER_EVERY:
+                await self._kill_a_worker(kill)
+            else:
+                self._kill()
+                await self._broker.start()
             self._back_ms.append((time.monotonic() - killed) * 1000.0)
             self._progress(kill, plan.kills)
         await self._until_acknowledged(plan.messages)
+
+    async def _kill_a_worker(self, kill: int) -> None:
+        """One dies, and there are as many again."""
+        workers = self._broker.children
+        victim = workers[kill % len(workers)]
+        os.kill(victim, signal.SIGKILL)
+        while victim in self._broker.children or len(self._broker.children) < self.plan.workers:
+            await asyncio.sleep(0.01)
+
+    def _kill(self) -> None:
+        """With the power, everything ends at one moment: the broker does nothing more when its disk is gone."""
+        if self._disk is not None:
+            self._broker.signal(signal.SIGSTOP)
+            self._disk.fail()
+        self._broker.kill()
+        if self._disk is not None:
+            self._disk.restore()
 
     async def _until_acknowledged(self, wanted: int) -> None:
         while self._acknowledged < wanted:
             await asyncio.sleep(0.01)
 
     async def _settle(self) -> None:
-        """Until every event is acknowledged and all have come, or for too long."""
+        """Until every event is acknowledged and all have come, or nothing has come for too long."""
         for sender in self._senders:
             sender.stop()
-        deadline = time.monotonic() + self._settle_s_max
+        deadline, came = time.monotonic() + self._settle_s_max, -1
         while time.monotonic() < deadline:
             await asyncio.sleep(0.5)
             if all(sender.finished for sender in self._senders) and not self._verdict(0.0).lost:
                 break
+            before, came = came, sum(receiver.came for receiver in self._receivers)
+            if came > before:
+                deadline = time.monotonic() + self._settle_s_max
 
     def _verdict(self, seconds: float) -> KillVerdict:
-        verdict = KillVerdict(self.plan.kind, len(self._back_ms), seconds=round(seconds, 1))
+        verdict = KillVerdict(self.plan.kind, len(self._back_ms), self.plan.power, seconds=round(seconds, 1))
         received = {topic: counts for each in self._receivers for topic, counts in each.received.items()}
         for sender in self._senders:
             counts = received.get(sender.topic, Counter())
@@ -240,15 +287,16 @@ class KillRun:
         return verdict
 
 
-def broker_process(kind: Kind, folder: Path) -> ChildProcess:
+def broker_process(kind: Kind, folder: Path, data: Path, *, workers: int = 1) -> ChildProcess:
     """One that holds whatever waits, so that what is missing was lost and not dropped."""
-    if kind != "geomq":
-        return MosquittoProcess(kind, folder, durable=kind == "mosquitto-persistent")
+    if kind.startswith("mosquitto"):
+        saves = kind == "mosquitto-saving"
+        return MosquittoProcess(kind, folder, durable=kind != "mosquitto", saves=saves, data=data)
     return BrokerProcess(
         Config(
-            broker=BrokerSettings(name="killed", data_dir=str(folder / "data")),
+            broker=BrokerSettings(name="killed", data_dir=str(data / "data"), workers=workers),
             listeners=(Listener(host=HOST, port=free_ports(1)[0]),),
-            persistence=Persistence(free_bytes_min=0),
+            persistence=Persistence(free_bytes_min=0, sync=kind == "geomq"),
             metrics=Metrics(sys_interval_s=0),
             limits=Limits(queue_messages_max=WAITS_MAX),
         ),
@@ -263,9 +311,13 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--kills", type=int, default=200, help="how often it is killed")
     parser.add_argument("--messages", type=int, default=1_000_000, help="how many events are acknowledged meanwhile")
+    parser.add_argument("--workers", type=int, default=1, help="how many carry GeoMQ's clients, and are killed, too")
+    parser.add_argument("--power", action="store_true", help="what it has not synced is lost each time")
     chosen = parser.parse_args(words)
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of every answer to a broker that was just killed
-    verdicts = [_one(KillPlan(kind, chosen.kills, chosen.messages)) for kind in KINDS if chosen.broker in (kind, "all")]
+    plan = partial(KillPlan, kills=chosen.kills, messages=chosen.messages, power=chosen.power)
+    workers = {"geomq": chosen.workers}
+    verdicts = [_one(plan(kind, workers=workers.get(kind, 1))) for kind in KINDS if chosen.broker in (kind, "all")]
     return 0 if all(verdict.clean for verdict in verdicts if verdict.kind == "geomq") else 1
 
 

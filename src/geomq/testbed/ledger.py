@@ -6,6 +6,7 @@ all on one topic, come first in the order in which they were published.
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -68,7 +69,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """From here on nothing was disturbed any more."""
+    """From here on nothing was disturbed any more, or until it was healed once more."""
 
     t_ms: float
 
@@ -104,7 +105,7 @@ def read_entries(path: Path) -> Iterator[Entry]:
 class Judgement:
     """Numbers of (event, receiver) pairs, with a few examples of what went wrong.
 
-    `recovered` came only after everything was healed, the last of them `converged_s` after it; `repeated` are QoS 1
+    `recovered` came only after everything was healed, the latest of them `converged_s` after it; `repeated` are QoS 1
     events that came more than once, as they may. `started_anew` are QoS 2 events that came again because a client began
     a new session while its old one could not be reached. `out_of_order` are events that came for the first time after
     a later one of the same sender. `circling` is 1 if links stayed busy with nothing left to do.
@@ -152,7 +153,7 @@ def judge(entries: Iterable[Entry]) -> Judgement:
     promised: dict[str, Acknowledged] = {}
     received: dict[tuple[str, str], list[Received]] = {}
     connected: dict[str, list[Connected]] = {}
-    healed_ms = float("inf")
+    healed: list[float] = []
     verdict = Judgement()
     for entry in entries:
         if isinstance(entry, Subscribed):
@@ -164,12 +165,13 @@ def judge(entries: Iterable[Entry]) -> Judgement:
         elif isinstance(entry, Connected):
             connected.setdefault(entry.receiver, []).append(entry)
         elif isinstance(entry, Healed):
-            healed_ms = entry.t_ms
+            healed.append(entry.t_ms)
         elif entry.bytes_per_s > IDLE_BYTES_PER_S_MAX:
             verdict.note("circling", f"{entry.bytes_per_s:.0f} bytes a second")
     expected = _expected(promised, receivers)
     for pair, qos in expected.items():
         verdict.promised += 1
+        healed_ms = _healed_after(healed, promised[pair[0]].t_ms)
         _judge_pair(verdict, received.get(pair, []), pair, qos, healed_ms, connected.get(pair[1], []))
     for pair in received:
         if pair not in expected:
@@ -190,6 +192,11 @@ def _expected(promised: dict[str, Acknowledged], receivers: list[Subscribed]) ->
             if answers[alike]:
                 expected[event.event, receiver.receiver] = min(event.qos, receiver.qos)
     return expected
+
+
+def _healed_after(healed: list[float], t_ms: float) -> float:
+    """When everything was healed first after this moment; the last time, if it was not any more."""
+    return healed[min(bisect_left(healed, t_ms), len(healed) - 1)] if healed else float("inf")
 
 
 def _judge_pair(

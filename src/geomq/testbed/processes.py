@@ -57,6 +57,11 @@ class ChildProcess:
         return self._process.pid
 
     @property
+    def children(self) -> list[int]:
+        """The processes it has started, as Linux lists them."""
+        return [int(word) for word in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -71,13 +76,13 @@ class ChildProcess:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start(self) -> None:
+    async def start(self, *, seconds: float = START_S_MAX) -> None:
         """Run it, again if need be, until it listens; UsageError with its last words if it never does."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
-            await wait_until(self._listens, f"{self.name} does not listen on port {self.port}", seconds=START_S_MAX)
+            await wait_until(self._listens, f"{self.name} does not listen on port {self.port}", seconds=seconds)
         except BaseException:
             self.kill()
             raise
@@ -161,18 +166,32 @@ class BrokerProcess(ChildProcess):
 
 
 class MosquittoProcess(ChildProcess):
-    """Mosquitto with open doors and room for much; with persistence as its documentation suggests, or without."""
+    """Mosquitto with open doors and room for much; with persistence as its documentation suggests, or without.
 
-    def __init__(self, name: str, folder: Path, port: int | None = None, *, durable: bool = False) -> None:
+    With `saves` it saves all it has after every change, which is the most it can be told to do.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        port: int | None = None,
+        *,
+        durable: bool = False,
+        saves: bool = False,
+        data: Path | None = None,
+    ) -> None:
         super().__init__(name, folder, free_ports(1)[0] if port is None else port)
-        self._persistence = f"true\npersistence_location {folder}/" if durable else "false"
+        self._persistence = f"true\npersistence_location {data or folder}/" if durable else "false"
+        if saves:
+            self._persistence += "\nautosave_interval 1\nautosave_on_changes true"
 
     def command(self) -> list[str]:
         path = self.folder / f"{self.name}.conf"
         path.write_text(
             f"listener {self.port} {HOST}\nallow_anonymous true\npersistence {self._persistence}\n"
             "log_dest stderr\nlog_type error\nlog_type warning\n"
-            "sys_interval 0\nmax_queued_messages 0\nset_tcp_nodelay true\n"
+            "sys_interval 0\nmax_queued_messages 0\nset_tcp_nodelay true\nuser root\n"
         )
         executable = mosquitto_path()
         if executable is None:

@@ -26,6 +26,8 @@ from geomq.transport.link import ClientLink, End
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY
 
 IN_FLIGHT_MAX = 10
+RECEIVE_MAXIMUM = 1_000
+"""So much may be on its way to a receiver that it keeps up with several senders."""
 RETRY_S = 0.1
 SILENT_S = 1.5
 """A client asks that often whether its broker is there; one that does not answer as long is taken for gone."""
@@ -56,7 +58,11 @@ class Role:
         """A session that its broker keeps."""
         properties = Properties()
         if version == V5:
-            properties = Properties(session_expiry_interval=SESSION_S, user_properties=((LOCATION_PROPERTY, self.at),))
+            properties = Properties(
+                session_expiry_interval=SESSION_S,
+                receive_maximum=RECEIVE_MAXIMUM,
+                user_properties=((LOCATION_PROPERTY, self.at),),
+            )
         connect = Connect(self.name, version, clean_start=False, keep_alive=30, properties=properties)
         return ClientSession(connect, ClientPolicy(ping_s=SILENT_S, answer_s=SILENT_S, resubscribes=resubscribes))
 

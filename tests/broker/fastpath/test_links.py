@@ -15,13 +15,14 @@ from tests.broker.real_clients import RealClient, close_all, join
 
 from geomq.broker.fastpath.links import peer_targets
 from geomq.broker.server import Broker
+from geomq.broker.state.links import Send
 from geomq.geo import Circle, Location
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import Publish
 from geomq.mqtt.codec.types import V5, V311
 from geomq.routing.core.messages import DeliverEvent, ForwardEvent, Message
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Match
-from geomq.routing.core.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer
+from geomq.routing.core.plan import BATCH_BYTES_MAX, Batched, DurableBatch, EventBatch, ToPeer
 from geomq.routing.federation.changes import SetStrategy
 from geomq.routing.federation.edition_messages import unwrapped
 from geomq.routing.strategies.registry import STRATEGIES
@@ -41,16 +42,22 @@ class Sent:
     def __init__(self, broker: Broker) -> None:
         assert broker.peering is not None
         self._send, self._send_batch = broker.peering.send, broker.peering.send_batch
-        self.batched = 0
-        self.batches = 0
+        self.batched = self.batches = 0
+        self.durable: list[DurableBatch] = []
         self.single: list[str] = []
+        self._once_flushed = broker.peering.once_flushed
         broker.core.links.lead(self)
 
     def send(self, peer: BrokerId, message: Message) -> None:
         said, _ = unwrapped(message)
         if isinstance(said, ForwardEvent | DeliverEvent):
             self.single.append(said.event.topic)
+        elif isinstance(said, DurableBatch):
+            self.durable.append(said)
         self._send(peer, message)
+
+    def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
+        send(peer, message)
 
     def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
         self.batches += 1
@@ -109,6 +116,31 @@ async def test_every_event_arrives_once_and_in_order_in_few_messages(strategy: s
             batched, batches = sum(one.batched for one in sent), sum(one.batches for one in sent)
             assert batched >= due.total()
             assert batches < batched / 5
+        finally:
+            close_all([*publishers, *subscribers])
+
+
+@pytest.mark.parametrize("strategy", PLANNING)
+async def test_every_event_of_qos_1_arrives_once_and_in_order_in_few_messages(strategy: str) -> None:
+    dice = random.Random(6)
+    async with federation(configs(strategy, brokers=4)) as brokers:
+        publishers, subscribers = await everybody(brokers)
+        try:
+            await settled(publishers, subscribers)
+            sent = [Sent(broker) for broker in brokers.values()]
+            due: Counter[bytes] = Counter()
+            for publisher in publishers:
+                for number in range(2 * BURST):
+                    topic, qos = dice.choice(TOPICS), 1 if number % 50 else 0
+                    due[f"{publisher.name} {topic} {number:04}".encode()] += 1
+                    publisher.publish(topic, f"{publisher.name} {topic} {number:04}".encode(), qos=qos)
+            await until(lambda: all(due.keys() <= one.got.keys() for one in subscribers), seconds=30)
+            for subscriber in subscribers:
+                assert {payload: n for payload, n in subscriber.got.items() if payload in due} == due
+                check_order([payload for payload in subscriber.order if not payload.endswith((b"00", b"50"))])
+            together = sum(entry.events for one in sent for batch in one.durable for entry in batch.entries)
+            assert together > 0.7 * due.total()
+            assert sum(len(one.durable) for one in sent) < together / 2
         finally:
             close_all([*publishers, *subscribers])
 

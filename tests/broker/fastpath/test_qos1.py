@@ -154,7 +154,7 @@ async def test_a_topic_is_not_forgotten_by_what_it_has_just_been_used_for(monkey
 
 
 async def test_topics_with_the_same_receivers_share_the_memory_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_qos1, "RECEIVERS_MAX", 4)
+    monkeypatch.setattr(fast_qos1, "RECEIVERS_MAX", 12)
     async with running() as (broker, asked):
         publisher = await client(broker, "p")
         subscribers = [await client(broker, name) for name in ("a", "b", "c")]
@@ -187,7 +187,7 @@ def play(script: list[Step], *, short: bool) -> list[bytes]:
     """Everything that the clients of a broker were sent; with or without the short way."""
     stage = Stage()
     if not short:
-        stage.handlers.publish_qos1 = lambda connection, data, pos: pos
+        del stage.handlers.together[0x32], stage.handlers.together[0x40]
     subscribers = [
         Client(stage, "s0", V311, "#", 0),
         Client(stage, "s1", V311, "#", 1),

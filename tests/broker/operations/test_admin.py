@@ -159,7 +159,7 @@ def test_kicking_disconnects_and_may_forget() -> None:
         assert ask("/api/v1/sessions/b?discard=true", "DELETE")[0] == 204
         assert ask("/api/v1/sessions/b?discard=maybe", "DELETE")[0] == 400
         assert ask("/api/v1/sessions/nobody", "DELETE")[0] == 404
-        assert ask("/api/v1/sessions/a", "PUT")[0] == 405
+        assert ask("/api/v1/sessions/a", "PUT") == (405, {"error": "method not allowed"})
         assert ask("/api/v1/nothing")[0] == 404
 
     serve(broker, None, use)

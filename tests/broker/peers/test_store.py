@@ -248,6 +248,19 @@ async def test_an_event_that_was_delivered_is_not_delivered_again(tmp_path: Path
     await second.end()
 
 
+async def test_what_was_delivered_of_a_run_is_not_delivered_again_but_to_whom_it_was_taken_from(tmp_path: Path) -> None:
+    first = Run(tmp_path)
+    a, b = Match(ClientId("a"), "x"), Match(ClientId("b"), "x")
+    first.kept.note_run(event(1).id, 3, (a.client, b.client))
+    first.kept.note_not_had(event(2).id, (b.client,))
+    await first.end()
+    second, restored = Run(tmp_path), node()
+    second.kept.restore(restored, second.notes, now=0)
+    fresh = [restored.strategy.seen.unseen(event(number).id, (a, b)) for number in (1, 2, 3, 4)]
+    assert fresh == [(), (b,), (), (a, b)]
+    await second.end()
+
+
 async def test_an_event_of_a_share_group_that_was_dealt_with_is_not_dealt_with_again(tmp_path: Path) -> None:
     first, group = Run(tmp_path), Group("s", "t")
     for number, qos in ((1, 1), (2, 0)):

@@ -1,6 +1,6 @@
 """Messages to other brokers go where the links are."""
 
-from geomq.broker.state.links import CloudAndPeers, Outgoing
+from geomq.broker.state.links import CloudAndPeers, Outgoing, Send
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, Edition
 from geomq.routing.core.plan import EventBatch
@@ -19,6 +19,9 @@ class Peers:
 
     def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
         self.sent.append((peer, batch))
+
+    def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
+        self.sent.append((peer, message))
 
 
 class Cloud:
@@ -44,9 +47,12 @@ def test_messages_go_to_the_links_there_are_now_and_else_nowhere() -> None:
     outgoing.send_batch(PARIS, BATCH, None)
     assert outgoing.active
     assert peers.sent == [(PARIS, RetainedWanted()), (PARIS, BATCH)]
+    outgoing.once_flushed(PARIS, RetainedWanted(), outgoing.send)
+    assert len(peers.sent) == 3
     outgoing.lead(None)
     outgoing.send(PARIS, RetainedWanted())
-    assert len(peers.sent) == 2
+    outgoing.once_flushed(PARIS, RetainedWanted(), outgoing.send)
+    assert len(peers.sent) == 3
 
 
 def test_what_is_for_the_cloud_goes_to_the_cloud_and_the_rest_to_peers() -> None:
@@ -56,5 +62,6 @@ def test_what_is_for_the_cloud_goes_to_the_cloud_and_the_rest_to_peers() -> None
         links.send(CLOUD, RetainedWanted())
         links.send(PARIS, RetainedWanted())
         links.send_batch(PARIS, BATCH, None)
+        links.once_flushed(PARIS, RetainedWanted(), links.send)
     assert cloud.sent == [RetainedWanted()] * 2
-    assert peers.sent == [(PARIS, RetainedWanted()), (PARIS, BATCH)]
+    assert peers.sent == [(PARIS, RetainedWanted()), (PARIS, BATCH), (PARIS, RetainedWanted())]

@@ -64,7 +64,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def with_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, with several logs that are not in tables yet."""
-    store = _written(tmp_path_factory.mktemp("logs"), "100", "80000")
+    store = _written(tmp_path_factory.mktemp("logs"), "100", "90000")
     assert len(logs_with_content(str(store))) > 2
     return store
 

@@ -53,6 +53,8 @@ class Committer:
 
     def wrote(self) -> None: ...
 
+    def commit(self) -> None: ...
+
     def safe(self) -> None:
         waiting, self.waiting = self.waiting, []
         for callback in waiting:

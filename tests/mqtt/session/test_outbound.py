@@ -18,7 +18,7 @@ def test_identifiers_wrap_around_and_skip_those_in_flight() -> None:
         assert delivery is not None
         assert delivery.packet_id != stuck.packet_id
         last = delivery.packet_id
-        outbound.acknowledge(last)
+        outbound.acknowledge((last,))
     assert last == 2
 
 
@@ -36,7 +36,7 @@ def test_what_another_session_sent_is_sent_as_once_more_within_the_window() -> N
     outbound.connect(2)
     outbound.push(ApplicationMessage("t", b"new"), 2)
     for payload in (b"1", b"2"):
-        assert outbound.adopt(InFlight(9, ApplicationMessage("t", payload), 2, retain=False, identifiers=()))
+        assert outbound.adopt(InFlight(9, ApplicationMessage("t", payload), 2, retain=False, identifiers=(), size=2))
     assert [(step.delivery.message.payload, step.again) for step in outbound.pump(0.0)] == [(b"1", True)]
     assert outbound.push(ApplicationMessage("t", b"later"), 2) is None
     for packet_id in (1, 2):
@@ -49,7 +49,7 @@ def test_what_another_session_sent_is_sent_as_once_more_within_the_window() -> N
 def test_what_another_session_sent_waits_for_the_client() -> None:
     journal: Journal = []
     outbound = Outbound("c", queue_max=10, bytes_max=1_000, journal=journal)
-    assert outbound.adopt(InFlight(9, ApplicationMessage("t", b"1"), 2, retain=True, identifiers=(3,)))
+    assert outbound.adopt(InFlight(9, ApplicationMessage("t", b"1"), 2, retain=True, identifiers=(3,), size=2))
     assert outbound.pump(0.0) == []
     assert journal == [DeliveryAdded("c", 1, ApplicationMessage("t", b"1"), 2, True, (3,), 1)]
     outbound.connect(5)
@@ -78,7 +78,7 @@ def test_what_is_never_acknowledged_is_bounded_in_bytes_too_whatever_the_window(
     pushed = [outbound.push(ApplicationMessage("t", bytes(3_000)), 1) for _ in range(9)]
     in_flight = [each for each in outbound.unfinished() if each.packet_id]
     assert (len(in_flight), len(outbound), outbound.dropped) == (4, 7, 2)
-    assert outbound.acknowledge(1)
+    assert outbound.acknowledge((1,))
     assert [step.delivery.packet_id for step in outbound.pump(0.0)] == [5]
     outbound.disconnect()
     outbound.connect(PACKET_ID_MAX)
@@ -98,7 +98,7 @@ def test_properties_take_room_in_the_queue() -> None:
         assert (len(outbound), outbound.dropped) == (1, 2)
         outbound.connect(1)
         assert len(outbound.pump(0.0)) == 1
-        assert outbound.acknowledge(outbound.unfinished()[0].packet_id)
+        assert outbound.acknowledge((outbound.unfinished()[0].packet_id,))
         outbound.disconnect()
         assert outbound.pending_bytes == 0
         outbound.dropped = 0

@@ -37,12 +37,9 @@ def _replayed(journal: Journal) -> tuple[list[InFlight], list[int]]:
     receipts: dict[int, None] = {}
     for change in journal:
         if isinstance(change, DeliveryAdded):
+            message = change.message
             delivery = InFlight(
-                change.number,
-                change.message,
-                change.qos,
-                retain=change.retain,
-                identifiers=change.identifiers,
+                change.number, message, change.qos, change.retain, change.identifiers, message.wire_size
             )
             delivery.packet_id = change.packet_id
             delivery.phase = Phase.SENT if change.packet_id else Phase.QUEUED

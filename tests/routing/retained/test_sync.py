@@ -7,6 +7,7 @@ from tests.routing.stage import row_of_squares
 
 from geomq.routing.core.actions import (
     Action,
+    DeliverToClients,
     ForgetNote,
     KeepNote,
     RefuseRetained,
@@ -14,7 +15,15 @@ from geomq.routing.core.actions import (
     SendToPeer,
     StoreRetained,
 )
-from geomq.routing.core.events import PeerDown, PeerSaid, PeerUp, RetainedChanged, RetainedExpired, RetainedStored
+from geomq.routing.core.events import (
+    ClientSubscribed,
+    PeerDown,
+    PeerSaid,
+    PeerUp,
+    RetainedChanged,
+    RetainedExpired,
+    RetainedStored,
+)
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Version
 from geomq.routing.node import Node
@@ -158,6 +167,35 @@ def test_after_a_restart_versions_and_what_is_deleted_are_known(monkeypatch: pyt
     monkeypatch.setattr(retained._versions, "_topics_max", 3)
     after.sets("new", 3)
     assert retained.version("deleted") is None
+
+
+def news(topic: str, sequence: int) -> RetainedStored:
+    """A peer's retained event is kept here, and was published just now."""
+    version = EventId(B2, 0, sequence)
+    return RetainedStored(Event(version, topic, ClientId("p"), None, None, b"x", retain=True), EventId(B2, 5, sequence))
+
+
+def delivered(actions: list[Action]) -> list[ClientId]:
+    return [match.client for action in actions if isinstance(action, DeliverToClients) for match in action.matches]
+
+
+def test_who_subscribed_just_now_gets_what_its_publishers_broker_could_not_know_it_wants() -> None:
+    broker = Alone()
+    broker.feed(ClientSubscribed(ClientId("c"), "t"))
+    assert delivered(broker.feed(news("t", 1))) == ["c"]
+    assert delivered(broker.feed(news("t", 1))) == []
+    broker.now = 20_000.0
+    assert delivered(broker.feed(news("t", 2))) == []
+    broker.feed(ClientSubscribed(ClientId("c"), "t"))
+    assert delivered(broker.feed(news("t", 3))) == []
+
+
+def test_what_was_subscribed_before_a_restart_is_known_everywhere_and_not_served_before_older_events() -> None:
+    node = Simulation(row_of_squares(3), "flood_events").nodes[B1]
+    assert isinstance(node, Node)
+    node.handle(ClientSubscribed(ClientId("c"), "t"), now=0)
+    node.retained.load({}, ())
+    assert delivered(node.handle(news("t", 1), now=0)) == []
 
 
 def test_a_broker_that_can_have_no_peers_keeps_no_versions() -> None:

@@ -9,7 +9,15 @@ from msgspec.structs import replace
 from tests.routing.stage import row_of_squares
 
 from geomq.geo import Circle, Location
-from geomq.routing.core.actions import Action, DeliverToClients, ForgetNote, GiveSession, KeepNote, SendToPeer
+from geomq.routing.core.actions import (
+    Action,
+    DeliverToClients,
+    ForgetNote,
+    GiveSession,
+    KeepNote,
+    SendOnceFlushed,
+    SendToPeer,
+)
 from geomq.routing.core.events import (
     ClientArrived,
     ClientDeparted,
@@ -28,8 +36,19 @@ from geomq.routing.core.messages import ForwardEvent, Message
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.node import Node
 from geomq.routing.sessions import trails
-from geomq.routing.sessions.messages import AskReached, DeliverMoved, HandOver, Reached, SentAll, SessionWanted, Settled
+from geomq.routing.sessions.messages import (
+    AskFlushed,
+    AskReached,
+    DeliverMoved,
+    Flushed,
+    HandOver,
+    Reached,
+    SentAll,
+    SessionWanted,
+    Settled,
+)
 from geomq.routing.sessions.moves import FORGET_MS
+from geomq.routing.sessions.rounds import Drain, Drains, Rounds
 from geomq.routing.sessions.searches import OwnSession
 from geomq.routing.sessions.trails import BRIEF_MS, HELD, ORDER_MS, TRAIL
 from geomq.sim.engine import Simulation
@@ -51,8 +70,8 @@ class Home:
     attempts: int = 0
     notified: list[BrokerId] = field(default_factory=list)
     """Who heard that its client is known at its new home."""
-    asked: int | None = None
-    """The round that is open."""
+    asked: dict[type[Message], AskReached | AskFlushed] = field(default_factory=dict)
+    """The rounds that are open."""
 
     def __post_init__(self) -> None:
         self.start()
@@ -95,8 +114,8 @@ class Home:
                     told.append(f"{event.id.sequence}")
                 case SendToPeer(peer=peer, message=DeliverMoved(event=event, tokens=(token,))):
                     told.append(f"{event.id.sequence} to {peer} by {token}")
-                case SendToPeer(message=AskReached(number=number)):
-                    self.asked = number
+                case SendToPeer(message=AskReached() | AskFlushed() as question):
+                    self.asked[type(question)] = question
                 case SendToPeer(peer=peer, message=Settled()):
                     self.notified.append(peer)
                 case SendToPeer(peer=peer, message=SentAll(token=token)):
@@ -140,11 +159,14 @@ class Home:
     def rounds(self) -> list[str]:
         """The peers have dealt with everything, and what they sent before is here."""
         told: list[str] = []
-        while self.asked is not None:
-            number, self.asked = self.asked, None
+        while self.asked:
+            _, question = self.asked.popitem()
             for peer in (B2, B3):
-                told += self.hears(Reached(number), peer)
+                told += self.hears(self.answer(question), peer)
         return told
+
+    def answer(self, question: AskReached | AskFlushed) -> Message:
+        return Reached(question.number) if isinstance(question, AskReached) else Flushed(question.number)
 
     def sent_all(self, token: int, source: BrokerId = B2) -> list[str]:
         return self.hears(SentAll(R, token), source)
@@ -250,12 +272,12 @@ def test_a_client_that_goes_elsewhere_meanwhile_still_gets_what_waited(home: Hom
 def test_a_former_home_is_notified_as_soon_as_all_peers_know_the_new_one(home: Home) -> None:
     home.takes()
     home.notified.clear()
-    assert home.asked is not None
-    home.hears(Reached(home.asked), B2)
+    answer = home.answer(home.asked[AskReached])
+    home.hears(answer, B2)
     assert home.notified == []
-    home.hears(Reached(home.asked), B3)
+    home.hears(answer, B3)
     assert home.notified == [B2]
-    home.hears(Reached(home.asked), B3)
+    home.hears(answer, B3)
     assert home.notified == [B2], "once"
 
 
@@ -365,6 +387,78 @@ def test_a_restart_without_the_session_forgets_what_waited_for_it(home: Home) ->
     assert not home.notes[TRAIL]
 
 
+def test_of_two_starts_of_a_publishers_broker_its_clock_knows_which_event_is_older(home: Home) -> None:
+    token = home.takes()
+    restarted = EventId(B3, 77, 1)
+    assert home.direct(replace(number(5), at_ms=1_000)) == []
+    assert home.direct(replace(number(9), at_ms=3_000)) == []
+    assert home.after(replace(number(1), id=restarted, at_ms=2_000), token) == ["5", "1"]
+    assert home.sent_all(token) == ["9"]
+
+
+def test_once_a_client_is_known_where_it_went_the_brokers_it_came_from_are_notified_too(home: Home) -> None:
+    home.takes()
+    home.gives(B3, 7)
+    home.notified.clear()
+    home.hears(Settled((R,)), B2)
+    assert home.notified == [], "it did not go there"
+    home.hears(Settled((R,)), B3)
+    assert home.notified == [B2]
+
+
+def test_a_former_home_goes_on_until_what_was_under_way_between_others_has_arrived(home: Home) -> None:
+    home.sessions[R] = OwnSession(None, 500)
+    home.feed(ClientSubscribed(R, "t"))
+    home.rounds()
+    home.gives(B2, 7)
+    home.asked.clear()
+    home.hears(Settled((R,)), B2)
+    assert [*home.asked] == [AskFlushed]
+    flushed = home.answer(home.asked.pop(AskFlushed))
+    home.hears(flushed, B2)
+    assert home.direct(number(1)) == ["1 to b2 by 7"]
+    assert not home.asked
+    home.hears(flushed, B3)
+    assert home.direct(number(2)) == ["2 to b2 by 7"], "what came to a rendezvous last may still be on its way here"
+    assert home.rounds() == ["all to b2 by 7"]
+
+
+def test_who_is_asked_answers_once_all_it_sent_has_arrived(home: Home) -> None:
+    actions = home.node.handle(PeerSaid(B2, AskFlushed(3)), now=0)
+    assert actions == [SendOnceFlushed(B2, Flushed(3))]
+
+
+def test_a_client_with_two_sessions_came_through_two_gates_and_leaves_when_both_are_shut() -> None:
+    way = trails.Trails(lambda _: None)
+    way.enter(R, 1, B2, now=0.0)
+    way.enter(R, 2, B3, now=0.0)
+    first, second = way.through(R, 1), way.through(R, 2)
+    assert first is not None
+    assert second is not None
+    assert way.waiting(R) is first
+    assert way.sources(R) == (B2, B3)
+    way.leave(R, 9, B2, now=0.0)
+    assert (first.visit.exit, second.visit.exit) == (9, 9)
+    way.come_back(R, Drain)
+    way.shut(R, first)
+    assert way.sources(R) == (B3,)
+    assert list(way.passed(R, lambda _: True)) == []
+    way.shut(R, second)
+    assert list(way.passed(R, lambda _: True)) == [(9, B2)]
+    assert len(way) == 0
+
+
+def test_what_waited_in_two_sessions_of_a_client_ends_with_it() -> None:
+    way = trails.Trails(lambda _: None)
+    for gate, source in ((1, B2), (2, B3)):
+        way.enter(R, gate, source, now=0.0)
+        stay = way.last(R)
+        assert stay is not None
+        way.hold(R, stay, number(gate), (MATCH,), now=0.0)
+    assert [held.event.id.sequence for held in way.end(R)] == [1, 2]
+    assert len(way) == 0
+
+
 def test_an_event_that_comes_twice_for_two_subscriptions_of_a_client_waits_for_both() -> None:
     kept: list[Action] = []
     way = trails.Trails(kept.append)
@@ -377,7 +471,7 @@ def test_an_event_that_comes_twice_for_two_subscriptions_of_a_client_waits_for_b
         kind: {a.key: a.value for a in kept if isinstance(a, KeepNote) and a.kind == kind} for kind in (TRAIL, HELD)
     }
     again = trails.Trails(kept.append)
-    again.load(notes, lambda client: False, lambda: 1, now=0.0)
+    again.load(notes, lambda client: False, Drains(*[Rounds(B1, (B1,), kept.append, epoch=0)] * 2), now=0.0)
     restored = again.last(R)
     assert restored is not None
     for each, of in ((way, stay), (again, restored)):
@@ -406,10 +500,10 @@ def test_a_client_that_left_is_forgotten_when_the_broker_that_had_not_answered_l
     home.gives(B2, 7)
     home.now += FORGET_MS
     home.hears(Settled((R,)), B2)
-    assert home.asked is not None
-    home.hears(Reached(home.asked), B2)
+    home.hears(home.answer(home.asked.pop(AskFlushed)), B2)
     home.feed(PeerDown(B3))
     assert home.node.session_moves.new_home(R) == B2
     home.feed(FederationChanged(row_of_squares(2)))
+    home.hears(home.answer(home.asked[AskReached]), B2)
     assert home.node.session_moves.new_home(R) is None
     assert R not in home.node.clients

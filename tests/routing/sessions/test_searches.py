@@ -41,7 +41,7 @@ from geomq.routing.sessions.messages import (
     SessionWanted,
     Settled,
 )
-from geomq.routing.sessions.open_searches import Search, Unasked
+from geomq.routing.sessions.open_searches import UNASKED, Search, Unasked
 from geomq.routing.sessions.searches import OwnSession
 from geomq.sim.engine import Simulation
 
@@ -61,12 +61,14 @@ class Alone:
     attempts: int = 0
     strangers: tuple[str, ...] = ()
     """Users that may not have anybody else's session."""
+    notes: dict[bytes, bytes] = field(default_factory=dict)
+    """What is to be asked later, as it is on disk."""
 
     def __post_init__(self) -> None:
         found = Simulation(row_of_squares(3), "flood_events").nodes[B1]
         assert isinstance(found, Node)
         self.node = found
-        self.node.session_searches.load(self, {}, os.urandom, now=0)
+        self.node.session_searches.load(self, {UNASKED: self.notes}, os.urandom, now=0)
         for peer in self.up:
             self.node.handle(PeerUp(peer), now=0)
 
@@ -77,7 +79,16 @@ class Alone:
         return user not in self.strangers
 
     def feed(self, event: Any) -> list[Action]:
-        return _ours(self.node.handle(event, now=self.now))
+        return self._noted(_ours(self.node.handle(event, now=self.now)))
+
+    def _noted(self, actions: list[Action]) -> list[Action]:
+        """Keep what is to be asked later; all other actions."""
+        for action in actions:
+            if isinstance(action, KeepNote) and action.kind == UNASKED:
+                self.notes[action.key] = action.value
+            elif isinstance(action, ForgetNote) and action.kind == UNASKED:
+                del self.notes[action.key]
+        return [a for a in actions if not (isinstance(a, KeepNote | ForgetNote) and a.kind == UNASKED)]
 
     def comes(self, client: ClientId = R, *, clean: bool = False, wall_ms: int = 500, **more: Any) -> list[Action]:
         """A client connects; the tokens of what is asked are left out."""
@@ -90,7 +101,7 @@ class Alone:
 
     def later(self, ms: float = WAIT_MS) -> list[Action]:
         self.now += ms
-        return _ours(self.node.on_deadline(now=self.now))
+        return self._noted(_ours(self.node.on_deadline(now=self.now)))
 
 
 def _ours(actions: list[Action]) -> list[Action]:
@@ -171,7 +182,9 @@ def test_a_broker_that_has_been_away_for_long_is_not_waited_for_but_asked_when_i
     broker.sessions[R] = OwnSession("ann", 500)
     wanted = asked(broker.feed(PeerUp(B3)))[B3]
     assert (wanted.live, wanted.since_ms) == (False, 500)
-    assert broker.feed(PeerUp(B3)) == [], "once"
+    assert asked(broker.feed(PeerUp(B3)))[B3].since_ms == 500, "until it has answered"
+    none(broker, {B3: wanted}, B3)
+    assert broker.feed(PeerUp(B3)) == []
 
 
 def test_a_broker_that_was_away_for_a_moment_is_waited_for_and_asked_when_it_is_back() -> None:
@@ -357,13 +370,57 @@ def test_who_has_answered_has_the_client_later_whatever_its_clock_says() -> None
 
 def test_what_is_asked_later_is_not_urgent_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_searches, "UNASKED_MAX", 10)
-    unasked = Unasked()
+    done: list[Action] = []
+    unasked = Unasked(done.append)
     for number in range(11):
         unasked.add(B, SessionWanted(ClientId(str(number)), 1, None, False, True, 5))
-    wanted = unasked.pop(B)
-    assert len(wanted) == 10
+    wanted = unasked.of(B)
+    assert len(wanted) == len(done) == 10
     assert not any(each.live for each in wanted.values())
-    assert unasked.pop(B) == {}
+    unasked.forget(B)
+    assert unasked.of(B) == {}
+    assert [type(each) for each in done[10:]] == [ForgetNote] * 10
+
+
+def test_who_did_not_answer_is_asked_also_after_a_restart_and_until_it_has_answered() -> None:
+    before = Alone(up=(B2,))
+    none(before, asked(before.comes()), B2)
+    before.later()
+    after = Alone(up=(B2,), notes=before.notes, sessions={R: OwnSession("ann", 700)})
+    wanted = asked(after.feed(PeerUp(B3)))
+    assert [*wanted] == [B3]
+    assert (wanted[B3].live, wanted[B3].user, wanted[B3].since_ms) == (False, "ann", 700)
+    after.feed(PeerDown(B3))
+    again = asked(after.feed(PeerUp(B3)))
+    assert [*again] == [B3]
+    after.hears(NoSession(R, again[B3].token), B3)
+    assert after.notes == {}
+    after.feed(PeerDown(B3))
+    assert after.feed(PeerUp(B3)) == []
+
+
+def test_who_is_there_and_did_not_answer_is_asked_once_more_until_it_has() -> None:
+    broker = Alone()
+    none(broker, asked(broker.comes()), B2)
+    assert broker.later() == [LetClientIn(R, 1, 500)]
+    broker.sessions[R] = OwnSession("ann", 500)
+    for _ in range(2):
+        again = asked(broker.later(searches.LET_IN_MS))
+        assert [*again] == [B3]
+        assert not again[B3].live
+    none(broker, again, B3)
+    assert broker.later(searches.LET_IN_MS) == []
+    assert broker.notes == {}
+
+
+def test_where_a_session_went_is_asked_instead_also_after_a_restart() -> None:
+    before = Alone(up=(B2,))
+    none(before, asked(before.comes()), B2)
+    before.later()
+    after = Alone(up=(B2,), notes=before.notes, sessions={R: OwnSession("ann", 700)})
+    token = asked(after.feed(PeerUp(B3)))[B3].token
+    assert [*asked(after.hears(AskAgain(R, token, B3), B2))] == [B2]
+    assert [key.partition(b"\0")[0] for key in after.notes] == [b"b2"]
 
 
 def test_nothing_is_wanted_of_a_broker_that_left_the_federation() -> None:

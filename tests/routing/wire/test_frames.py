@@ -21,7 +21,7 @@ from geomq.routing.core.messages import (
     is_promised,
 )
 from geomq.routing.core.model import TIME_MAX, BrokerId, ClientId, Edition, Event, EventId, Match
-from geomq.routing.core.plan import Batched, EventBatch
+from geomq.routing.core.plan import Batched, DurableBatch, EventBatch
 from geomq.routing.federation.edition_messages import OfEdition, unwrapped, wrapped
 from geomq.routing.retained.versions import PutRetained
 from geomq.routing.sessions.messages import HandOver
@@ -91,7 +91,8 @@ entries = st.builds(
     st.integers(0, 2**31),
 )
 batches = st.builds(
-    EventBatch,
+    lambda kind, *fields: kind(*fields),
+    st.sampled_from((EventBatch, DurableBatch)),
     st.integers(0, 2**31),
     st.integers(0, 2**53),
     st.lists(entries, max_size=20).map(tuple),
@@ -115,6 +116,7 @@ def test_a_batch_written_in_pieces_is_the_frame_it_would_be_in_one(batch: EventB
         decoded = decode_frame(raw)
         assert isinstance(decoded, Data)
         got, of = unwrapped(decoded.message)
+        assert type(got) is type(batch)
         assert isinstance(got, EventBatch)
         assert (decoded.epoch, decoded.number, of, got.epoch, got.at_ms) == (3, 4, edition, batch.epoch, batch.at_ms)
         assert (got.entries, b"".join(got.packets)) == (batch.entries, b"".join(batch.packets))

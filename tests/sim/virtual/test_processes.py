@@ -1,7 +1,11 @@
 """Processes die at the very point that was planned."""
 
+from inspect import CORO_CLOSED, getcoroutinestate
+
 import pytest
 
+from geomq.sim.virtual.loop import make_loop
+from geomq.sim.virtual.network import Network
 from geomq.sim.virtual.processes import Crashed, Process
 
 
@@ -42,3 +46,15 @@ def test_no_handler_of_exceptions_stops_a_crash() -> None:
 
     with pytest.raises(Crashed):
         careful()
+
+
+def test_a_task_that_had_not_begun_is_closed_with_its_process() -> None:
+    async def later() -> None:
+        """Never begins."""
+
+    loop = make_loop(Network(0, {}, frozenset()))
+    doomed = Process("b", lambda _process: None)
+    coroutine = later()
+    doomed.context().run(loop.create_task, coroutine)
+    doomed.kill()
+    assert getcoroutinestate(coroutine) == CORO_CLOSED

@@ -12,7 +12,7 @@ const SENTENCES: Record<string, string> = {
   georendezvous: 'Topics are hashed to places; the brokers owning those places are where events meet subscriptions.',
   adaptive: 'Each broker chooses, per topic group, whether events or subscriptions travel, by what is cheaper now.',
   digests:
-    'Brokers tell each other roughly what their clients want, where that costs less than events that come in vain.',
+    'Brokers send each other roughly what their clients want, where that costs less than events that come in vain.',
   clairvoyant: 'The least for one who knows the future and is told of interest, pair by pair and topic by topic.',
   oracle: 'What no strategy can beat: one message per event and remote broker where somebody wants it.',
   single: 'One broker; nothing has to travel.',

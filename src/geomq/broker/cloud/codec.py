@@ -24,7 +24,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from geomq.errors import GeometryError
+from geomq.errors import UNREADABLE, GeometryError
 from geomq.geo import Fence, fence_text, location_text, parse_location
 from geomq.mqtt.codec.packets import Publish
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties, decode_properties, encode_properties
@@ -215,7 +215,7 @@ class CloudReader:
             return None
         try:
             said = _announcements.decode(publish.payload)
-        except (msgspec.MsgspecError, RecursionError):
+        except UNREADABLE:
             self.refused += 1
             return None
         return CloudAnnounced(publish.topic, BrokerId(said.leader), said.lcm) if math.isfinite(said.lcm) else None

@@ -171,4 +171,6 @@ def _plain_data(value: object, depth: int) -> bool:
         return all(_plain_data(entry, depth - 1) for entry in value.values())
     if isinstance(value, list):
         return all(_plain_data(entry, depth - 1) for entry in value)
-    return isinstance(value, str | int | bool) or (isinstance(value, float) and value - value == 0.0)
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 64
+    return isinstance(value, str) or (isinstance(value, float) and value - value == 0.0)

@@ -153,8 +153,8 @@ def _included(folder: Path) -> list[Path]:
     """The .conf files in Mosquitto's order: upper case before lower case of the same letter."""
     try:
         found = [path for path in folder.iterdir() if path.suffix == ".conf"]
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot read it: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError for a path that cannot be
+        raise UsageError(f"{folder}: cannot read it: {getattr(error, 'strerror', error)}") from None
     return sorted(found, key=lambda path: (path.name.lower(), path.name))[:FILES_MAX]
 
 

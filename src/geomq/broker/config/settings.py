@@ -37,6 +37,10 @@ class BrokerSettings(Section, frozen=True):
     name: Annotated[Name, about("Name of this broker; unique in a federation.")] = "geomq"
     location: Annotated[Text | None, about("Location of this broker: 'lat,lon' or a geo URI.")] = None
     data_dir: Annotated[Path, about("Folder for everything this broker writes.", path="write")] = "geomq-data"
+    workers: Annotated[
+        Annotated[int, Meta(ge=1, le=64)] | Literal["auto"],
+        about("Processes that carry clients' sockets, from 2 on beside the broker's; 'auto': one for each core."),
+    ] = 1
     client_address: Annotated[
         Address | None,
         about(

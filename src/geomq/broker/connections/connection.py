@@ -17,7 +17,7 @@ from geomq.broker.connections.transport import Transport, nowhere
 from geomq.broker.core import Core
 from geomq.broker.security.identity import Identity
 from geomq.broker.state.client import Client
-from geomq.mqtt.codec.cutter import Reassembly, body_bounds, check_first_byte, pubacks_at
+from geomq.mqtt.codec.cutter import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.decode import BODIES, decode_publish
 from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
 from geomq.mqtt.codec.encode import encode
@@ -30,7 +30,6 @@ from geomq.mqtt.session.handshake import Agreement, expiry_after
 
 log = logging.getLogger("geomq.broker")
 
-_TOGETHER = frozenset({0x30, 0x32, 0x40})
 _OPEN = State.OPEN
 _PINGRESP = b"\xd0\x00"
 LARGE_BYTES = 4_096  # While others wait for a turn, what brings more than this waits behind them.
@@ -46,12 +45,12 @@ class Connection:
         "_extra_s",
         "_greedy",
         "_handlers",
-        "_publish_fast",
         "_reassembly",
         "_rest",
         "_state",
         "_steps",
         "_stopped",
+        "_together",
         "_transport",
         "address",
         "client",
@@ -75,7 +74,7 @@ class Connection:
         self._core = core
         self._counts = core.counts
         self._handlers = handlers
-        self._publish_fast = handlers.publish_fast
+        self._together = handlers.together
         self._state = State.OPENING
         self.out: list[bytes] = []
         self._reassembly: Reassembly | None = None
@@ -172,10 +171,11 @@ class Connection:
                 self._rest = data
                 self._wait_for_turn()
                 return
-        taken, tried = 0, -1
-        if data[0] == 0x30 and self._state is _OPEN:
-            taken = tried = self._publish_fast(self, data, 0)
+        first, taken, tried = data[0], 0, -1
+        if self._state is _OPEN and (take := self._together.get(first)) is not None:
+            taken = take(self, data, 0)
         if taken < len(data):
+            tried = taken if data[taken] == first else -1
             self._core.turns.begin()
             self._parse(data, taken, tried)
 
@@ -199,8 +199,8 @@ class Connection:
         outbox.arrived()
 
     def _take_packets(self, data: bytes, pos: int, tried: int) -> None:
-        """Take what is there from `pos` on, as long as it is this connection's turn; the plain events at `tried`, if
-        any, have to take the normal path."""
+        """Take what is there from `pos` on, as long as it is this connection's turn; what is at `tried`, if anything,
+        has to take the normal path."""
         start, end = pos, len(data)
         counts, turns = self._counts, self._core.turns
         while pos < end and not self._stopped and self._state is not State.CLOSED:
@@ -208,9 +208,9 @@ class Connection:
                 self._wait_for_turn()
                 break
             first = data[pos]
-            if first in _TOGETHER and self._state is _OPEN and pos != tried:
-                stop = self._take_together(first, data, pos)
-                tried = stop if first == 0x30 else -1
+            if pos != tried and self._state is _OPEN and (take := self._together.get(first)) is not None:
+                stop = take(self, data, pos)
+                tried = stop if data[stop : stop + 1] == data[pos : pos + 1] else -1
                 if stop > pos:
                     pos = stop
                     continue
@@ -236,23 +236,6 @@ class Connection:
             pos = stop
         if self._stopped and self._state is not State.CLOSED:
             self._rest = data[pos:]
-
-    def _take_together(self, first: int, data: bytes, pos: int) -> int:
-        """Take the packets that begin here and need not be looked at one by one; the position after them."""
-        if first == 0x30:
-            return self._publish_fast(self, data, pos)
-        if first == 0x32:
-            return self._handlers.publish_qos1(self, data, pos)
-        return self._take_pubacks(data, pos)
-
-    def _take_pubacks(self, data: bytes, pos: int) -> int:
-        """Take the plain PUBACKs that stand here together; the position after them."""
-        assert self.client is not None
-        packet_ids = pubacks_at(data, pos)
-        self._counts.packets_received += len(packet_ids)
-        for out in self.client.session.on_pubacks(packet_ids, self._core.wall_s()):
-            self._core.outbox.hold(self, out)
-        return pos + 4 * len(packet_ids)
 
     def _may_publish(self) -> bool:
         """Whether the client's rate allows one more; if not, it is not read until it does."""

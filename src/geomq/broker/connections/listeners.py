@@ -2,35 +2,18 @@
 
 import ssl
 from collections.abc import Callable
+from typing import Protocol
 
-from geomq.broker.config.free_address import cannot_listen, first_line
+from geomq.broker.config.free_address import cannot_listen
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.connection import Connection
 from geomq.broker.connections.websocket import WebSocketConnection
 from geomq.broker.platform import Platform
 from geomq.broker.sockets.accepting import Arriving, Server
+from geomq.broker.sockets.tls import tls_context
 from geomq.broker.state.turns import Turns
-from geomq.errors import ConfigError
 
 ConnectionMaker = Callable[[Listener], Connection]
-
-
-def tls_context(listener: Listener) -> ssl.SSLContext:
-    """The server side TLS settings of a listener, or ConfigError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    minimum = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}[listener.tls_min]
-    context.minimum_version = minimum
-    try:
-        context.load_cert_chain(listener.certfile or "", listener.keyfile)
-        if listener.cafile is not None:
-            context.load_verify_locations(listener.cafile)
-            context.verify_mode = ssl.CERT_REQUIRED if listener.require_certificate else ssl.CERT_OPTIONAL
-        if listener.crlfile is not None:
-            context.load_verify_locations(listener.crlfile)
-            context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"listener on port {listener.bind_port}: {first_line(error)}") from None
-    return context
 
 
 def _protocol_maker(listener: Listener, make: ConnectionMaker, turns: Turns) -> Callable[[], Arriving]:
@@ -39,32 +22,53 @@ def _protocol_maker(listener: Listener, make: ConnectionMaker, turns: Turns) -> 
     return lambda: make(listener)
 
 
+class Crew(Protocol):
+    """Those who carry connections instead of this process."""
+
+    async def open_server(
+        self,
+        listener: Listener,
+        make: Callable[[], Arriving],
+        *,
+        tls: Callable[[], ssl.SSLContext | None],
+        end: int | None,
+    ) -> Server: ...
+
+    def set_up(self) -> None:
+        """The files of listeners are to be read again."""
+
+
 class Listeners:
     """All open sockets of a broker."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
+        self._crew: Crew | None = None
         self._servers: list[Server] = []
         self._contexts: dict[Listener, ssl.SSLContext] = {}
         self.addresses: list[tuple[str, str, int]] = []
+
+    def carry_by(self, crew: Crew) -> None:
+        """Have others carry what is accepted from now on."""
+        self._crew = crew
 
     async def open(self, listener: Listener, make: ConnectionMaker, turns: Turns) -> None:
         """Bind a listener; ConfigError if the address cannot be had."""
         if listener.tls:
             self._contexts[listener] = tls_context(listener)
-        platform = self._platform
         try:
-            server = await platform.open_server(
-                _protocol_maker(listener, make, turns),
-                listener.bind_host,
-                listener.bind_port,
-                tls=lambda: self._contexts.get(listener),
-                end=platform.descriptors().clients_end,
-            )
+            server = await self._open(listener, _protocol_maker(listener, make, turns))
         except OSError as error:
             raise cannot_listen(listener, error) from None
         self._servers.append(server)
         self.addresses += [(listener.kind, host, port) for host, port in server.addresses]
+
+    async def _open(self, listener: Listener, make: Callable[[], Arriving]) -> Server:
+        platform = self._platform
+        tls, end = (lambda: self._contexts.get(listener)), platform.descriptors().clients_end
+        if self._crew is not None:
+            return await self._crew.open_server(listener, make, tls=tls, end=end)
+        return await platform.open_server(make, listener.bind_host, listener.bind_port, tls=tls, end=end)
 
     def read_certificates(self) -> dict[Listener, ssl.SSLContext]:
         """The files of all listeners as they are now, or ConfigError."""
@@ -73,6 +77,8 @@ class Listeners:
     def take_certificates(self, contexts: dict[Listener, ssl.SSLContext]) -> None:
         """Use them for new connections."""
         self._contexts = contexts
+        if self._crew is not None:
+            self._crew.set_up()
 
     def stop(self) -> None:
         """Take no more connections."""

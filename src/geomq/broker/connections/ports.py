@@ -1,7 +1,7 @@
 """What a connection needs of others: something to write to, and those who know what packets mean."""
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from geomq.broker.connections.endings import Endings
 from geomq.broker.state.client import Client, ClientConnection
@@ -17,10 +17,16 @@ Steps = Iterator[None]
 """What is left of a packet; it comes back whenever others should have their turn first."""
 
 
+Together = Mapping[int, Callable[[Any, bytes, int], int]]
+"""Who takes packets that begin with this byte and need not be looked at one by one: of a connection that is open, from
+this data, from this position on. They return the position after those that they took, and never raise."""
+
+
 class Handlers(Protocol[ConnectionT_contra]):
     """Those who know what the packets of a connection mean."""
 
     endings: Endings
+    together: Together
 
     def opened(self, connection: ConnectionT_contra) -> bool: ...
 
@@ -29,10 +35,6 @@ class Handlers(Protocol[ConnectionT_contra]):
     def auth(self, connection: ConnectionT_contra, packet: Auth) -> None: ...
 
     def publish(self, client: Client, packet: Publish) -> None: ...
-
-    def publish_fast(self, connection: ConnectionT_contra, data: bytes, pos: int) -> int: ...
-
-    def publish_qos1(self, connection: ConnectionT_contra, data: bytes, pos: int) -> int: ...
 
     def subscriptions(self, client: Client, packet: Subscribe | Unsubscribe) -> Steps: ...
 

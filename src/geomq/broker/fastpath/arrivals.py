@@ -1,4 +1,5 @@
-"""Plain events that peers sent in batches: straight to own clients where that is known, else one by one to the node.
+"""Plain events of QoS 0 that peers sent in batches: straight to own clients where that is known, else one by one to the
+node.
 
 The bytes of an event are checked as far as they are not the same as those of an event before.
 """
@@ -9,8 +10,8 @@ from typing import Literal, NamedTuple
 from geomq.broker.core import Core
 from geomq.broker.fastpath.packet_runs import as_old, as_v5, end_of_run, heads
 from geomq.broker.fastpath.publishing import ROUTES_MAX, FastPath, Receivers, Route
+from geomq.broker.fastpath.qos1_arrivals import Qos1Arrivals
 from geomq.broker.peers.frames import LONG_BYTES_MIN
-from geomq.errors import TopicError
 from geomq.mqtt.codec.cutter import plain_publish
 from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.routing.core.events import PeerSaid
@@ -63,10 +64,11 @@ class Arriving(NamedTuple):
 
 
 class FastArrivals:
-    """Remembers the routes of each peer's events."""
+    """Remembers the routes of each peer's events; those of QoS 1 go to `qos1`."""
 
-    def __init__(self, core: Core, fast: FastPath) -> None:
+    def __init__(self, core: Core, fast: FastPath, qos1: Qos1Arrivals) -> None:
         self._core = core
+        self._qos1 = qos1
         self._fast = fast
         self._caches: dict[tuple[BrokerId, Edition | None], RouteCache] = {}
         self._count = 0
@@ -75,6 +77,9 @@ class FastArrivals:
 
     def arrive(self, said: PeerSaid, batch: EventBatch, handle: Callable[[PeerSaid], object]) -> None:
         """Take in what a peer sent; what has no route goes to `handle`. Raises ProtocolError if it makes no sense."""
+        if batch.durable:
+            self._qos1.arrive(said, batch, handle)
+            return
         self._fast.check_plans()
         self._fast.make_room()
         full = self._count >= ROUTES_MAX or self._matches >= MATCHES_MAX
@@ -199,14 +204,9 @@ class FastArrivals:
     def _learn(self, said: PeerSaid, key: bytes, matches: Matches, routes: Routes) -> Route | None:
         if len(key) > REMEMBERED_CHARS_MAX:
             return None
-        try:
-            topic = self._core.names[key[2:]]
-        except TopicError:
-            return None
-        rights, node = self._core.rights_of_peer(said.peer), self._core.node
-        is_free = rights.all_allowed or (rights.may_write(topic) and not rights.fenced)
-        here = node.plan_arrival(topic, said.peer, matches, said.edition) if is_free else None
-        route = None if here is None else self._fast.route(topic, here)
+        topic = self._fast.topic_from(said.peer, key)
+        here = None if topic is None else self._core.node.plan_arrival(topic, said.peer, matches, said.edition)
+        route = None if topic is None or here is None else self._fast.route(topic, here)
         routes[key] = route or False
         self._count += 1
         return route

@@ -9,7 +9,8 @@ from geomq.broker.core import Core
 from geomq.broker.state.client import ClientConnection as Connection
 from geomq.mqtt.codec.types import V5
 from geomq.routing.core.model import BrokerId, ClientId, Edition
-from geomq.routing.core.plan import BATCH_BYTES_MAX, Batched, EventBatch, ToPeer
+from geomq.routing.core.plan import BATCH_BYTES_MAX, Batched, DurableBatch, EventBatch, ToPeer, all_singly
+from geomq.routing.federation.edition_messages import wrapped
 
 
 class PeerTargets(NamedTuple):
@@ -33,23 +34,39 @@ class PeerBatch(NamedTuple):
 
 
 class FastLinks:
-    """What waits for peers, in `waiting`. Batches are marked with the edition in `use`."""
+    """What waits for peers, in `waiting`; of QoS 1, which goes first, in `durable`. Batches are marked with the edition
+    in `use`."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._edition: Edition | None = None
         self.waiting: dict[BrokerId, PeerBatch] = {}
+        self.durable: dict[BrokerId, PeerBatch] = {}
         self._bytes = 0
 
     def gather(self, connection: Connection, targets: PeerTargets, data: bytes, count: int) -> None:
         """Take `count` events of a client."""
-        client, waiting = connection.client, self.waiting
+        first = self._core.node.take_ids(count, targets.own)
+        self._gather(self.waiting, connection, targets, data, count, first)
+
+    def gather_durable(self, connection: Connection, targets: PeerTargets, data: bytes, count: int, first: int) -> None:
+        """Take `count` events of QoS 1 of a client, which have ids from `first` on; nothing else may wait."""
+        self._gather(self.durable, connection, targets, data, count, first)
+
+    def _gather(
+        self,
+        waiting: dict[BrokerId, PeerBatch],
+        connection: Connection,
+        targets: PeerTargets,
+        data: bytes,
+        count: int,
+        first: int,
+    ) -> None:
+        client, size = connection.client, len(data)
         assert client is not None
         if not waiting:
             self._core.outbox.schedule()
-        peers, own, weight = targets
-        first, size = self._core.node.take_ids(count, own), len(data)
-        for peer, matches in peers:
+        for peer, matches in targets.peers:
             batch = waiting.get(peer)
             if batch is None:
                 batch = waiting[peer] = PeerBatch([], [])
@@ -57,7 +74,7 @@ class FastLinks:
                 Batched(client.id, client.location, first, count, connection.version == V5, matches, size)
             )
             batch.packets.append(data)
-        self._bytes += size + weight
+        self._bytes += size + targets.weight
         if self._bytes >= BATCH_BYTES_MAX:
             self.send()
 
@@ -67,10 +84,21 @@ class FastLinks:
 
     def send(self) -> None:
         """Let everything go that waits."""
-        waiting, self.waiting, self._bytes = self.waiting, {}, 0
+        self._bytes = 0
         core = self._core
+        at_ms = int(core.wall_s() * 1000)
+        if self.durable:
+            durable, self.durable = self.durable, {}
+            for peer, (entries, packets) in durable.items():
+                self._send_durable(peer, DurableBatch(core.node.epoch, at_ms, tuple(entries), tuple(packets)))
+        waiting, self.waiting = self.waiting, {}
         if core.links.active:
-            at_ms = int(core.wall_s() * 1000)
             for peer, (entries, packets) in waiting.items():
                 batch = EventBatch(core.node.epoch, at_ms, tuple(entries), tuple(packets))
                 core.links.send_batch(peer, batch, self._edition)
+
+    def _send_durable(self, peer: BrokerId, batch: DurableBatch) -> None:
+        """A peer that is not there gets them one by one, as each of them counts among those that wait for it."""
+        node, send, edition = self._core.node, self._core.links.send, self._edition
+        for message in (batch,) if peer in node.routings.linked else all_singly(node.me, batch):
+            send(peer, message if edition is None else wrapped(message, edition))

@@ -15,11 +15,13 @@ from geomq.broker.fastpath.packet_runs import as_old, as_v5, end_of_run
 from geomq.broker.state.client import Client
 from geomq.broker.state.client import ClientConnection as Connection
 from geomq.broker.state.drops import Reason
+from geomq.errors import TopicError
 from geomq.mqtt.codec.cutter import plain_publish
 from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX
 from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5
 from geomq.mqtt.codec.wire import text
-from geomq.routing.core.model import ClientId, Match
+from geomq.routing.core.model import BrokerId, ClientId, Match
+from geomq.routing.core.plan import Plan
 
 ROUTES_MAX = 65_536
 WEIGHT_MAX = 1 << 26
@@ -82,7 +84,7 @@ class FastPath:
         self._counts = core.counts
         self._following = following
         self._fenced = fenced
-        self._links = FastLinks(core)
+        self.links = FastLinks(core)
         self._routes: dict[bytes, Route] = {}
         self._plans_since: object = None
         self._turns = -1
@@ -168,14 +170,14 @@ class FastPath:
                 self.gather(alike, data[pos:stop], count)
             if targets is not route.targets:
                 if targets is not None:
-                    self._links.gather(connection, targets, data[targets_from:pos], targets_count)
+                    self.links.gather(connection, targets, data[targets_from:pos], targets_count)
                 targets, targets_from, targets_count = route.targets, pos, 0
             targets_count += count
             self._taken += count
             pos = stop
         if targets is not None:
-            self._links.gather(connection, targets, data[targets_from:pos], targets_count)
-        if pos != start and not self._dirty and not self._links.waiting:
+            self.links.gather(connection, targets, data[targets_from:pos], targets_count)
+        if pos != start and not self._dirty and not self.links.waiting:
             self._count_taken()
         return pos
 
@@ -207,9 +209,7 @@ class FastPath:
 
     def write(self) -> None:
         """The tick ends: write what has gathered, to each connection once."""
-        if self._links.waiting:
-            self._links.send()
-            self._count_taken()
+        self.send_to_peers()
         if not self._dirty:
             return
         if self._overlapping and len(self._dirty) > 1:
@@ -232,9 +232,7 @@ class FastPath:
 
     def drain(self) -> None:
         """Hand what has gathered to peers and connections, to these to be written at the end of the tick."""
-        if self._links.waiting:
-            self._links.send()
-            self._count_taken()
+        self.send_to_peers()
         if not self._dirty:
             return
         counts = self._counts
@@ -246,6 +244,12 @@ class FastPath:
                 else:
                     connection.send(data)
                     counts.events_delivered += count
+
+    def send_to_peers(self) -> None:
+        """Hand what has gathered to peers."""
+        if self.links.waiting or self.links.durable:
+            self.links.send()
+            self._count_taken()
 
     def _gathered(self) -> list[tuple[tuple[Connection, ...], Chunk, int]]:
         dirty, self._dirty, self._overlapping = self._dirty, [], False
@@ -301,7 +305,7 @@ class FastPath:
         if since != self._plans_since:
             self._plans_since = since
             self.forget()
-            self._links.use(node.plan_edition)
+            self.links.use(node.plan_edition)
 
     def learn(self, topic: str, matches: tuple[Match, ...]) -> None:
         """A plain event of QoS 0 just took the normal path: keep its route if the next one would take it, too."""
@@ -329,19 +333,46 @@ class FastPath:
         return tracer is not None and (tracer.of_events or self._core.links.active)
 
     def _route_from_here(self, topic: str, matches: tuple[Match, ...]) -> Route | None:
-        if not self._core.links.active:
-            return self.route(topic, matches)
-        plan = self._core.node.plan(topic)
+        plan = self.planned(topic, matches)
         route = None if plan is None else self.route(topic, plan.own)
-        if route is not None and plan is not None and plan.peers:
-            rights_of = self._core.rights_of_peer
-            if not all(rights_of(peer).may_read(topic) for peer, _ in plan.peers):
-                return None
-            targets = peer_targets(plan.peers, route.clients)
-            if targets not in self._targets:
-                self._weight += targets.weight
-            route.targets = self._targets.setdefault(targets, targets)
+        if route is not None and plan is not None:
+            route.targets = self.targets(plan, route.clients)
         return route
+
+    def planned(self, topic: str, matches: tuple[Match, ...]) -> Plan | None:
+        """Where plain events of own clients on this topic go, of which the last matched these here; None if it
+        depends."""
+        if not self._core.links.active:
+            return Plan(matches, ())
+        plan, rights_of = self._core.node.plan(topic), self._core.rights_of_peer
+        if plan is None or not all(rights_of(peer).may_read(topic) for peer, _ in plan.peers):
+            return None
+        return plan
+
+    def topic_from(self, peer: BrokerId, key: bytes) -> str | None:
+        """The topic that stands so in packets from a peer; None if it is none, or the peer's rights depend on more."""
+        try:
+            topic = self._core.names[key[2:]]
+        except TopicError:
+            return None
+        rights = self._core.rights_of_peer(peer)
+        return topic if rights.all_allowed or (rights.may_write(topic) and not rights.fenced) else None
+
+    def targets(self, plan: Plan, own: frozenset[ClientId]) -> PeerTargets | None:
+        """The peers of a plan whose events these own clients get, too."""
+        if not plan.peers:
+            return None
+        targets = peer_targets(plan.peers, own)
+        if targets not in self._targets:
+            self._weight += targets.weight
+        return self._targets.setdefault(targets, targets)
+
+    def clients_of(self, matches: tuple[Match, ...]) -> frozenset[ClientId]:
+        """Whose matches they are; the same object for equal ones."""
+        names = frozenset(match.client for match in matches)
+        if names not in self._sets:
+            self._weight += CLIENT_BYTES * len(names)
+        return self._sets.setdefault(names, names)
 
     def route(self, topic: str, matches: tuple[Match, ...]) -> Route | None:
         """The route to the clients of these matches, if it is the same for every event of the topic."""
@@ -358,10 +389,7 @@ class FastPath:
             connections[client.connection] = session.version == V5
         old = tuple(connection for connection, new in connections.items() if not new)
         v5 = tuple(connection for connection, new in connections.items() if new)
-        names = frozenset(match.client for match in matches)
-        if names not in self._sets:
-            self._weight += CLIENT_BYTES * len(names)
-        names = self._sets.setdefault(names, names)
+        names = self.clients_of(matches)
         route = Route(topic, self._shared(old), self._shared(v5), names)
         if not (old and v5):
             route.audience = self._audiences.setdefault((old, v5, names), route)

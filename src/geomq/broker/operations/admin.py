@@ -1,50 +1,117 @@
 """The admin API: health, metrics, clients, sessions, subscriptions, the trace, kicking. JSON over HTTP.
 
-Only translates between HTTP and a BrokerView. Whoever has the token may do everything; without a token only
-programs on this machine may, and no web page (a browser's request names the page's origin or host).
+`endpoints` are all it has, and `/openapi.json` describes them. Only translates between HTTP and a BrokerView. Whoever
+has the token may do everything; without a token only programs on this machine may, and no web page (a browser's request
+names the page's origin or host).
 """
 
 import hmac
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from itertools import islice
+from typing import Any, Final
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from geomq import __version__
-from geomq.broker.operations.admin_federation import federation_routes
-from geomq.broker.operations.admin_view import BrokerView, SubscriptionView
+from geomq.broker.config.settings import Config
+from geomq.broker.operations.admin_endpoints import (
+    AFTER,
+    LIMIT,
+    PAGE_DEFAULT,
+    PAGE_MAX,
+    Endpoint,
+    Health,
+    Parameter,
+    Refusal,
+    json_answer,
+    openapi,
+    refusal,
+    routes_of,
+)
+from geomq.broker.operations.admin_federation import federation_endpoints
+from geomq.broker.operations.admin_view import BrokerView, ClientView, SubscriptionView
 from geomq.broker.operations.metrics import CONTENT_TYPE, make_registry, metrics_text
 from geomq.broker.security.own_names import is_loopback_name
 from geomq.routing.trace.records import record_fields
 
-PAGE_DEFAULT, PAGE_MAX = 100, 1_000
+DISCARD: Final = Parameter("discard", "Forget its session too.", {"type": "boolean", "default": False})
+SINCE_MAX: Final = 10**15 - 1
+SINCE: Final = Parameter(
+    "since", "The `next` of the answer before.", {"type": "integer", "minimum": 0, "maximum": SINCE_MAX}
+)
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker, its listeners (kind, host, port), totals since the start and current numbers."""
+
+    name: str
+    version: str
+    started_at: float
+    listeners: list[list[str | int]]
+    counts: dict[str, int]
+    gauges: dict[str, float]
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    items: list[ClientView]
+    next: str | None
+
+
+class SessionAnswer(msgspec.Struct, frozen=True):
+    client: ClientView
+    subscriptions: list[SubscriptionView]
+
+
+class SubscriptionPage(msgspec.Struct, frozen=True):
+    items: list[SubscriptionView]
+    next: str | None
+
+
+class TracePage(msgspec.Struct, frozen=True):
+    items: list[dict[str, Any]]
+    next: int
+    missed: int
 
 
 def make_app(view: BrokerView, token: Callable[[], str | None]) -> Starlette:
     """The ASGI application; `token` is asked at every request, so that a reload can change it."""
-    handlers = _Handlers(view)
-    routes = [
-        Route("/health", handlers.health),
-        Route("/metrics", handlers.metrics),
-        Route("/api/v1/broker", handlers.broker),
-        Route("/api/v1/config", handlers.config),
-        Route("/api/v1/clients", handlers.clients),
-        Route("/api/v1/sessions", handlers.sessions),
-        Route("/api/v1/sessions/{client_id:path}", handlers.session, methods=["GET"]),
-        Route("/api/v1/sessions/{client_id:path}", handlers.kick, methods=["DELETE"]),
-        Route("/api/v1/subscriptions", handlers.subscriptions),
-        Route("/api/v1/trace", handlers.trace),
-    ]
-    routes += federation_routes(view)
     guard = Middleware(_Guard, view=view, token=token)
-    return Starlette(routes=routes, middleware=[guard], exception_handlers={404: _not_found, 405: _not_allowed})
+    return Starlette(
+        routes=routes_of(endpoints(view)),
+        middleware=[guard],
+        exception_handlers={404: _not_found, 405: _not_allowed, ClientDisconnect: _gone},
+    )
+
+
+def endpoints(view: BrokerView) -> list[Endpoint]:
+    """All that the admin API has."""
+    to, sessions, subscriptions = _Handlers(view), {200: SessionPage}, {200: SubscriptionPage}
+    one, pages = "/api/v1/sessions/{client_id:path}", (LIMIT, AFTER)
+    found = [
+        Endpoint("GET /health", "Whether the broker is well.", to.health, {200: Health, 503: Health}, open=True),
+        Endpoint("GET /metrics", "Prometheus text.", to.metrics, {200: str}),
+        Endpoint("GET /api/v1/broker", "Name, totals, current numbers.", to.broker, {200: About}),
+        Endpoint("GET /api/v1/config", "The settings in effect.", to.config, {200: Config}),
+        Endpoint("GET /api/v1/clients", "Connected clients.", to.clients, sessions, pages),
+        Endpoint("GET /api/v1/sessions", "Sessions, connected or not.", to.sessions, sessions, pages),
+        Endpoint(f"GET {one}", "One session.", to.session, {200: SessionAnswer, 404: Refusal}),
+        Endpoint(f"DELETE {one}", "Disconnect a client.", to.kick, {204: None, 404: Refusal}, (DISCARD,)),
+        Endpoint("GET /api/v1/subscriptions", "Subscriptions.", to.subscriptions, subscriptions, pages),
+        Endpoint("GET /api/v1/trace", "The latest records.", to.trace, {200: TracePage}, (LIMIT, SINCE)),
+        *federation_endpoints(view),
+    ]
+
+    async def describe(_: Request) -> Response:
+        return json_answer(openapi(found))
+
+    found.append(Endpoint("GET /openapi.json", "This description.", describe, {200: dict[str, Any]}))
+    return found
 
 
 class _Guard:
@@ -70,9 +137,9 @@ class _Guard:
             given = request.headers.get("authorization", "")
             if hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
                 return None
-            return _error(401, "a bearer token is required", {"WWW-Authenticate": "Bearer"})
+            return refusal(401, "a bearer token is required", {"WWW-Authenticate": "Bearer"})
         if "origin" in request.headers or not is_loopback_name(request.headers.get("host")):
-            return _error(403, "without a token only requests from this machine to a loopback name are allowed")
+            return refusal(403, "without a token only requests from this machine to a loopback name are allowed")
         return None
 
 
@@ -83,26 +150,26 @@ class _Handlers:
 
     async def health(self, request: Request) -> Response:
         reason = self._view.unwell()
-        return _json({"status": "ok"}) if reason is None else _json({"status": reason}, 503)
+        return json_answer(Health("ok")) if reason is None else json_answer(Health(reason), 503)
 
     async def metrics(self, request: Request) -> Response:
         return Response(metrics_text(self._registry), headers={"content-type": CONTENT_TYPE})
 
     async def broker(self, request: Request) -> Response:
         view = self._view
-        return _json(
-            {
-                "name": view.config.broker.name,
-                "version": __version__,
-                "started_at": view.started_at,
-                "listeners": view.listeners,
-                "counts": dict(view.counts()),
-                "gauges": dict(view.gauges()),
-            }
+        return json_answer(
+            About(
+                name=view.config.broker.name,
+                version=__version__,
+                started_at=view.started_at,
+                listeners=[list(each) for each in view.listeners],
+                counts=dict(view.counts()),
+                gauges=dict(view.gauges()),
+            )
         )
 
     async def config(self, request: Request) -> Response:
-        return _json(msgspec.to_builtins(self._view.config))
+        return json_answer(self._view.config)
 
     async def clients(self, request: Request) -> Response:
         return self._sessions(request, connected=True)
@@ -122,21 +189,21 @@ class _Handlers:
                 found.append(client)
                 if len(found) == limit:
                     break
-        return _json({"items": found, "next": found[-1].client_id if len(found) == limit else None})
+        return json_answer(SessionPage(found, found[-1].client_id if len(found) == limit else None))
 
     async def session(self, request: Request) -> Response:
         client_id = request.path_params["client_id"]
         client = self._view.client(client_id)
         if client is None:
-            return _error(404, "no such session")
-        return _json({"client": client, "subscriptions": list(islice(self._view.subscriptions(client_id), PAGE_MAX))})
+            return refusal(404, "no such session")
+        return json_answer(SessionAnswer(client, list(islice(self._view.subscriptions(client_id), PAGE_MAX))))
 
     async def kick(self, request: Request) -> Response:
         discard = request.query_params.get("discard", "false")
         if discard not in ("true", "false"):
-            return _error(400, "discard must be true or false")
+            return refusal(400, "discard must be true or false")
         if not self._view.kick(request.path_params["client_id"], discard=discard == "true"):
-            return _error(404, "no such session")
+            return refusal(404, "no such session")
         return Response(status_code=204)
 
     async def subscriptions(self, request: Request) -> Response:
@@ -149,8 +216,8 @@ class _Handlers:
         for position, client_id in enumerate(client_ids, 1):
             found.extend(islice(self._view.subscriptions(client_id), PAGE_MAX))
             if len(found) >= PAGE_MAX or position == limit:
-                return _json({"items": found, "next": client_id})
-        return _json({"items": found, "next": None})
+                return json_answer(SubscriptionPage(found, client_id))
+        return json_answer(SubscriptionPage(found, None))
 
     async def trace(self, request: Request) -> Response:
         page = _page(request)
@@ -158,9 +225,9 @@ class _Handlers:
             return page
         since = request.query_params.get("since", "0")
         if not (since.isascii() and since.isdigit() and len(since) < 16):
-            return _error(400, "since must be 0 or the `next` of the previous answer")
+            return refusal(400, "since must be 0 or the `next` of the previous answer")
         records, following, missed = self._view.trace(int(since), page[1])
-        return _json({"items": [record_fields(one) for one in records], "next": following, "missed": missed})
+        return json_answer(TracePage([record_fields(one) for one in records], following, missed))
 
 
 def _following(client_ids: Iterable[str], after: str | None, limit: int | None) -> list[str]:
@@ -172,21 +239,17 @@ def _following(client_ids: Iterable[str], after: str | None, limit: int | None) 
 def _page(request: Request) -> tuple[str | None, int] | Response:
     text = request.query_params.get("limit", str(PAGE_DEFAULT))
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= PAGE_MAX):
-        return _error(400, f"limit must be between 1 and {PAGE_MAX}")
+        return refusal(400, f"limit must be between 1 and {PAGE_MAX}")
     return request.query_params.get("after"), int(text)
 
 
-def _json(value: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
-
-
-def _error(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode({"error": text}), status, headers, media_type="application/json")
-
-
 async def _not_found(_request: Request, _cause: Exception) -> Response:
-    return _error(404, "not found")
+    return refusal(404, "not found")
 
 
-async def _not_allowed(_request: Request, _cause: Exception) -> Response:
-    return _error(405, "method not allowed")
+async def _gone(_request: Request, _cause: Exception) -> Response:
+    return refusal(400, "the request was not sent to its end")
+
+
+async def _not_allowed(_request: Request, cause: Exception) -> Response:
+    return refusal(405, "method not allowed", getattr(cause, "headers", None))

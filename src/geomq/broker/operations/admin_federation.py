@@ -5,11 +5,12 @@ from collections.abc import Callable
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from geomq.broker.operations.admin_endpoints import DRY_RUN, Endpoint, json_answer, refusal
 from geomq.broker.operations.admin_view import BrokerView
-from geomq.broker.peers.membership import Membership
-from geomq.errors import ConfigError, GeomqError
+from geomq.broker.peers.changes import ChangeView
+from geomq.broker.peers.membership import FederationView
+from geomq.errors import UNREADABLE, ConfigError, GeomqError
 from geomq.geo import make_location, parse_location
 from geomq.routing.federation.changes import AddBroker, Change, RemoveBroker, SetAreas, SetStrategy
 from geomq.routing.federation.description import BrokerEntry
@@ -27,15 +28,15 @@ class NewPeer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     strategy: str | None = None
 
 
-def federation_routes(view: BrokerView) -> list[Route]:
-    handlers = _Handlers(view)
-    root = "/api/v1/federation"
+def federation_endpoints(view: BrokerView) -> list[Endpoint]:
+    to, root = _Handlers(view), "/api/v1/federation"
+    answers, query = {200: ChangeView}, (DRY_RUN,)
     return [
-        Route(root, handlers.show),
-        Route(f"{root}/peers", handlers.add, methods=["POST"]),
-        Route(f"{root}/peers/{{name}}", handlers.remove, methods=["DELETE"]),
-        Route(f"{root}/areas", handlers.areas, methods=["PUT"]),
-        Route(f"{root}/strategy", handlers.strategy, methods=["POST"]),
+        Endpoint(f"GET {root}", "Brokers, areas, strategy, the change under way.", to.show, {200: FederationView}),
+        Endpoint(f"POST {root}/peers", "Add a broker.", to.add, answers, query, NewPeer),
+        Endpoint(f"DELETE {root}/peers/{{name}}", "Remove a broker.", to.remove, answers, query),
+        Endpoint(f"PUT {root}/areas", "Redraw the areas.", to.areas, answers, query, SetAreas),
+        Endpoint(f"POST {root}/strategy", "Change the strategy.", to.strategy, answers, query, SetStrategy),
     ]
 
 
@@ -44,7 +45,7 @@ class _Handlers:
         self._view = view
 
     async def show(self, request: Request) -> Response:
-        return _json(self._view.membership.status())
+        return json_answer(self._view.membership.status())
 
     async def add(self, request: Request) -> Response:
         return await self._change(request, _added)
@@ -61,17 +62,19 @@ class _Handlers:
     async def _change(self, request: Request, read: Callable[[bytes], Change]) -> Response:
         dry_run = request.query_params.get("dry_run", "0")
         if dry_run not in ("0", "1", "false", "true"):
-            return _error(400, "dry_run must be 0 or 1")
+            return refusal(400, "dry_run must be 0 or 1")
         try:
-            return _json(_changed(self._view.membership, read(await _body(request)), dry_run=dry_run in ("1", "true")))
-        except msgspec.MsgspecError as error:
-            return _error(400, " ".join(str(error).replace("`", "").split()))
+            change = _readable(read, await _body(request))
+            return json_answer(self._view.membership.change(change, dry_run=dry_run in ("1", "true")))
         except GeomqError as error:
-            return _error(400, str(error))
+            return refusal(400, str(error))
 
 
-def _changed(membership: Membership, change: Change, *, dry_run: bool) -> object:
-    return membership.change(change, dry_run=dry_run)
+def _readable(read: Callable[[bytes], Change], body: bytes) -> Change:
+    try:
+        return read(body)
+    except UNREADABLE as error:
+        raise ConfigError(" ".join(str(error).replace("`", "").split())) from None
 
 
 async def _body(request: Request) -> bytes:
@@ -92,11 +95,3 @@ def _added(body: bytes) -> AddBroker:
         {"name": peer.name, "location": tuple(place), "address": peer.address, "area": peer.area}, BrokerEntry
     )
     return AddBroker(entry, strategy=peer.strategy)
-
-
-def _json(value: object) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
-
-
-def _error(status: int, text: str) -> Response:
-    return Response(msgspec.json.encode({"error": text}), status, media_type="application/json")

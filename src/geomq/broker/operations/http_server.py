@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from geomq.broker.operations.http_connections import HttpConnection, HttpConnections
-from geomq.broker.sockets.accepting import Acceptor
+from geomq.broker.sockets.accepting import Acceptor, here
 from geomq.broker.sockets.descriptors import descriptors
 from geomq.errors import ConfigError
 
@@ -102,7 +102,7 @@ class HttpServer:
         self._task = asyncio.create_task(self._server.serve(), name=f"geomq-{self._what}")
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.001)
-        self._acceptor = Acceptor([listener], self._connection, tls=lambda: tls, end=end)
+        self._acceptor = Acceptor([listener], here(self._connection, lambda: tls), end=end)
 
     def _connection(self) -> HttpConnection:
         return HttpConnection(self._connections, self._uvicorn, self._server.server_state)

@@ -51,6 +51,8 @@ HELP = {
     "trace_dropped": "Trace records dropped because the disk was too slow or failed.",
     "trace_records": "Trace records queued for writing.",
     "wills_published": "Wills published.",
+    "workers": "Worker processes that carry clients now.",
+    "workers_restarted": "Worker processes that ended and were started again.",
 }
 
 

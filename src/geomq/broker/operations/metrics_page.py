@@ -24,7 +24,8 @@ scrape_configs:
 
 Counters only grow while the broker runs. The same numbers are in `GET /api/v1/broker` and, every
 `[metrics] sys_interval_s` seconds, under `$SYS/broker/`. The usual process metrics are served as well:
-`process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds` and more.
+`process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds` and more; they are of the broker's own
+process, without its workers.
 """
 
 

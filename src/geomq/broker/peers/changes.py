@@ -12,7 +12,7 @@ from geomq.broker.core import Core
 from geomq.broker.driver import Driver
 from geomq.broker.peers.federating import admits
 from geomq.broker.peers.federation_diff import area_moves
-from geomq.errors import ConfigError, GeomqError
+from geomq.errors import UNREADABLE, ConfigError, GeomqError
 from geomq.routing.core.model import CONFIGURED, BrokerId
 from geomq.routing.federation.changes import AddBroker, Change, SetStrategy
 from geomq.routing.federation.description import BrokerEntry, Description, decode_description, encode_description
@@ -66,7 +66,7 @@ class FederationChanges:
         """A broker that proved its name wants to join."""
         try:
             self._admit(name, _ENTRY.decode(entry))
-        except (GeomqError, msgspec.MsgspecError) as error:
+        except (GeomqError, *UNREADABLE) as error:
             self._core.counts.brokers_refused += 1
             log.warning("refused a broker that asked to join", extra={"peer": name, "reason": str(error)})
             return NotJoined(str(error)[:500])

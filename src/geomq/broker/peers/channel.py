@@ -23,7 +23,7 @@ from geomq.broker.peers.frames import FrameBuffer
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.broker_certificate import certificate_problem
 from geomq.broker.state.turns import Turns
-from geomq.errors import ProtocolError
+from geomq.errors import UNREADABLE, ProtocolError
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, Edition, Number
 from geomq.routing.core.plan import NOTHING, EventBatch
@@ -306,7 +306,7 @@ class PeerChannel(asyncio.BufferedProtocol):
     def _greeted(self, data: memoryview) -> None:
         try:
             theirs = msgspec.msgpack.decode(data, type=Greeting)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             raise ProtocolError("not the greeting of a GeoMQ broker") from None
         if theirs.magic != "geomq" or len(theirs.nonce) != NONCE_BYTES or theirs.nonce == self._mine.nonce:
             raise ProtocolError("not the greeting of a GeoMQ broker")
@@ -336,7 +336,7 @@ class PeerChannel(asyncio.BufferedProtocol):
         assert self._theirs is not None
         try:
             proof = msgspec.msgpack.decode(data, type=Proof)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             raise ProtocolError("invalid proof of the broker's name") from None
         if not hmac.compare_digest(proof.code, self._credentials.code(self._theirs, self._mine)):
             raise ProtocolError(f"{self._theirs.name[:80]!r} does not know the shared key")

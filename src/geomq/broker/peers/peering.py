@@ -13,6 +13,7 @@ from operator import attrgetter
 
 from geomq.broker.peers.channel import Credentials, PeerChannel
 from geomq.broker.peers.dialling import Dialler
+from geomq.broker.peers.flushes import Flushes
 from geomq.broker.peers.namesakes import RETRY_S, Namesakes
 from geomq.broker.peers.peer_settings import DEFAULT_LIMITS, PeerAddress, PeerLimits
 from geomq.broker.peers.refusals import PeerRefusals
@@ -21,6 +22,7 @@ from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrok
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.sockets.accepting import Server
 from geomq.broker.state.drops import Reason
+from geomq.broker.state.links import Send
 from geomq.broker.state.turns import Turns
 from geomq.errors import ProtocolError
 from geomq.routing.core.events import LatencyMeasured, PeerDown, PeerSaid, PeerUp, RoutingEvent
@@ -34,8 +36,7 @@ from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, runs
 log = logging.getLogger("geomq.peers")
 
 RESEND_MS = 5_000.0
-PROBE_S = 1.0
-SILENCE_S_MAX = 6.0
+PROBE_S, SILENCE_S_MAX = 1.0, 6.0
 WINDOW = 2048
 SMOOTHING = 0.2
 UNPROVEN_MAX = 256
@@ -100,6 +101,7 @@ class Peering:
         self._namesakes = Namesakes(me, refusals, self._take_over)
         self._unproven: dict[PeerChannel, None] = {}
         self._closing = False
+        self._flushes = Flushes()
         self._waiting: list[_Peer] = []
         if kept is not None:
             kept.before_writing(self._push)
@@ -118,7 +120,7 @@ class Peering:
             address,
             ours=self._me < name,
             tls=self._dial_tls,
-            make_channel=lambda: self._channel(name),
+            make_channel=partial(self._channel, name),
             is_missing=lambda: peer.channel is None,
             platform=self._platform,
         )
@@ -148,8 +150,7 @@ class Peering:
 
     def latency_ms(self, peer: BrokerId) -> float | None:
         """One way over the link, as a moving mean; None if it was not measured yet."""
-        known = self._peers.get(peer)
-        return None if known is None or not known.up else known.latency_ms
+        return known.latency_ms if (known := self._peers.get(peer)) is not None and known.up else None
 
     async def stop(self) -> None:
         self._closing = True
@@ -228,6 +229,11 @@ class Peering:
         if behind or channel is None or not channel.send_loose(batch, edition):
             self.send(peer, wrapped(batch, edition))
             self._pump(known)
+
+    def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
+        """Have a message sent as soon as all that was sent so far, to any peer, has arrived."""
+        self._flushes.add(peer, message, {name: known.link for name, known in self._peers.items()}, send)
+        self._flushes.send({name: known.link for name, known in self._peers.items()})
 
     def _gave_up(self, peer: _Peer, message: Message, output: LinkOutput) -> None:
         """The link had no room for the message, or for others with it."""
@@ -331,8 +337,7 @@ class Peering:
         elif isinstance(frame, Ping):
             channel.send(Pong(frame.token))
         elif isinstance(frame, Pong):
-            round_trip_ms = (self._platform.perf_ns() - frame.token) / 1e6
-            if 0 <= round_trip_ms < 600_000:
+            if 0 <= (round_trip_ms := (self._platform.perf_ns() - frame.token) / 1e6) < 600_000:
                 before = round_trip_ms / 2 if peer.latency_ms is None else peer.latency_ms
                 peer.latency_ms = before + SMOOTHING * (round_trip_ms / 2 - before)
                 self._handle(LatencyMeasured(peer.name, round_trip_ms / 2))
@@ -377,6 +382,8 @@ class Peering:
         if self._kept is not None and peer.link.acknowledged != peer.erased:
             peer.erased = peer.link.acknowledged
             self._kept.acknowledged(peer.name, peer.erased)
+        if self._flushes:
+            self._flushes.send({name: known.link for name, known in self._peers.items()})
         if output.frames and peer.channel is not None:
             frames = output.frames
             data = [frame for frame in frames if isinstance(frame, Data)]

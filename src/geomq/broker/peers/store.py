@@ -21,6 +21,7 @@ from geomq.routing.core.keeps import Once
 from geomq.routing.core.message_registry import known, part_of, parts, wire_id_of
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import CONFIGURED, BrokerId, ClientId, Edition, EventId, Match
+from geomq.routing.core.seen import SeenEvents
 from geomq.routing.federation.editions import Kept
 from geomq.routing.node import Node
 from geomq.routing.wire.frames import Refused, decode_frame, encode_frame
@@ -38,8 +39,17 @@ _DEALT_WITH = msgspec.msgpack.Decoder(tuple[int | str, msgspec.Raw])
 _KEPT = msgspec.msgpack.Decoder(Kept)
 NOT_HAD = "\0"
 """Before a client that did not get an event after all; no client's id begins so."""
-Delivered = list[tuple[EventId, list[ClientId]]]
-_DELIVERED = msgspec.msgpack.Decoder(Delivered)
+
+
+class Had(msgspec.Struct, array_like=True, gc=False):
+    """Own clients that got an event, or so many that follow each other from that on."""
+
+    first: EventId
+    clients: list[ClientId]
+    count: int = 1
+
+
+_DELIVERED = msgspec.msgpack.Decoder(list[Had])
 
 Notes = Mapping[str, Mapping[bytes, bytes]]
 
@@ -73,7 +83,7 @@ class PeerStore:
         self._strategy = strategy
         self._next_key = 0
         self._outboxes: dict[BrokerId, deque[_Waiting]] = {}
-        self._delivered: Delivered = []
+        self._delivered: list[Had] = []
         """What is not on disk yet of this tick's events."""
         self._seen: deque[tuple[bytes, int, int]] = deque()
         """Of each tick whose events are noted: the key, how many they are, and how many clients they name."""
@@ -155,15 +165,20 @@ class PeerStore:
 
     def note_delivered(self, event: EventId, matches: tuple[Match, ...]) -> None:
         """Remember who got which event that a peer sent, be it an own one that a rendezvous elsewhere matched."""
+        self._note_had(Had(event, [match.client for match in matches]))
+
+    def note_run(self, first: EventId, count: int, clients: Iterable[ClientId]) -> None:
+        """The same for events that follow each other and went to the same clients."""
+        self._note_had(Had(first, list(clients), count))
+
+    def _note_had(self, had: Had) -> None:
         if not self._delivered:
             self._committer.wrote()
-        self._delivered.append((event, [match.client for match in matches]))
+        self._delivered.append(had)
 
     def note_not_had(self, event: EventId, clients: tuple[ClientId, ...]) -> None:
         """Remember that these did not get an event that they were noted for."""
-        if not self._delivered:
-            self._committer.wrote()
-        self._delivered.append((event, [ClientId(NOT_HAD + client) for client in clients]))
+        self._note_had(Had(event, [ClientId(NOT_HAD + client) for client in clients]))
 
     def _write_delivered(self) -> None:
         """One note for all events of a tick; the oldest notes go."""
@@ -182,10 +197,10 @@ class PeerStore:
             self._seen_clients -= clients
             self._store.delete_note(SEEN, oldest)
 
-    def _count_seen(self, key: bytes, delivered: Delivered) -> None:
-        clients = sum(len(clients) for _, clients in delivered)
-        self._seen.append((key, len(delivered), clients))
-        self._seen_events += len(delivered)
+    def _count_seen(self, key: bytes, delivered: list[Had]) -> None:
+        events, clients = sum([had.count for had in delivered]), sum([len(had.clients) for had in delivered])
+        self._seen.append((key, events, clients))
+        self._seen_events += events
         self._seen_clients += clients
 
     def _take_key(self) -> bytes:
@@ -261,11 +276,8 @@ class PeerStore:
                 self._erase(SEEN, key)  # of a version that is gone
                 continue
             self._count_seen(key, delivered)
-            for event_id, clients in delivered:
-                for client in [client for client in clients if client.startswith(NOT_HAD)]:
-                    node.strategy.seen.forget(event_id, ClientId(client.removeprefix(NOT_HAD)))
-                    clients.remove(client)
-                node.strategy.seen.unseen(event_id, tuple([Match(client, "") for client in clients]))
+            for had in delivered:
+                _restore_had(node.strategy.seen, had)
         for key in notes.get(DEALT_WITH, {}):
             self._restore_dealt_with(node, key)
         editions = {self._tag(edition): None if edition == CONFIGURED else edition for edition in node.editions.keys}
@@ -302,6 +314,17 @@ class PeerStore:
                     node.handle(PeerSaid(peer, message, edition), now=now)
                 except Exception:  # a strategy of a user may fail in any way; the broker has to start
                     log.exception("failed to restore a message", extra={"peer": peer})
+
+
+def _restore_had(seen: SeenEvents, had: Had) -> None:
+    origin, epoch, first = had.first
+    not_had = [client for client in had.clients if client.startswith(NOT_HAD)]
+    matches = tuple([Match(client, "") for client in had.clients if client not in not_had])
+    for sequence in range(first, first + min(had.count, SEEN_MAX)):
+        event_id = EventId(origin, epoch, sequence)
+        for client in not_had:
+            seen.forget(event_id, ClientId(client.removeprefix(NOT_HAD)))
+        seen.unseen(event_id, matches)
 
 
 def _messages_of(value: bytes, *, of: BrokerId) -> tuple[Message, ...]:

@@ -152,7 +152,8 @@ def _check_time(moment: float | None) -> None:
 
 
 def _delivery(number: int, packed: PackedDelivery) -> InFlight:
-    made = InFlight(number, packed.message, packed.qos, retain=packed.retain, identifiers=packed.identifiers)
+    message = packed.message
+    made = InFlight(number, message, packed.qos, packed.retain, packed.identifiers, message.wire_size)
     made.packet_id = packed.packet_id
     if packed.packet_id:
         made.phase = Phase.RELEASED if packed.released else Phase.SENT

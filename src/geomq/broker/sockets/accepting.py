@@ -31,7 +31,7 @@ _SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 class Arriving(Protocol):
     """A protocol that hears of its connection before it is established."""
 
-    def arrived(self, transport: "Pending") -> bool:
+    def arrived(self, transport: Any) -> bool:
         """A connection was accepted; False if there is no room for it. From now on `connection_lost` says that it
         ended, whether there was a `connection_made` or not."""
 
@@ -109,22 +109,35 @@ class OpenServer(Protocol):
     ) -> Server: ...
 
 
+Take = Callable[[Any, Any], bool]
+"""Somebody else carries an accepted connection, which comes from this address, or does not."""
+
+
+def here(
+    make: Callable[[], Arriving], tls: Callable[[], ssl.SSLContext | None]
+) -> Callable[[socket.socket, Any], None]:
+    """This process carries it, if its protocol wants it. `tls` is asked for each connection."""
+    loop = asyncio.get_running_loop()
+
+    def take(accepted: socket.socket, address: Any) -> None:
+        protocol, pending = make(), Pending(accepted, address)
+        if protocol.arrived(pending):
+            pending.establish(protocol, tls(), loop)
+        else:
+            pending.abort()
+
+    return take
+
+
 class Acceptor:
-    """Accepts from sockets that are bound. `tls` is asked for each connection; `end` is the first number that a
-    descriptor must not have."""
+    """Accepts from sockets that are bound, and hands on. `end` is the first number that a descriptor must not have."""
 
     def __init__(
-        self,
-        bound: Sequence[socket.socket],
-        make: Callable[[], Arriving],
-        *,
-        tls: Callable[[], ssl.SSLContext | None],
-        end: int | None,
+        self, bound: Sequence[socket.socket], hand_on: Callable[[socket.socket, Any], None], *, end: int | None
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._bound = tuple(bound)
-        self._make = make
-        self._tls = tls
+        self._hand_on = hand_on
         self._end = end
         self._paused: asyncio.TimerHandle | None = None
         self._logged_at = -LOG_EVERY_S
@@ -162,18 +175,11 @@ class Acceptor:
                 self._pause()
                 return
             number = accepted.fileno()
-            self._take(accepted, address)
+            accepted.setblocking(False)
+            self._hand_on(accepted, address)
             if self._end is not None and number >= self._end:
                 self._pause()
                 return
-
-    def _take(self, accepted: socket.socket, address: Any) -> None:
-        accepted.setblocking(False)
-        protocol, pending = self._make(), Pending(accepted, address)
-        if protocol.arrived(pending):
-            pending.establish(protocol, self._tls(), self._loop)
-        else:
-            pending.abort()
 
     def _pause(self) -> None:
         """Descriptors run short: the rest waits until some are free again."""
@@ -205,9 +211,19 @@ async def open_server(
     *,
     tls: Callable[[], ssl.SSLContext | None],
     end: int | None,
+    take: Take | None = None,
 ) -> Server:
-    """Listen on every address of a host, None for all of the machine; OSError if one cannot be had."""
+    """Listen on every address of a host, None for all of the machine; OSError if one cannot be had.
+
+    This process carries what nobody takes.
+    """
     loop = asyncio.get_running_loop()
+    carry = here(make, tls)
+
+    def hand_on(accepted: socket.socket, address: Any) -> None:
+        if take is None or not take(accepted, address):
+            carry(accepted, address)
+
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
     try:
@@ -218,7 +234,7 @@ async def open_server(
                 continue  # the system has no such protocol
             bound.append(made)
             _bind(made, family, address)
-        return Acceptor(bound, make, tls=tls, end=end)
+        return Acceptor(bound, carry if take is None else hand_on, end=end)
     except BaseException:
         for each in bound:
             each.close()

@@ -1,10 +1,13 @@
 """Where messages to other brokers go: to the links with peers, to the cloud, or nowhere."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, Edition
 from geomq.routing.core.plan import EventBatch
+
+Send = Callable[[BrokerId, Message], None]
 
 
 class Links(Protocol):
@@ -15,6 +18,9 @@ class Links(Protocol):
 
     def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
         """Send plain events, now."""
+
+    def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
+        """Have a message sent as soon as all that was sent so far, to any peer, has arrived."""
 
 
 class Cloud(Protocol):
@@ -31,7 +37,7 @@ class Cloud(Protocol):
 
 
 class Outgoing:
-    """The links there are now. `send` and `send_batch` are those of the links themselves."""
+    """The links there are now. `send`, `send_batch` and `once_flushed` are those of the links themselves."""
 
     def __init__(self) -> None:
         self.lead(None)
@@ -41,6 +47,7 @@ class Outgoing:
         self.active = links is not None
         self.send = _nowhere if links is None else links.send
         self.send_batch = _nowhere_at_once if links is None else links.send_batch
+        self.once_flushed = _never if links is None else links.once_flushed
 
 
 def _nowhere(peer: BrokerId, message: Message) -> None:
@@ -48,6 +55,10 @@ def _nowhere(peer: BrokerId, message: Message) -> None:
 
 
 def _nowhere_at_once(peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
+    """A broker without links sends nothing."""
+
+
+def _never(peer: BrokerId, message: Message, send: Send) -> None:
     """A broker without links sends nothing."""
 
 
@@ -67,3 +78,7 @@ class CloudAndPeers:
     def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
         if self._peers is not None:
             self._peers.send_batch(peer, batch, edition)
+
+    def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
+        if self._peers is not None:
+            self._peers.once_flushed(peer, message, send)

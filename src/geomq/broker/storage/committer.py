@@ -65,7 +65,7 @@ class Committer:
         """The store collected something; it goes out at the end of this tick, and nobody waits for it."""
         if not self.scheduled and self._retry is None:
             self.scheduled = True
-            self._loop.call_soon(self._end_tick)
+            self._loop.call_soon(self.commit)
 
     def when_safe(self, callback: Callback) -> None:
         """Call back once everything collected up to now is safe; never if the store fails first."""
@@ -84,7 +84,13 @@ class Committer:
         finally:
             self._futures.discard(future)
 
-    def _end_tick(self) -> None:
+    def commit(self) -> None:
+        """Write what the store collected, if it is to go out in this tick, and see to it that it becomes safe. Called
+        at the end of the tick, or before by who knows that nothing more comes."""
+        if self.scheduled:
+            self._write()
+
+    def _write(self) -> None:
         if self.failed is not None:
             return
         try:
@@ -108,7 +114,7 @@ class Committer:
 
     def _try_again(self) -> None:
         self._retry = None
-        self._end_tick()
+        self._write()
 
     def _start_sync(self) -> None:
         """Sync if somebody waits; writes nobody waits for are safe with the next sync."""

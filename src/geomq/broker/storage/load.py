@@ -163,13 +163,8 @@ class _Reader:
             )
 
     def delivery(self, number: int, record: DeliveryRecord) -> InFlight:
-        made = InFlight(
-            number,
-            self.messages[record.message],
-            record.qos,
-            retain=record.retain,
-            identifiers=record.identifiers,
-        )
+        message = self.messages[record.message]
+        made = InFlight(number, message, record.qos, record.retain, record.identifiers, message.wire_size)
         made.packet_id = record.packet_id
         if record.packet_id:
             made.phase = Phase.RELEASED if record.released else Phase.SENT

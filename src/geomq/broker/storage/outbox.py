@@ -46,7 +46,8 @@ class Pacing:
 
 
 class Outbox:
-    """`journal` is the list that durable sessions append to; `before_write` runs first in every flush.
+    """`journal` is the list that durable sessions append to, `held` what waits for the next write to the disk;
+    `before_write` runs first in every flush.
 
     Whoever handles data that came in says so with `arrive`, and with `arrived` when it is done.
     """
@@ -68,7 +69,7 @@ class Outbox:
         if committer is not None:
             committer.collectors.append(self._collect)
         self._dirty: list[Sender] = []
-        self._held: Held = []
+        self.held: Held = []
         self._scheduled = False
         self._prompt = False
         self.pacing = Pacing()
@@ -134,24 +135,26 @@ class Outbox:
         if self._committer is None:
             connection.send(data)
             return
-        if not self._held:
+        if not self.held:
             self.schedule()
-            self._committer.when_safe(partial(self._release, self._held))
-        self._held.append((connection, data))
+            self._committer.when_safe(partial(self._release, self.held))
+        self.held.append((connection, data))
 
     def flush(self) -> None:
         """The end of a tick: hand writes to the store, then bytes to the sockets."""
         self._before_write()
         self._scheduled = False
         self._collect()
-        if self._committer is not None and not self._committer.scheduled and self._store.dirty:
-            self._committer.wrote()
+        if self._committer is not None:
+            if self._store.dirty:
+                self._committer.wrote()
+            self._committer.commit()
         self._write()
 
     def _collect(self) -> None:
         """Everything journalled and held so far belongs to the next write, and what comes later to a later one."""
-        if self._held:
-            self._held = []
+        if self.held:
+            self.held = []
         if self.journal:
             self._store.record(self.journal)
             self.journal.clear()

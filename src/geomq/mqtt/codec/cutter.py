@@ -81,7 +81,8 @@ def plain_publish(buf: bytes | memoryview, pos: int, end: int, new: bool, betwee
 def pubacks_at(buf: bytes, pos: int) -> list[int]:
     """The identifiers of the PUBACKs without a reason that follow each other from here on, four bytes each; so many at
     most as are dealt with at a time."""
-    found, last = [], min(len(buf), pos + 4 * PUBACKS_AT_ONCE) - 4
+    found: list[int] = []
+    last = min(len(buf), pos + 4 * PUBACKS_AT_ONCE) - 4
     while pos <= last and buf[pos] == 0x40 and buf[pos + 1] == 2:
         packet_id = buf[pos + 2] << 8 | buf[pos + 3]
         if not packet_id:

@@ -11,50 +11,42 @@ from geomq.mqtt.session.changes import Journal, ReceiptAdded, ReceiptRemoved
 class Inbound:
     """The receiving half of a session."""
 
-    __slots__ = ("_client_id", "_journal", "_open", "_receipts", "receive_max")
+    __slots__ = ("_client_id", "_journal", "open", "receipts", "receive_max")
 
     def __init__(self, client_id: str, *, receive_max: int, journal: Journal | None = None) -> None:
         self._client_id = client_id
         self._journal = journal
-        self._receipts: dict[int, None] = {}
-        self._open: set[int] = set()
-        self.receive_max = receive_max
-
-    @property
-    def receipts(self) -> tuple[int, ...]:
+        self.receipts: dict[int, None] = {}
         """QoS 2 identifiers accepted and not yet released."""
-        return tuple(self._receipts)
-
-    @property
-    def busy(self) -> bool:
-        """Whether any identifier is in use."""
-        return bool(self._open or self._receipts)
+        self.open: set[int] = set()
+        """Identifiers of what is not answered yet."""
+        self.receive_max = receive_max
 
     def forget_journal(self) -> None:
         self._journal = None
 
     def restore(self, packet_id: int) -> None:
-        self._receipts[packet_id] = None
+        self.receipts[packet_id] = None
 
     def connect(self, receive_max: int) -> None:
         """A new network connection: what is open there starts at nothing."""
         self.receive_max = receive_max
-        self._open.clear()
+        self.open.clear()
 
     def accept(self, packet_id: int, qos: int) -> bool:
         """Whether the PUBLISH is new; a repeated QoS 2 one is not and only needs its PUBREC again."""
-        if packet_id not in self._open:
-            if len(self._open) >= self.receive_max:
+        if packet_id not in self.open:
+            if len(self.open) >= self.receive_max:
                 raise ProtocolViolation(
                     f"more than {self.receive_max} unacknowledged messages",
                     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
                 )
-            self._open.add(packet_id)
+            self.open.add(packet_id)
         if qos != 2:
             return True
-        if packet_id in self._receipts:
+        if packet_id in self.receipts:
             return False
-        self._receipts[packet_id] = None
+        self.receipts[packet_id] = None
         if self._journal is not None:
             self._journal.append(ReceiptAdded(self._client_id, packet_id))
         return True
@@ -62,16 +54,16 @@ class Inbound:
     def answered(self, packet_id: int, qos: int, *, failed: bool) -> None:
         """PUBACK or PUBREC is on its way; after a failure a QoS 2 identifier is free again."""
         if qos == 1:
-            self._open.discard(packet_id)
+            self.open.discard(packet_id)
         elif failed:
             self.release(packet_id)
 
     def release(self, packet_id: int) -> bool:
         """PUBREL: whether the identifier was known; PUBCOMP is due either way."""
-        self._open.discard(packet_id)
-        if packet_id not in self._receipts:
+        self.open.discard(packet_id)
+        if packet_id not in self.receipts:
             return False
-        del self._receipts[packet_id]
+        del self.receipts[packet_id]
         if self._journal is not None:
             self._journal.append(ReceiptRemoved(self._client_id, packet_id))
         return True

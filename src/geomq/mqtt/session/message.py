@@ -15,7 +15,7 @@ from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.types import NEVER_EXPIRES, V5
 
 
-class ApplicationMessage(msgspec.Struct, frozen=True, gc=False):
+class ApplicationMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """`properties` holds only what MQTT 5 forwards; `expires_at` is the end of the message expiry.
 
     `event_id` is what its driver calls it, if it wants to know it again.

@@ -6,9 +6,11 @@ the journal.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Final
+
+import msgspec
 
 from geomq.mqtt.codec.faults import ProtocolViolation
 from geomq.mqtt.session.changes import DeliveryAdded, DeliveryReleased, DeliveryRemoved, DeliverySent, Journal
@@ -24,30 +26,21 @@ class Phase(IntEnum):
     DONE = 3
 
 
-class InFlight:
-    """One message on its way to one receiver."""
+_QUEUED, _SENT, _RELEASED, _DONE = Phase
 
-    __slots__ = ("counted", "identifiers", "message", "number", "packet_id", "phase", "qos", "retain", "size")
 
-    def __init__(
-        self,
-        number: int,
-        message: ApplicationMessage,
-        qos: int,
-        *,
-        retain: bool,
-        identifiers: tuple[int, ...],
-        size: int | None = None,
-    ) -> None:
-        self.number = number
-        self.message = message
-        self.qos = qos
-        self.retain = retain
-        self.identifiers = identifiers
-        self.size = message.wire_size if size is None else size
-        self.packet_id = 0
-        self.phase = Phase.QUEUED
-        self.counted = False
+class InFlight(msgspec.Struct, gc=False, eq=False):
+    """One message on its way to one receiver; it counts for `size` bytes."""
+
+    number: int
+    message: ApplicationMessage
+    qos: int
+    retain: bool
+    identifiers: tuple[int, ...]
+    size: int
+    packet_id: int = 0
+    phase: Phase = _QUEUED
+    counted: bool = False
 
 
 class Step:
@@ -164,11 +157,11 @@ class Outbound:
     ) -> InFlight | None:
         """Take a message; return its delivery if it is to be sent at once, None if queued or dropped."""
         size = message.wire_size if size is None else size
-        immediate = not self.stalled and not self._queue and not self._repeat and self._is_open()
+        immediate = not self._queue and not self.stalled and not self._repeat and self._is_open()
         if not immediate and not self._has_room(size):
             self.dropped += 1
             return None
-        delivery = InFlight(self._next_number, message, qos, retain=retain, identifiers=identifiers, size=size)
+        delivery = InFlight(self._next_number, message, qos, retain, identifiers, size)
         self._next_number += 1
         if immediate:
             self._launch(delivery)
@@ -184,7 +177,7 @@ class Outbound:
         `pump` says so. False if too many are in flight."""
         if len(self._flights) >= PACKET_ID_MAX // 2:
             return False
-        delivery = InFlight(self._next_number, sent.message, sent.qos, retain=sent.retain, identifiers=sent.identifiers)
+        delivery = InFlight(self._next_number, sent.message, sent.qos, sent.retain, sent.identifiers, sent.size)
         self._next_number += 1
         self._launch(delivery)
         self._quota += 1
@@ -249,25 +242,33 @@ class Outbound:
         repeat = self._repeat
         while repeat:
             delivery = repeat[0]
-            if delivery.phase is Phase.SENT:
+            if delivery.phase is _SENT:
                 if not self._quota:
                     return
                 self._quota -= 1
                 delivery.counted = True
             repeat.popleft()
-            if delivery.phase is not Phase.DONE:
+            if delivery.phase is not _DONE:
                 steps.append(Step(delivery, again=True))
         self._repeat = None
 
-    def acknowledge(self, packet_id: int) -> bool:
-        """PUBACK: whether it finished a message."""
-        delivery = self._flights.get(packet_id)
-        if delivery is None:
-            return False
-        if delivery.qos != 1:
-            raise ProtocolViolation("PUBACK answers a QoS 2 message")
-        self._land(delivery)
-        return True
+    def acknowledge(self, packet_ids: Iterable[int]) -> bool:
+        """PUBACKs that came together: whether any of them finished a message."""
+        flights, journal, finished = self._flights, self._journal, False
+        for packet_id in packet_ids:
+            delivery = flights.get(packet_id)
+            if delivery is None:
+                continue
+            if delivery.qos != 1:
+                raise ProtocolViolation("PUBACK answers a QoS 2 message")
+            finished = True
+            del flights[packet_id]
+            self._flight_bytes -= delivery.size
+            self._quota += delivery.counted and self.connected
+            delivery.phase = _DONE
+            if journal is not None:
+                journal.append(DeliveryRemoved(self._client_id, delivery.number))
+        return finished
 
     def receive(self, packet_id: int, *, failed: bool) -> bool:
         """PUBREC: whether the identifier is known and PUBREL is due (it is not after a failure)."""
@@ -279,8 +280,8 @@ class Outbound:
         if failed:
             self._land(delivery)
             return False
-        if delivery.phase is Phase.SENT:
-            delivery.phase = Phase.RELEASED
+        if delivery.phase is _SENT:
+            delivery.phase = _RELEASED
             # PUBRELs are repeated in the order of the PUBRECs, so the flight moves to the end.
             del self._flights[packet_id]
             self._flights[packet_id] = delivery
@@ -293,7 +294,7 @@ class Outbound:
         delivery = self._flights.get(packet_id)
         if delivery is None:
             return False
-        if delivery.phase is not Phase.RELEASED:
+        if delivery.phase is not _RELEASED:
             raise ProtocolViolation("PUBCOMP without PUBREL")
         self._land(delivery)
         return True
@@ -313,7 +314,7 @@ class Outbound:
             self._queued_bytes -= delivery.size
             self._finish(delivery)
         for delivery in () if self.connected else tuple(self._flights.values()):
-            if delivery.phase is Phase.SENT and unwanted(delivery.message):
+            if delivery.phase is _SENT and unwanted(delivery.message):
                 self._land(delivery)
                 gone.append(delivery)
         return gone
@@ -327,18 +328,17 @@ class Outbound:
             packet_id = packet_id % PACKET_ID_MAX + 1
         self._next_id = packet_id % PACKET_ID_MAX + 1
         delivery.packet_id = packet_id
-        delivery.phase = Phase.SENT
+        delivery.phase = _SENT
         delivery.counted = True
         flights[packet_id] = delivery
 
     def _land(self, delivery: InFlight) -> None:
         del self._flights[delivery.packet_id]
         self._flight_bytes -= delivery.size
-        if delivery.counted and self.connected:
-            self._quota += 1
+        self._quota += delivery.counted and self.connected
         self._finish(delivery)
 
     def _finish(self, delivery: InFlight) -> None:
-        delivery.phase = Phase.DONE
+        delivery.phase = _DONE
         if self._journal is not None:
             self._journal.append(DeliveryRemoved(self._client_id, delivery.number))

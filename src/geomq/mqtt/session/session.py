@@ -5,24 +5,13 @@ nothing: steps that must survive a crash are appended to the journal, and the ca
 only once those are safe.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from geomq.mqtt.codec.aliases import InboundAliases, OutboundAliases
 from geomq.mqtt.codec.encode import encode, encode_within, publish_parts
-from geomq.mqtt.codec.packets import (
-    Auth,
-    Packet,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Unsuback,
-    Will,
-)
+from geomq.mqtt.codec.packets import Auth, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Unsuback, Will
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
@@ -110,7 +99,8 @@ class Session:
     @property
     def receiving(self) -> bool:
         """Whether the client has messages of QoS 2 on their way."""
-        return self._inbound is not None and self._inbound.busy
+        inbound = self._inbound
+        return inbound is not None and bool(inbound.open or inbound.receipts)
 
     @property
     def durable(self) -> bool:
@@ -166,7 +156,7 @@ class Session:
         if self._outbound is None:
             return []
         self._outbound.connect(self.window)
-        return self._pumped(now)
+        return self.pump(now)
 
     def detach(self, expiry_s: int, now: float) -> None:
         """The network connection is gone; the session lives `expiry_s` longer."""
@@ -239,6 +229,22 @@ class Session:
             self._gave_up(QUEUE_FULL, fanout.message, qos)
         return b""
 
+    def forward(self, message: ApplicationMessage, size: int, head: bytes, tail: bytes) -> bytes | None:
+        """As `deliver`, for a plain message of QoS 1 that counts for `size`, and whose packet this is but for its
+        identifier, in the version and within the limits of the client; None if it is dropped."""
+        outbound = self._outbound
+        if outbound is None:
+            outbound = self._outbound = self._new_outbound()
+        dropped = outbound.dropped
+        delivery = outbound.push(message, 1, size=size)
+        if delivery is not None:
+            self._tally.events_delivered += 1
+            return head + delivery.packet_id.to_bytes(2) + tail
+        if outbound.dropped > dropped:
+            self._gave_up(QUEUE_FULL, message, 1)
+            return None
+        return b""
+
     def _gave_up(self, reason: str, message: ApplicationMessage, qos: int) -> None:
         """The message will never be sent."""
         self.miss(1, promised=True)
@@ -270,15 +276,12 @@ class Session:
         return data
 
     def on_puback(self, packet: Puback, now: float) -> list[bytes]:
-        if self._outbound is None or not self._outbound.acknowledge(packet.packet_id):
-            return []
-        return self._pumped(now)
+        return self.pump(now) if self.on_pubacks((packet.packet_id,)) else []
 
-    def on_pubacks(self, packet_ids: list[int], now: float) -> list[bytes]:
-        """As `on_puback`, for several that came together."""
+    def on_pubacks(self, packet_ids: Iterable[int]) -> bool:
+        """The same for several that came together, but only whether anything waits that may go now."""
         outbound = self._outbound
-        known = [] if outbound is None else [outbound.acknowledge(packet_id) for packet_id in packet_ids]
-        return self._pumped(now) if any(known) else []
+        return outbound is not None and outbound.acknowledge(packet_ids) and outbound.waiting
 
     def on_pubrec(self, packet: Pubrec, now: float) -> list[bytes]:
         failed = packet.reason >= ReasonCode.UNSPECIFIED_ERROR
@@ -286,13 +289,13 @@ class Session:
         if outbound is not None and outbound.receive(packet.packet_id, failed=failed):
             return [_pubrel(packet.packet_id)]
         if failed:
-            return self._pumped(now)
+            return self.pump(now)
         return [encode(Pubrel(packet.packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND), self.version)]
 
     def on_pubcomp(self, packet: Pubcomp, now: float) -> list[bytes]:
         if self._outbound is None or not self._outbound.complete(packet.packet_id):
             return []
-        return self._pumped(now)
+        return self.pump(now)
 
     def stall(self) -> None:
         """The client does not read: queue what is for it, however open its window."""
@@ -306,7 +309,7 @@ class Session:
         if self._outbound is None:
             return []
         self._outbound.stalled = False
-        return self._pumped(now)
+        return self.pump(now)
 
     def reply(self, packet: Packet) -> bytes:
         """Encode any answer within what the client accepts and wants to read."""
@@ -361,7 +364,7 @@ class Session:
         if self._outbound is None:
             self._outbound = self._new_outbound()
         if delivery.phase is Phase.SENT and self._outbound.adopt(delivery):
-            return self._pumped(now)
+            return self.pump(now)
         data = self.deliver(Fanout(delivery.message, now), Terms(delivery.qos, delivery.retain, delivery.identifiers))
         return [data] if data else []
 
@@ -377,7 +380,8 @@ class Session:
             outbound.stalled = self.stalled
         return outbound
 
-    def _pumped(self, now: float) -> list[bytes]:
+    def pump(self, now: float) -> list[bytes]:
+        """What waited and may be sent now."""
         out: list[bytes] = []
         while self._outbound is not None and self._outbound.waiting:
             steps = self._outbound.pump(now)

@@ -20,6 +20,14 @@ class SendToPeer(Action, frozen=True):
     edition: Edition | None = None
 
 
+class SendOnceFlushed(Action, frozen=True):
+    """Send a message to a peer as soon as all that was sent so far, to whomever, has arrived. A newer one to the
+    same peer takes its place, and a restart may lose it."""
+
+    peer: BrokerId
+    message: Message
+
+
 class DeliverToClients(Action, frozen=True):
     """Hand an event to own clients. A client with several matches gets it once; which is the session's affair."""
 

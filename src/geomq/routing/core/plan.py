@@ -1,8 +1,9 @@
 """Plans: where every plain event of a topic goes, as long as nothing changes. And plain events that go in batches.
 
-An event is plain if it has no fence, no properties, QoS 0, and is not retained. A driver that knows the plan of a topic
-need not ask the strategy about each event; it must note the ids it gave away in `Strategy.seen`. What a plan does not
-cover takes the normal path, event by event.
+An event is plain if it has no fence, no properties, QoS 0 or 1, and is not retained. A driver that knows the plan of a
+topic need not ask the strategy about each event; it must note the ids it gave away in `Strategy.seen`. What a plan does
+not cover takes the normal path, event by event. To a peer that is not linked events of QoS 1 go one by one: each counts
+among those that wait for it.
 """
 
 from collections.abc import Iterator
@@ -61,7 +62,7 @@ class Batched(msgspec.Struct, array_like=True, frozen=True, gc=False, forbid_unk
 
 
 class EventBatch(Message, frozen=True):
-    """Plain events of the sender's clients, in the order of their ids; `packets` are those of all entries."""
+    """Plain events of QoS 0 of the sender's clients, in the order of their ids; `packets` are those of all entries."""
 
     wire_id: ClassVar[int] = 56
     kind: ClassVar[MessageKind] = "event"
@@ -73,6 +74,16 @@ class EventBatch(Message, frozen=True):
     def once_sent(self) -> Message:
         """Nothing but its number: events of QoS 0 are not sent twice, and their bytes are many."""
         return NOTHING
+
+
+class DurableBatch(EventBatch, frozen=True):
+    """The same of QoS 1. The packet identifiers are those of the publishers, and mean nothing here."""
+
+    wire_id: ClassVar[int] = 64
+    durable: ClassVar[bool] = True
+
+    def once_sent(self) -> Message:
+        return self
 
 
 NOTHING = EventBatch(0, 0, (), ())
@@ -92,6 +103,13 @@ def spread(batch: EventBatch, size: int) -> Iterator[tuple[Batched, int, int]]:
         raise ProtocolError("a batch of events is longer than its header says")
 
 
+def all_singly(me: BrokerId, batch: EventBatch) -> Iterator[Message]:
+    """The events of an own batch as one message each."""
+    data = b"".join(batch.packets)
+    for entry, start, end in spread(batch, len(data)):
+        yield from singly(me, batch, entry, data[start:end])
+
+
 def singly(peer: BrokerId, batch: EventBatch, entry: Batched, data: bytes, *, skip: int = 0) -> Iterator[Message]:
     """The events of an entry as one message each, but for the first few. Raises ProtocolError if they are malformed."""
     try:
@@ -104,19 +122,19 @@ def singly(peer: BrokerId, batch: EventBatch, entry: Batched, data: bytes, *, sk
 def _singly(
     peer: BrokerId, batch: EventBatch, entry: Batched, place: Location | None, data: bytes, skip: int
 ) -> Iterator[Message]:
-    pos, version, names = 0, V5 if entry.is_v5 else V311, TopicNames()
+    pos, version, names, qos = 0, V5 if entry.is_v5 else V311, TopicNames(), int(batch.durable)
     for number in range(entry.events):
         bounds = body_bounds(data, pos, len(data), strict=True)
-        if bounds is None or bounds[1] > len(data) or data[pos] != 0x30:
+        if bounds is None or bounds[1] > len(data) or data[pos] != 0x30 | qos << 1:
             raise ProtocolError("a batch of events is damaged")
         body, pos = bounds
         if number < skip:
             continue
-        packet = decode_publish(data, 0, body, pos, version, names)
+        packet = decode_publish(data, qos << 1, body, pos, version, names)
         if packet.properties is not NO_PROPERTIES or not packet.topic:
             raise ProtocolError("an event of a batch is not plain")
         event_id = EventId(peer, batch.epoch, entry.sequence + number)
-        event = Event(event_id, packet.topic, entry.publisher, place, None, packet.payload, at_ms=batch.at_ms)
+        event = Event(event_id, packet.topic, entry.publisher, place, None, packet.payload, qos, at_ms=batch.at_ms)
         yield ForwardEvent(event) if entry.matches is None else DeliverEvent(event, entry.matches)
     if pos != len(data):
         raise ProtocolError("a batch of events is longer than its header says")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from geomq.routing.core.model import BrokerId, ClientId, EventId, Match
 
 SEEN_MAX = 16_384
-RUNS_MAX = 1_024
-ORIGINS_MAX = 4_096
+RUNS_MAX = 4_096
+ORIGINS_MAX = 1_024
 CLIENTS_MAX = 1_000_000
 """Of all sets of clients that had different events together; beyond that the oldest events are forgotten early."""
 
@@ -113,7 +113,9 @@ class SeenEvents:
 
     def forget(self, event_id: EventId, *clients: ClientId) -> None:
         """These clients did not get the event after all."""
-        had = self._seen.get(event_id, NOBODY)
+        had = self._seen.get(event_id)
+        if had is None:
+            had = self._note(event_id) if event_id in self else NOBODY
         if not had.isdisjoint(clients):
             self._hold(event_id, had.difference(clients))
 
@@ -152,7 +154,8 @@ class SeenEvents:
         room, before = self._events_max - len(had), list[list[EventId]]()
         for origin, history in reversed(self._histories.items()):
             for run in history.latest_had_by(clients, room):
-                before.append([EventId(*origin, number) for number in run])
+                events = [EventId(*origin, number) for number in run]
+                before.append([event_id for event_id in events if event_id not in self._seen])
                 room -= len(run)
         return [event_id for run in reversed(before) for event_id in run] + had
 

@@ -18,7 +18,7 @@ from geomq.geo import Fence, Location
 from geomq.routing.core.actions import Action, DeliverToClients, DropEvent, SendToPeer
 from geomq.routing.core.messages import DeliverEvent, ForwardEvent, Message, Messages
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
-from geomq.routing.core.plan import EventBatch, Plan
+from geomq.routing.core.plan import DurableBatch, EventBatch, Plan
 from geomq.routing.core.seen import SeenEvents
 from geomq.routing.core.topology import Federation
 
@@ -46,7 +46,7 @@ class Strategy:
     """Base of all strategies: holds the broker's view and collects actions. Hooks do nothing by default."""
 
     Options: ClassVar[type[StrategyOptions]] = StrategyOptions
-    messages: ClassVar[Messages] = (ForwardEvent, DeliverEvent, EventBatch)
+    messages: ClassVar[Messages] = (ForwardEvent, DeliverEvent, EventBatch, DurableBatch)
     """What it sends to peers, besides what the classes it derives from name; no link carries anything else."""
     hears_outsiders: ClassVar[bool] = False
     """Whether events of publishers outside the federation come in by this strategy."""

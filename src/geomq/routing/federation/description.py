@@ -144,12 +144,17 @@ def check_description(description: Description, *, own_strategy: str = "") -> Fe
     """
     if not 0 <= description.edition.number <= NUMBER_MAX:
         raise ConfigError("the edition of the federation description is out of range")
-    if len(msgspec.msgpack.encode(description)) > DESCRIPTION_BYTES_MAX:
-        raise ConfigError(f"the federation description is longer than {DESCRIPTION_BYTES_MAX} bytes")
-    if not is_plain(description.options, DEPTH_MAX):
+    if not is_plain(description.options, DEPTH_MAX):  # first, because the rest cannot be written
         raise ConfigError(
-            "strategy options: only strings, numbers, true/false, lists and tables, not nested too deeply"
+            "strategy options: only strings, numbers of at most 64 bits, true/false, lists and tables, not nested too"
+            " deeply"
         )
+    try:
+        size = len(msgspec.msgpack.encode(description))
+    except OverflowError:
+        raise ConfigError("a number in the federation description has more than 64 bits") from None
+    if size > DESCRIPTION_BYTES_MAX:
+        raise ConfigError(f"the federation description is longer than {DESCRIPTION_BYTES_MAX} bytes")
     if ":" in description.strategy and description.strategy != own_strategy:
         raise ConfigError(f"strategy {description.strategy!r} is not that of this broker's config")
     federation = federation_of(description)
@@ -180,14 +185,16 @@ class _Still:
 
 
 def is_plain(value: object, depth: int) -> bool:
-    """Whether a value is made of texts, finite numbers, truth values, lists and tables alone."""
+    """Whether a value is made of texts, finite numbers that fit a message, truth values, lists and tables alone."""
     if depth < 0:
         return False
     if isinstance(value, dict):
         return all(isinstance(key, str) and is_plain(entry, depth - 1) for key, entry in value.items())
     if isinstance(value, list | tuple):
         return all(is_plain(entry, depth - 1) for entry in value)
-    return isinstance(value, str | int | bool) or (isinstance(value, float) and value - value == 0.0)
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 64
+    return isinstance(value, str) or (isinstance(value, float) and value - value == 0.0)
 
 
 _decoder = msgspec.msgpack.Decoder(Description)

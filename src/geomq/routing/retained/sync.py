@@ -91,8 +91,9 @@ class RetainedSync:
     # Here.
 
     def subscribed(self, client: ClientId, topic_filter: str, now: float) -> None:
-        """An own client subscribed: for a while publishers' brokers may not know."""
-        self._recent.put(client, topic_filter, now=now)
+        """An own client subscribed: for a while publishers' brokers may not know. Those known before `load` they do."""
+        if self.active:
+            self._recent.put(client, topic_filter, now=now)
 
     def handle(self, happened: RoutingEvent, now: float) -> None:
         match happened:

@@ -73,6 +73,7 @@ class Settled(Message, frozen=True):
     """Everybody knows: the receiver can forget these clients."""
 
     wire_id: ClassVar[int] = 51
+    durable: ClassVar[bool] = True
     clients: tuple[ClientId, ...]
 
 
@@ -87,6 +88,20 @@ class Reached(Message, frozen=True):
     """All that the receiver sent before it asked with this number was dealt with."""
 
     wire_id: ClassVar[int] = 61
+    number: Number
+
+
+class AskFlushed(Message, frozen=True):
+    """The receiver answers as soon as all that it sent so far, to whomever, has arrived."""
+
+    wire_id: ClassVar[int] = 62
+    number: Number
+
+
+class Flushed(Message, frozen=True):
+    """All that the sender had sent when it was asked with this number has arrived."""
+
+    wire_id: ClassVar[int] = 63
     number: Number
 
 
@@ -127,6 +142,8 @@ MESSAGES: Messages = (
     Settled,
     AskReached,
     Reached,
+    AskFlushed,
+    Flushed,
     SentAll,
     SessionFollows,
     AskAgain,

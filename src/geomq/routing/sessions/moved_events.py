@@ -95,13 +95,13 @@ class MovedEvents:
         """Hold an event for clients whose former homes may still send what is older; the matches that need not wait."""
         waiting: dict[ClientId, list[Match]] = {}
         for match in matches:
-            stay = self._trails.last(owner_of(match.client))
-            if stay is not None and stay.waits and not self._arrivals.had(event.id, match.client):
+            stay = self._trails.waiting(owner_of(match.client))
+            if stay is not None and not self._arrivals.had(event.id, match.client):
                 waiting.setdefault(owner_of(match.client), []).append(match)
         held: dict[Match, None] = {}
         late: list[tuple[ClientId, Stay, list[Match]]] = []
         for client, theirs in waiting.items():
-            stay = self._trails.last(client)
+            stay = self._trails.waiting(client)
             assert stay is not None
             if not stay.new.issuperset(theirs):
                 late.append((client, stay, theirs))

@@ -11,7 +11,7 @@ from typing import Self
 
 import msgspec
 
-from geomq.routing.core.actions import Action, ForgetNote, KeepNote, SendToPeer
+from geomq.routing.core.actions import Action, ForgetNote, KeepNote, SendOnceFlushed, SendToPeer
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, EventId, Match
 from geomq.routing.core.strategy import ClientState
@@ -19,9 +19,18 @@ from geomq.routing.core.topology import Federation
 from geomq.routing.federation.routings import Routings
 from geomq.routing.sessions.arrivals import Arrivals
 from geomq.routing.sessions.hand_overs import Notes
-from geomq.routing.sessions.messages import AskReached, AskSettled, DeliverMoved, Reached, SentAll, Settled
+from geomq.routing.sessions.messages import (
+    AskFlushed,
+    AskReached,
+    AskSettled,
+    DeliverMoved,
+    Flushed,
+    Reached,
+    SentAll,
+    Settled,
+)
 from geomq.routing.sessions.moved_events import MovedEvents
-from geomq.routing.sessions.rounds import Rounds
+from geomq.routing.sessions.rounds import Drain, Drains, Rounds
 from geomq.routing.sessions.trails import Trails, is_client, key_of, owner_of
 
 SETTLE_MS = 5_000.0
@@ -37,8 +46,8 @@ DEPARTED = "departed"
 class _Departure(msgspec.Struct):
     to: BrokerId
     ask_at: float
-    over_after: int = 0
-    """The round after which all that still went this way is here, once everybody knows the new home; else 0."""
+    drain: Drain | None = None
+    """Once everybody knows the new home: when it is past, nothing more comes this way."""
 
 
 class SessionMoves:
@@ -65,6 +74,9 @@ class SessionMoves:
         self._going: dict[ClientId, None] = {}
         """Those that left and whose new homes everybody knows, until what still went this way is here."""
         self._rounds = Rounds(me, federation.ids, act, epoch=epoch)
+        self._flushes = Rounds(me, federation.ids, act, epoch=epoch, question=AskFlushed)
+        """What was sent before everybody knew a new home may still be on its way to a rendezvous."""
+        self._drains = Drains(self._flushes, self._rounds)
         self._arrivals = Arrivals(self._rounds, act)
         self._trails = Trails(act)
         self._events = MovedEvents(
@@ -85,14 +97,14 @@ class SessionMoves:
         def is_away(client: ClientId) -> bool | None:
             return True if client in self._departed else False if is_here(client) else None
 
-        self._trails.load(notes, is_away, self._rounds.begin, now=now)
+        self._trails.load(notes, is_away, self._drains, now=now)
         self._arrivals.load()
         if len(self):
             self._wake(now + SETTLE_MS)
 
     def entered(self, client: ClientId, token: int, source: BrokerId, *, now: float) -> None:
         """The client's session is about to be taken in; until `source` has sent all, newer events are held."""
-        self._trails.come_back(client, self._rounds.begin)
+        self._trails.come_back(client, self._drains.begin)
         self._trails.enter(client, token, source, now=now)
         self._go_on(client)
         self._bound(client)
@@ -117,6 +129,7 @@ class SessionMoves:
         """The client, under this key, is another broker's now."""
         self._arrivals.forget(client)
         self._departed[client] = _Departure(to, now + SETTLE_MS)
+        self._going.pop(client, None)
         self._keys.setdefault(owner_of(client), {})[client] = None
         self._wake(now + SETTLE_MS)
 
@@ -134,24 +147,25 @@ class SessionMoves:
     def forget(self, client: ClientId) -> None:
         """The session is over."""
         self._arrivals.forget(client)
-        was_away = self._departed.pop(client, None) is not None
+        departure = self._departed.pop(client, None)
         self._going.pop(client, None)
-        if was_away:
+        if departure is not None:
             del self._keys[owner_of(client)][client]
             if not self._keys[owner_of(client)]:
                 del self._keys[owner_of(client)]
         if not is_client(client):
             return
-        if was_away:
+        if departure is not None:
             self._act(ForgetNote(DEPARTED, key_of(client)))
-            self._trails.come_back(client, self._rounds.begin)
+            is_known = departure.drain is not None and self._drains.is_past(departure.drain)
+            self._trails.come_back(client, self._drains.begin_last if is_known else self._drains.begin)
         else:
             self._events.drop(self._trails.end(client))
         self._go_on(client)
 
     def _go_on(self, client: ClientId) -> None:
         """Tell those that wait that all was sent after the client."""
-        for token, to in self._trails.passed(client, self._rounds.is_past):
+        for token, to in self._trails.passed(client, self._drains.is_past):
             if to in self._brokers:
                 self._events.then(SendToPeer(to, SentAll(client, token)))
 
@@ -166,11 +180,6 @@ class SessionMoves:
     def keep_departed(self, client: ClientId, record: bytes) -> None:
         """Have `record` on disk for as long as the client, under its own id, is known to have left."""
         self._act(KeepNote(DEPARTED, key_of(client), record))
-
-    def let_in(self, client: ClientId) -> None:
-        """The client has a new session here: after a restart that counts, not that it had left."""
-        if client in self._departed:
-            self._act(ForgetNote(DEPARTED, key_of(client)))
 
     def had_by(self, clients: Iterable[ClientId]) -> Iterator[EventId]:
         """Events known from former homes to have been delivered to these."""
@@ -203,12 +212,13 @@ class SessionMoves:
                 return ()
             case Reached(number=number):
                 return self._settle() if self._rounds.answered(peer, number) else ()
+            case AskFlushed(number=number):
+                self._act(SendOnceFlushed(peer, Flushed(number)))
+                return ()
+            case Flushed(number=number):
+                return self._settle() if self._flushes.answered(peer, number) else ()
             case Settled(clients=clients):
-                for key in dict.fromkeys(key for client in clients for key in self.left(client)):
-                    departure = self._departed[key]
-                    if departure.to == peer and not departure.over_after:
-                        departure.over_after = self._rounds.begin()
-                        self._going[key] = None
+                self._settled(peer, clients)
                 return ()
             case DeliverMoved():
                 self._events.came_after(message, peer)
@@ -221,6 +231,17 @@ class SessionMoves:
                 return ()
         return None
 
+    def _settled(self, home: BrokerId, clients: Iterable[ClientId]) -> None:
+        """Everybody knows that these clients are at the broker they went to, and so do not come from where they were
+        before."""
+        known = [client for client in clients if self.new_home(client) == home]
+        for key in dict.fromkeys(key for client in known for key in self.left(client)):
+            departure = self._departed[key]
+            if departure.to == home and departure.drain is None:
+                departure.drain = self._drains.begin()
+                self._going[key] = None
+        self._notify(known)
+
     def _is_settled(self, client: ClientId, now: float) -> bool:
         return self._arrivals.is_known_since(client, now - SETTLE_MS) and self._is_whole(now)
 
@@ -231,6 +252,7 @@ class SessionMoves:
         if self._down.pop(peer, self) is None:
             self._whole_since = now
         self._rounds.ask(peer)
+        self._flushes.ask(peer)
 
     def peer_down(self, peer: BrokerId) -> None:
         if peer in self._brokers:
@@ -240,6 +262,7 @@ class SessionMoves:
         """These are all brokers now; clients to forget because the broker they went to left."""
         before, self._brokers = self._brokers, brokers
         self._rounds.federation_changed(brokers)
+        self._flushes.federation_changed(brokers)
         for peer in brokers:
             if peer not in before:
                 self._down[peer] = None
@@ -259,15 +282,14 @@ class SessionMoves:
             self._notify(self._arrivals.newly_known())
         for client in self._trails.over():
             self._go_on(client)
-        return tuple(c for c in self._going if self._rounds.is_past(self._departed[c].over_after))
+        return tuple(c for c in self._going if (d := self._departed[c].drain) is not None and self._drains.is_past(d))
 
     def _notify(self, clients: Iterable[ClientId]) -> None:
         """Everybody knows where these clients are: the brokers they came from need not ask."""
         homes: dict[BrokerId, list[ClientId]] = {}
         for client in clients:
-            stay = self._trails.last(client)
-            if stay is not None and stay.waits:
-                homes.setdefault(stay.visit.source, []).append(client)
+            for source in self._trails.sources(client):
+                homes.setdefault(source, []).append(client)
         for home, theirs in homes.items():
             for start in range(0, len(theirs), ASKED_MAX):
                 self._act(SendToPeer(home, Settled(tuple(theirs[start : start + ASKED_MAX]))))
@@ -279,6 +301,7 @@ class SessionMoves:
 
     def on_deadline(self, *, now: float) -> None:
         self._rounds.ask_again()
+        self._flushes.ask_again()
         asked: dict[BrokerId, list[ClientId]] = {}
         whole = self._is_whole(now)  # else something may still be on its way here
         for client, departure in self._departed.items():

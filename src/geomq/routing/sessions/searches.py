@@ -104,7 +104,7 @@ class SessionSearches:
         """Clients that did not wait for everybody, until everybody has answered, or not for long."""
         self._let_in_until: deque[tuple[float, ClientId, Search]] = deque()
         self._now = 0.0
-        self._unasked = Unasked()
+        self._unasked = Unasked(act)
         self._given: OrderedDict[ClientId, BrokerId] = OrderedDict()
         self._late: dict[ClientId, BrokerId] = {}
         """Where clients went whose sessions are being taken in without them."""
@@ -115,6 +115,7 @@ class SessionSearches:
         """The broker starts: these are its sessions, and this is what it kept; what is to be on disk at once."""
         self._sessions = sessions
         self._started = now
+        self._unasked.load(notes)
         self._moves.load(notes, lambda client: sessions.find(client) is not None, now=now)
         return self.hand_overs.load(notes, random_bytes)
 
@@ -180,8 +181,7 @@ class SessionSearches:
             elif now - self._down_since.get(peer, self._started) < wait_ms:
                 pending.waiting[peer] = None
             else:
-                self._unasked.add(peer, pending.wanted)
-                pending.doubt()
+                pending.miss(peer)
 
     def _ask(self, peer: BrokerId, search: Search | None, wanted: SessionWanted) -> None:
         """Ask a peer for a session, and wait for its answer if that is part of a search."""
@@ -192,17 +192,20 @@ class SessionSearches:
 
     def _give_up(self, pending: PendingConnect) -> None:
         """Not everybody answered in time: the client comes in without, and gets later what is found; or not at all."""
-        is_missing = (pending.waiting or pending.is_unsure) and not pending.wanted.clean
+        is_missing = (pending.waiting or pending.absent) and not pending.wanted.clean
         if is_missing and pending.refuses:
             self._turn_away(pending, "session missing")
-        else:
-            self._go_without(pending)
+            return
+        if is_missing:
+            for peer in pending.waiting:
+                self._unasked.add(peer, pending.wanted)  # should this broker restart before they answer
+        self._go_without(pending)
 
     def _go_without(self, pending: PendingConnect) -> None:
         """Let a client in, and wait on for those that have not answered: they may have a session, or another."""
         wanted, waiting = pending.wanted, pending.waiting
-        for peer in [peer for peer in waiting if peer not in self.up]:
-            del waiting[peer]
+        for peer in (*pending.absent, *[peer for peer in waiting if peer not in self.up]):
+            waiting.pop(peer, None)
             self._unasked.add(peer, wanted)
         self._let_in.pop(wanted.client, None)
         if waiting:
@@ -224,7 +227,6 @@ class SessionSearches:
         wanted = pending.wanted
         del self._pending[wanted.client]
         if pending.successor is None:
-            self._moves.let_in(wanted.client)
             self._given.pop(wanted.client, None)
             self._act(LetClientIn(wanted.client, pending.attempt, wanted.since_ms))
         self._serve_successor(pending)
@@ -245,20 +247,26 @@ class SessionSearches:
     def peer_up(self, peer: BrokerId) -> None:
         self.up[peer] = None
         self.addresses.peer_up(peer)
-        for search in self._let_in.values():
+        unasked = self._unasked.of(peer)
+        for client, search in self._let_in.items():
             if peer in search.waiting:
-                self._unasked.add(peer, search.wanted)
-        unasked = self._unasked.pop(peer)
+                unasked.setdefault(client, msgspec.structs.replace(search.wanted, live=False))
         for client, pending in self._pending.items():
-            if unasked.pop(client, None) is not None or peer in pending.waiting:
+            if pending.waits_for(peer) or client in unasked:
+                unasked.pop(client, None)
                 self._ask(peer, pending, pending.wanted)
-        for client, wanted in unasked.items():
-            if self._is_wanted(wanted):
-                self._ask(peer, self._let_in.get(client), wanted)
+        for wanted in unasked.values():
+            self._ask_later(peer, wanted)
 
-    def _is_wanted(self, wanted: SessionWanted) -> bool:
-        """Whether that is still so for a client that did not wait."""
-        return wanted.clean or self._sessions.find(wanted.client) is not None
+    def _ask_later(self, peer: BrokerId, wanted: SessionWanted) -> None:
+        """Ask for another session of a client that did not wait, if that is still wanted."""
+        client, own = wanted.client, self._sessions.find(wanted.client)
+        if own is not None:
+            wanted = msgspec.structs.replace(wanted, since_ms=max(wanted.since_ms, own.since_ms))
+        if own is not None or wanted.clean:
+            self._ask(peer, self._let_in.get(client), wanted)
+        else:
+            self._unasked.pop(peer, client)
 
     def peer_down(self, peer: BrokerId, now: float) -> None:
         self.up.pop(peer, None)
@@ -269,7 +277,7 @@ class SessionSearches:
         for peer in [*self._down_since, *self._unasked.peers()]:
             if peer not in brokers:
                 self._down_since.pop(peer, None)
-                self._unasked.pop(peer)
+                self._unasked.forget(peer)
 
     def said(self, peer: BrokerId, message: Message, now: float) -> bool:
         """Deal with a message of a peer; False if it is not about searches."""
@@ -290,8 +298,7 @@ class SessionSearches:
                 if data is not None:
                     self._answered(peer, message)
                     self._note_late(message.client)
-                    if self._sessions.find(message.client) is None:  # else the two are merged, in whatever order
-                        self._moves.entered(message.client, message.token, peer, now=now)
+                    self._moves.entered(message.client, message.token, peer, now=now)
                     self._act(TakeSession(message.client, data, peer))
             case _:
                 return False
@@ -308,12 +315,11 @@ class SessionSearches:
         home, own = self._late.pop(client, None), self._sessions.find(client)
         if home is not None and own is not None:
             wanted = SessionWanted(client, 0, own.user, False, False, own.since_ms)
+            self._unasked.add(home, wanted)
             if home in self.up and len(self._let_in) < PENDING_MAX:
                 search = Search(wanted, {})
                 self._go_on_searching(search)
                 self._ask(home, search, wanted)
-            else:
-                self._unasked.add(home, wanted)
 
     def _no_session(self, peer: BrokerId, said: NoSession) -> None:
         pending = self._pending.get(said.client)
@@ -327,6 +333,7 @@ class SessionSearches:
 
     def _answered(self, peer: BrokerId, said: NoSession | HandOver) -> None:
         """Who searches for this client need not wait for the peer any longer."""
+        self._unasked.pop(peer, said.client)
         search, pending = self._let_in.get(said.client), self._pending.get(said.client)
         for each in (search, pending):
             if each is not None:
@@ -337,13 +344,17 @@ class SessionSearches:
     def _ask_again(self, peer: BrokerId, said: AskAgain) -> None:
         """The session went from one broker to another while we searched for it."""
         pending, search = self._pending.get(said.client), self._let_in.get(said.client)
+        unasked = self._unasked.pop(said.asked, said.client)
+        if unasked is not None:
+            self._unasked.add(peer, unasked)
         if pending is not None and pending.answered(said.asked, said.token):
             self._ask(peer, pending, pending.wanted)
         elif search is not None and search.answered(said.asked, said.token):
-            if self._is_wanted(search.wanted):
-                self._ask(peer, search, msgspec.structs.replace(search.wanted, live=False))
+            self._ask_later(peer, msgspec.structs.replace(search.wanted, live=False))
             if search.over:
                 del self._let_in[said.client]
+        elif unasked is not None and peer in self.up:
+            self._ask_later(peer, unasked)
 
     # Giving.
 
@@ -363,7 +374,9 @@ class SessionSearches:
             self._act(SendToPeer(peer, NoSession(client, wanted.token)))
             if own is not None and not wanted.live:
                 # The two were out of touch, and the peer may have an earlier session of the client.
-                self._ask(peer, None, SessionWanted(client, 0, own.user, False, False, own.since_ms))
+                earlier = SessionWanted(client, 0, own.user, False, False, own.since_ms)
+                self._unasked.add(peer, earlier)
+                self._ask(peer, None, earlier)
         elif not self._sessions.may_take(client, wanted.user):
             self._act(SendToPeer(peer, NoSession(client, wanted.token, refused=True)))
         elif wanted.clean:
@@ -413,6 +426,14 @@ class SessionSearches:
             let_in.popleft()
         return min([queue[0][0] for queue in (deadlines, let_in) if queue], default=None)
 
+    def _ask_once_more(self, search: Search) -> None:
+        """Whose answer did not come although it is there: it went by way of others, and may have been lost."""
+        wanted, peers = search.wanted, [peer for peer in search.unanswered if peer in self.up]
+        if peers and not wanted.clean and self._sessions.find(wanted.client) is not None:
+            self._go_on_searching(Search(msgspec.structs.replace(wanted, live=False), {}))
+            for peer in peers:
+                self._ask_later(peer, self._let_in[wanted.client].wanted)
+
     def _is_pending(self, pending: PendingConnect) -> bool:
         return self._pending.get(pending.wanted.client) is pending
 
@@ -422,6 +443,7 @@ class SessionSearches:
             _, client, search = self._let_in_until.popleft()
             if self._let_in.get(client) is search:
                 del self._let_in[client]
+                self._ask_once_more(search)
         while self._deadlines and self._deadlines[0][0] <= now:
             _, _, pending = heappop(self._deadlines)
             if self._is_pending(pending):

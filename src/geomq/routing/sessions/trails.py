@@ -21,6 +21,7 @@ from geomq.routing.core.actions import Action, ForgetNote, KeepNote
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
 from geomq.routing.core.wire_forms import EVENT
 from geomq.routing.sessions.hand_overs import Notes
+from geomq.routing.sessions.rounds import Drain, Drains
 
 TRAIL, HELD = "trail", "held"
 """What is on disk: the visits of a client, and the events held for it in the order they came."""
@@ -31,7 +32,7 @@ BRIEF_MS = 1_000.0
 STEP_MS = 100.0
 VISITS_MAX = 64
 """Visits of one client that are remembered; more are only open if it comes and goes while some broker is away."""
-HELD_MAX = 1_000
+HELD_MAX = 10_000
 """Events held for one visit."""
 HELD_BYTES_MAX = 64 << 20
 """Payload held for all visits together."""
@@ -65,8 +66,8 @@ class Stay(msgspec.Struct):
 
     visit: Visit
     opened: float
-    over_after: int = 0
-    """The round after which nothing more that comes by itself can have to go through the exit."""
+    drain: Drain | None = None
+    """Once the visit is over: when it is past, nothing more that comes by itself can have to go through the exit."""
     held: dict[EventId, Held] = msgspec.field(default_factory=dict)
     is_taken: bool = False
     """Whether the session is here, so that what its client does from now on no former home knows of."""
@@ -78,9 +79,14 @@ class Stay(msgspec.Struct):
     def shut(self) -> None:
         self.visit.is_open = False
 
-    def end(self, rounds: Callable[[], int]) -> None:
+    def leave(self, exit_: int, to: BrokerId) -> None:
+        """The client goes on to another broker, unless it did already."""
+        if not self.visit.exit:
+            self.visit.exit, self.visit.to = exit_, to
+
+    def end(self, drain: Drain) -> None:
         """This broker no longer serves the client on this visit, but what is on its way here still goes its way."""
-        self.visit.is_over, self.over_after = True, rounds()
+        self.visit.is_over, self.drain = True, drain
 
     @property
     def waits(self) -> bool:
@@ -124,9 +130,7 @@ class Trails:
     def __len__(self) -> int:
         return len(self._stays)
 
-    def load(
-        self, notes: Notes, is_away: Callable[[ClientId], bool | None], rounds: Callable[[], int], *, now: float
-    ) -> None:
+    def load(self, notes: Notes, is_away: Callable[[ClientId], bool | None], drains: Drains, *, now: float) -> None:
         """Begin with what was kept. A client is away (True), here (False) or not known any more (None)."""
         for key, value in notes.get(TRAIL, {}).items():
             client = ClientId(key.decode("utf-8", "surrogatepass"))
@@ -140,7 +144,7 @@ class Trails:
                 self.end(client)
             for stay in stays:
                 if stay.visit.is_over or (stay is stays[-1] and stay.visit.exit and not away):
-                    stay.end(rounds)
+                    stay.end(drains.begin())
                     self._over[client] = None
 
     def _load_held(self, key: bytes, value: bytes, now: float) -> None:
@@ -162,9 +166,18 @@ class Trails:
         stays = self._stays.get(client)
         return stays[-1] if stays else None
 
+    def waiting(self, client: ClientId) -> Stay | None:
+        """The visit on which a client, here or gone on, waits for what is older."""
+        stays = self._stays.get(client, [])
+        return next((stay for stay in stays if stay.waits and stay.visit.exit == stays[-1].visit.exit), None)
+
     def through(self, client: ClientId, gate: int) -> Stay | None:
         """The visit that began at this gate."""
         return next((stay for stay in self._stays.get(client, ()) if gate and stay.visit.gate == gate), None)
+
+    def sources(self, client: ClientId) -> tuple[BrokerId, ...]:
+        """The brokers that may still send something after the client."""
+        return tuple(dict.fromkeys(s.visit.source for s in self._stays.get(client, ()) if s.visit.is_open))
 
     def over(self) -> list[ClientId]:
         """Who has visits that are over, and that a round may let go of."""
@@ -195,24 +208,23 @@ class Trails:
         stays = self._stays.setdefault(client, [])
         if not stays or stays[-1].visit.exit:
             stays.append(Stay(Visit(), now))
-        visit = stays[-1].visit
-        visit.exit, visit.to = exit_, to
+        for stay in stays:
+            stay.leave(exit_, to)
         self._keep(client)
 
-    def come_back(self, client: ClientId, rounds: Callable[[], int]) -> None:
+    def come_back(self, client: ClientId, drain: Callable[[], Drain]) -> None:
         """This broker no longer serves a client that left: it is here again, or known everywhere at its new home."""
         for stay in self._stays.get(client, ()):
             if stay.visit.exit and not stay.visit.is_over:
-                stay.end(rounds)
+                stay.end(drain())
                 self._over[client] = None
         self._keep(client)
 
     def end(self, client: ClientId) -> list[Held]:
         """The client's session, which is here, ended; what was held for it."""
-        stays = self._stays.get(client)
-        if not stays or stays[-1].visit.exit:
-            return []
-        held = self.take_all(client, stays.pop())
+        stays, held = self._stays.get(client), list[Held]()
+        while stays and not stays[-1].visit.exit:
+            held = [*self.take_all(client, stays.pop()), *held]
         self._keep(client)
         return held
 
@@ -222,15 +234,15 @@ class Trails:
         self._keep(client)
         return self.take_all(client, stay)
 
-    def passed(self, client: ClientId, is_past: Callable[[int], bool]) -> Iterator[tuple[int, BrokerId]]:
+    def passed(self, client: ClientId, is_past: Callable[[Drain], bool]) -> Iterator[tuple[int, BrokerId]]:
         """Forget the visits through which nothing more can come: their exits, and who waits there."""
         stays = self._stays.get(client, [])
         while stays and not stays[0].visit.is_open:
             visit = stays[0].visit
-            if visit.exit and not (visit.is_over and is_past(stays[0].over_after)):
+            if visit.exit and ((drain := stays[0].drain) is None or not is_past(drain)):
                 break
             del stays[0]
-            if visit.exit:
+            if visit.exit and all(stay.visit.exit != visit.exit for stay in stays):
                 yield visit.exit, visit.to
             self._keep(client)
 
@@ -301,12 +313,12 @@ class Trails:
 
 
 def _is_older(one: Event, other: Event) -> bool:
-    return (
-        one.id[:2] == other.id[:2]
-        and one.id.sequence < other.id.sequence
-        and one.topic == other.topic
-        and one.publisher == other.publisher
-    )
+    """Whether it was published before on the same topic. Of two starts of a broker only its clock knows the order."""
+    if one.topic != other.topic or one.publisher != other.publisher or one.id.origin != other.id.origin:
+        return False
+    if one.id.epoch != other.id.epoch:
+        return one.at_ms < other.at_ms
+    return one.id.sequence < other.id.sequence
 
 
 def _in_step(due: float) -> float:

@@ -20,7 +20,7 @@ from geomq.routing.core.wire_forms import Form, NamedForm, WireNamed
 from geomq.routing.federation.edition_messages import OfEdition, unwrapped
 from geomq.routing.wire.link import Ack, Data, Frame, Hello, Run
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 
 _DATA, _RUN, _LOOSE, _OF_EDITION, _NAMED = 1, 8, 9, 1000, 1001
 _NAME_CHARS_MAX = 80
@@ -145,7 +145,6 @@ class LooseBatch(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fi
     packets: memoryview
 
 
-_BATCH = EventBatch.wire_id
 _encoder = msgspec.msgpack.Encoder()
 Aside = LooseBatch | Ping | Pong | AskToJoin | Described | NotJoined | NameTaken
 """What is sent beside the link protocol."""
@@ -215,7 +214,7 @@ def batch_parts(frame: Frame | Aside) -> tuple[int, list[bytes | memoryview]] | 
     batch, edition = unwrapped(frame.message)
     if not isinstance(batch, EventBatch):
         return None
-    message: tuple[Any, ...] = (_BATCH, batch.epoch, batch.at_ms, batch.entries, b"")
+    message: tuple[Any, ...] = (batch.wire_id, batch.epoch, batch.at_ms, batch.entries, b"")
     if edition is not None:
         message = (_OF_EDITION, edition, message)
     return _in_pieces((_DATA, frame.epoch, frame.number, message), batch.packets)

@@ -11,8 +11,10 @@ from typing import Any
 from geomq.sim.virtual.loop import VirtualLoop
 from geomq.sim.virtual.machine import Machine
 from geomq.sim.virtual.network import FAIR, Path, Weather
+from geomq.sim.virtual.scenario import STORM, WORKERS_DIE
 
 RESTART_S = (0.2, 2.5)
+STORM_S = 2.5
 LOOK_S = 0.1
 OFFSET_S_MAX = 1.0
 
@@ -40,6 +42,7 @@ class Faults:
 
     def begin(self, kinds: frozenset[str]) -> None:
         makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            STORM: self._storm,
             "kill": lambda: self._deaths(power=False),
             "power": lambda: self._deaths(power=True),
             "mid-write": self._deaths_in_the_midst,
@@ -50,6 +53,7 @@ class Faults:
             "clock": self._clocks,
             "full disk": lambda: self._disks("full"),
             "broken disk": lambda: self._disks("broken"),
+            WORKERS_DIE: self._deaths_of_workers,
         }
         self._tasks = [self._loop.create_task(makers[kind]()) for kind in sorted(kinds)]
 
@@ -73,6 +77,7 @@ class Faults:
             path.weather = FAIR
             path.heal()
         for machine in self._machines:
+            machine.workers.spare()
             machine.go_on()
             machine.disk.full = False
             machine.disk.broken = False
@@ -101,6 +106,14 @@ class Faults:
             await asyncio.sleep(self._draw(1.0, 6.0))
             self._pick().kill(power=power)
 
+    async def _storm(self) -> None:
+        """One broker after the other, but never the last that runs."""
+        while True:
+            await asyncio.sleep(STORM_S)
+            up = [machine for machine in self._machines if machine.up]
+            if len(up) > 1:
+                self._rng.choice(up).kill()
+
     async def _deaths_in_the_midst(self) -> None:
         """Killed between two callbacks, or in the middle of one, where it writes to a connection or to the disk."""
         while True:
@@ -108,6 +121,16 @@ class Faults:
             point = self._rng.choice(["callback", "write", "disk", "disk"])
             count = self._rng.randint(1, 200 if point == "callback" else 12)
             self._pick().plan_death(point, count, power=self._rng.random() < 0.5)
+
+    async def _deaths_of_workers(self) -> None:
+        """Killed between two callbacks, or in the middle of what they write to clients; their brokers go on."""
+        while True:
+            await asyncio.sleep(self._draw(0.3, 3.0))
+            lines = self._pick().workers.lines
+            if lines:
+                process = self._rng.choice(lines).process
+                self._note(f"{process.name} is about to die")
+                process.kill_at(self._rng.choice(["callback", "write"]), self._rng.randint(1, 60))
 
     async def _cuts(self) -> None:
         """Bytes wait, of one side or both."""

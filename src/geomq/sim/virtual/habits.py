@@ -17,6 +17,8 @@ from geomq.sim.virtual.world import World
 
 PUBLISHERS = 5
 STANDING = 6
+HOPPERS, HOPPERS_IN_STORM = (2, (0.3, 3.0)), (6, (0.05, 0.6))
+"""How many there are, and how long until one of them hops."""
 
 Habit = Callable[[World, random.Random], Coroutine[Any, Any, None]]
 
@@ -66,8 +68,8 @@ async def publish(world: World, device: Device, stream: Stream, rng: random.Rand
 
 async def hop(world: World, rng: random.Random) -> None:
     """Kept sessions that follow their clients from broker to broker."""
-    devices = []
-    for number in range(2):
+    devices, (crowd, pause_s) = [], HOPPERS_IN_STORM if world.scenario.storm else HOPPERS
+    for number in range(crowd):
         device = world.device(Profile(f"h{number}"), rng.choice(world.scenario.names), None)
         device.subscribe(Wish("news/+", 2))
         device.subscribe(Wish("alarm/#", rng.choice([1, 2])))
@@ -75,7 +77,7 @@ async def hop(world: World, rng: random.Random) -> None:
         devices.append(device)
     await world.until(3.0)
     while world.elapsed_s < HEALED_S:
-        await asyncio.sleep(rng.uniform(0.3, 3.0))
+        await asyncio.sleep(rng.uniform(*pause_s))
         device = rng.choice(devices)
         device.go_to(rng.choice(world.scenario.names))
 

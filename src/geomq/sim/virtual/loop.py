@@ -122,6 +122,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
         task: asyncio.Future[T] = asyncio.ensure_future(future, loop=self)  # type: ignore[arg-type]
+        self._over = False
         events._set_running_loop(self)
         try:
             while not task.done():

@@ -18,6 +18,7 @@ from geomq.sim.virtual.disk import VirtualDisk
 from geomq.sim.virtual.loop import VirtualLoop
 from geomq.sim.virtual.network import Server
 from geomq.sim.virtual.processes import Process
+from geomq.sim.virtual.workers import VirtualWorkers
 
 UNIX_S = 1_700_000_000.0
 """What a clock that is right shows when virtual time begins."""
@@ -61,6 +62,7 @@ class Machine:
         self._computed_ns = 0
         self._note = note
         self._silently = False
+        self.workers = VirtualWorkers(loop, random.Random(f"workers {self.name} {seed}"), self.name)
 
     @property
     def up(self) -> bool:
@@ -119,7 +121,9 @@ class Machine:
         process.context().run(self._begin, process)
 
     def _begin(self, process: Process) -> None:
-        broker = self.broker = Broker(self.config, platform=self.platform(), open_store=self._open_store)
+        broker = self.broker = Broker(
+            self.config, platform=self.platform(), open_store=self._open_store, make_crew=self.workers.make_crew
+        )
         self._loop.create_task(self._live(broker, process))
 
     async def _live(self, broker: Broker, process: Process) -> None:
@@ -148,6 +152,7 @@ class Machine:
         self._note(f"{self.name} {'loses power' if power else 'is dead'}")
         self.disk.process = None
         self._loop.network.lose(process, silently=power)
+        self.workers.broker_died(silently=power)
         if power:
             self._loop.network.down.add(self.name)
             self.disk.lose_power()

@@ -8,6 +8,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
+from inspect import CORO_CREATED, getcoroutinestate
+from types import CoroutineType
 from typing import Literal, Protocol
 
 Point = Literal["callback", "write", "disk"]
@@ -46,6 +48,10 @@ class Process:
         """Die at the count-th of these points from now on."""
         self._doom = (point, count)
 
+    def spare(self) -> None:
+        """It is not to die at such a point any more."""
+        self._doom = None
+
     def reach(self, point: Point) -> None:
         """A point is reached at which the process may be killed; raises Crashed if it is now, or was before."""
         if not self.alive:
@@ -61,6 +67,10 @@ class Process:
         if self.alive:
             self.alive = False
             self.backlog.clear()
+            for task in self.tasks:
+                coroutine = task.get_coro()
+                if isinstance(coroutine, CoroutineType) and getcoroutinestate(coroutine) == CORO_CREATED:
+                    coroutine.close()  # else Python warns that it was never awaited
             self._on_death(self)
 
 

@@ -209,6 +209,10 @@ def run(seed: int, options: Options = Options(), *, log: bool = False) -> Outcom
     )
 
 
+_OF_FAULTS = ("store failed", "a worker ended")
+"""What brokers log when a fault of the run strikes them."""
+
+
 class _Log(logging.Handler):
     """Errors that brokers log are faults of the run; on demand everything they log is part of the transcript."""
 
@@ -218,7 +222,7 @@ class _Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = f"{record.name}: {record.getMessage()}"
-        if record.levelno >= logging.ERROR and "store failed" not in text:
+        if record.levelno >= logging.ERROR and not any(words in text for words in _OF_FAULTS):
             error = record.exc_info[1] if record.exc_info else ""
             self._world.ledger.fault(f"{text} {error!r}", "logged")
         elif self.level == logging.DEBUG:

@@ -29,8 +29,12 @@ Trouble = Literal["kill", "power", "cut", "reset", "frames", "pause", "clock", "
 Habit = Literal[
     "hop", "take over", "move", "churn", "share", "retain", "will", "expire", "roam", "read slowly", "plain", "change"
 ]
+WORKERS_DIE: Final = "workers die"
+"""Beside the others, where there are workers."""
 TROUBLES: Final[tuple[Trouble, ...]] = Trouble.__args__  # type: ignore[attr-defined]
 HABITS: Final[tuple[Habit, ...]] = Habit.__args__  # type: ignore[attr-defined]
+STORM: Final = "storm"
+IN_STORMS: Final = ("power", "cut", "reset", "frames", "pause", "clock")
 REROUTING: Final = ("broadcast_groups", "georendezvous", "mesh")
 """These look for another way when a broker or a link is gone, instead of waiting for it."""
 
@@ -50,6 +54,10 @@ class Options:
     mode: Mode | None = None
     troubles: frozenset[str] | None = None
     habits: frozenset[str] | None = None
+    workers: int = 1
+    """How many carry the clients of each broker; where there are any, they die, too."""
+    storm: bool = False
+    """Clients that hop all the time between three brokers, of which one is killed every other second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +86,28 @@ class Scenario:
         self.strategy = options.strategy or self.strategy
         self._options = dict(options.strategy_options)
         self.mode = options.mode or self.mode
-        self.troubles = troubles if options.troubles is None else options.troubles
+        self.troubles: frozenset[str] = troubles if options.troubles is None else options.troubles
         self.habits = habits if options.habits is None else options.habits
+        self.storm = options.storm
+        if self.storm:
+            self._blow(rng, options)
+        self._workers = options.workers
+        if options.workers > 1 and options.troubles is None:
+            self.troubles |= {WORKERS_DIE}
         if self.mode == "calm":
             self.troubles = frozenset()
-        self.names = [f"b{number}" for number in range(1 if self.strategy == ALONE else BROKERS)]
+        self.names = [f"b{number}" for number in range(1 if self.strategy == ALONE else 3 if self.storm else BROKERS)]
         self.places = {name: self.place() for name in self.names}
         self.with_cloud = issubclass(strategy_class(self.strategy), BroadcastGroups)
         self.machines = [*([CLOUD] if self.with_cloud else []), *self.names]
         self.hosts = {name: f"127.0.1.{number}" for number, name in enumerate(self.machines, 1)}
+
+    def _blow(self, rng: random.Random, options: Options) -> None:
+        """Leave to the seed only what else is wrong."""
+        drawn = rng.choice([name for name in STRATEGIES if name not in (ALONE, *REROUTING)])
+        self.strategy = options.strategy or drawn
+        self.mode, self.habits = "heals", frozenset({"hop"})
+        self.troubles = frozenset({STORM, *rng.sample(IN_STORMS, rng.randint(0, 2))})
 
     @property
     def reroutes(self) -> bool:
@@ -143,7 +164,7 @@ class Scenario:
             )
         cloud = f"{self.hosts[CLOUD]}:{CLIENT_PORT}" if self.with_cloud else None
         return Config(
-            broker=settings.BrokerSettings(name=name, location=self.places[name].text),
+            broker=settings.BrokerSettings(name=name, location=self.places[name].text, workers=self._workers),
             listeners=(Listener(host=self.hosts[name], port=CLIENT_PORT),),
             auth=settings.Auth(anonymous="always"),
             metrics=Metrics(sys_interval_s=0),

@@ -43,10 +43,14 @@ def play(seed: int, options: Options = Options()) -> Played:  # noqa: B008
 def command_of(seed: int, options: Options) -> str:
     """What repeats one run and prints all that happened in it."""
     words = ["python", "-m", "geomq.sim.soak", "--whole", "--seed", str(seed), "--transcript"]
+    if options.storm:
+        words.append("--storm")
     if options.strategy is not None:
         words += ["--strategy", options.strategy]
     for option in typed(dict(options.strategy_options)):
         words += ["--option", option]
+    if options.workers != 1:
+        words += ["--workers", str(options.workers)]
     return shlex.join(words)
 
 

@@ -23,13 +23,16 @@ RESET: Final = None
 
 
 class Address:
-    """Stands where a socket would: it has a name and takes options."""
+    """Stands where a socket would: it knows both ends and takes options."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._address = address
+    def __init__(self, here: tuple[str, int], there: tuple[str, int]) -> None:
+        self._here, self._there = here, there
 
     def getsockname(self) -> tuple[str, int]:
-        return self._address
+        return self._here
+
+    def getpeername(self) -> tuple[str, int]:
+        return self._there
 
     def setsockopt(self, *_options: object) -> None:
         """Nothing to set."""
@@ -68,7 +71,7 @@ class Transport(asyncio.Transport):
         there: tuple[str, int],
         host: str,
     ) -> None:
-        super().__init__({"peername": there, "socket": Address(here)})
+        super().__init__({"peername": there, "socket": Address(here, there)})
         self.path = path
         self.host = host
         self.other: Transport
@@ -92,6 +95,15 @@ class Transport(asyncio.Transport):
         self.protocol = protocol
         protocol.connection_made(self)
         self._drain()
+
+    def hand_over(self, protocol: asyncio.BaseProtocol, context: Context) -> None:
+        """Another process carries the connection from now on, if it is still there."""
+        if self.protocol is None:
+            protocol.connection_lost(None)
+            return
+        self.context, self.process = context, context.get(PROCESS)
+        self._reading = True
+        self.begin(protocol)
 
     # What a protocol calls.
 

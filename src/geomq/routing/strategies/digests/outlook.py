@@ -67,7 +67,7 @@ class Outlook(Generic[Name]):
         self._fine: dict[Key, None] = {}
         """Entries that said so before."""
         self._new: dict[Name, None] = {}
-        """Interests of this turn that were none before."""
+        """Interests that came in this turn."""
 
     @property
     def slack_m(self) -> float:
@@ -191,7 +191,7 @@ class Outlook(Generic[Name]):
         return bool(enough) and self.is_told
 
     def _narrows(self) -> bool:
-        """An event came in vain because of the slack: whether that happened often enough to tell the peer of less."""
+        """An event came in vain because of the slack: whether that is enough to send the peer a narrower one."""
         self._loose += 1
         if self._loose < LOOSE:
             return False

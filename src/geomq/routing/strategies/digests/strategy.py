@@ -1,6 +1,6 @@
 """`digests`: an event goes to the brokers whose coverage meets its fence and whose clients may want it.
 
-As with `disgb_events`, subscriptions stay at home and events are matched there. But a broker tells its peers, in
+As with `disgb_events`, subscriptions stay at home and events are matched there. But a broker sends its peers, in
 digests, what its clients want of theirs (`digest.py`), unless that is seen to cost more than the events that would come
 in vain (`outlook.py`). Who has been told sends only what the digest concerns. A digest is always wider than what is
 wanted: nothing that `disgb_events` delivers is missed but for what crosses an announcement on its way.
@@ -69,7 +69,7 @@ class EntryUnits(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 class PutDigest(Message, frozen=True):
     """What the sender's clients want of the receiver's events: entries in place of those before, or of all."""
 
-    wire_id: ClassVar[int] = 62
+    wire_id: ClassVar[int] = 65
     kind: ClassVar[MessageKind] = "subscription"
     version: Count
     whole: bool
@@ -82,14 +82,14 @@ class PutDigest(Message, frozen=True):
 class DropDigest(Message, frozen=True):
     """The sender's clients want too much to be told: the receiver is to send everything."""
 
-    wire_id: ClassVar[int] = 63
+    wire_id: ClassVar[int] = 66
     kind: ClassVar[MessageKind] = "subscription"
 
 
 class RefuseDigest(Message, frozen=True):
     """The receiver announced more than its digest saved; the sender has dropped it and sends everything."""
 
-    wire_id: ClassVar[int] = 64
+    wire_id: ClassVar[int] = 67
     version: Count
 
 
@@ -117,7 +117,7 @@ class Known:
 
 
 class Digests(CoverageStrategy):
-    """Events are distributed by their fence and by what brokers tell each other of their interests."""
+    """Events are distributed by their fence and by what brokers send each other of their interests."""
 
     messages: ClassVar[Messages] = (PutDigest, DropDigest, RefuseDigest)
     plans = True
@@ -266,7 +266,7 @@ class Digests(CoverageStrategy):
         return outlook
 
     def _tell(self) -> None:
-        """The turn is over: tell peers what their digests lack, each in one message."""
+        """The turn is over: send peers what their digests lack, each in one message."""
         changed, self._changed = self._changed, {}
         for peer, interests in changed.items():
             outlook = self._outlooks.get(peer)
@@ -279,7 +279,7 @@ class Digests(CoverageStrategy):
                 self._put(peer, outlook, grown, whole=False)
 
     def _tell_all(self, peer: BrokerId, outlook: Outlook[Name]) -> None:
-        """Tell a peer anew, if it has been told before."""
+        """Send a peer everything anew, if it has been told before."""
         if len(outlook.entries) <= KEYS_MAX:
             self._put(peer, outlook, outlook.entries, whole=True)
         elif outlook.is_told:
@@ -293,7 +293,7 @@ class Digests(CoverageStrategy):
         for number, part in enumerate(parts):
             self.send(peer, PutDigest(version, whole, number + 1 < len(parts), outlook.slack_m, part))
 
-    # What peers say.
+    # What peers send.
 
     def said(self, peer: BrokerId, message: Message, *, now: float) -> None:
         match message:
