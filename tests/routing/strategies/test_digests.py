@@ -420,7 +420,7 @@ def test_a_subscriber_that_roams_is_told_of_in_time(delay_ms: int) -> None:
     for _ in range(10):
         stage.do("b3", published("p", "noise"))
         stage.do("b2", published("q", "noise"))
-    assert {B1, B2} <= stage.strategy("b3")._known.keys()  # type: ignore[attr-defined]
+    assert {B1, B2} <= stage.strategy("b3")._known.keys()
     stage.forget()
     now = stage.simulation.now_ms
     stage.at_once(("b1", moved("s", 5, 15)))
@@ -438,7 +438,7 @@ def test_while_a_publisher_roams_unconfirmed_no_digest_counts() -> None:
     stage.do("b1", moved("p", 5, 5))
     for _ in range(5):
         stage.do("b1", published("p", "t"))
-    assert BrokerId("b3") in stage.strategy("b1")._known  # type: ignore[attr-defined]
+    assert BrokerId("b3") in stage.strategy("b1")._known
     stage.forget()
     stage.at_once(("b1", moved("p", 5, 15)), ("b1", published("p", "t")))
     assert stage.wire.receivers() == {"s": 1}
@@ -517,7 +517,7 @@ def test_a_peer_that_wants_too_much_is_sent_everything(monkeypatch: pytest.Monke
     assert not told(stage)
     for number in range(9):
         stage.feed("b1", PeerSaid(B2, PutDigest(1, True, True, 0.0, many)))
-        assert len(stage.strategy("b1")._parts.get(B2, ())) <= 2, number  # type: ignore[attr-defined]
+        assert len(stage.strategy("b1")._parts.get(B2, ())) <= 2, number
 
 
 def test_growth_of_a_digest_that_was_refused_is_ignored() -> None:
