@@ -83,6 +83,22 @@ def test_aborting_may_lose_what_is_under_way_and_nothing_else() -> None:
     assert 0 < lost < 20
 
 
+def test_nothing_follows_what_was_under_way_when_the_connection_broke() -> None:
+    for seed in range(20):
+        loop = virtual(seed)
+
+        async def story(loop: object = loop) -> bytes:
+            client, server = await connected(loop)  # type: ignore[arg-type]
+            client.transport.write(b"under way")
+            loop.network.reset(client.transport)  # type: ignore[attr-defined]
+            client.transport.write(b"too late")
+            client.transport.abort()
+            await asyncio.sleep(1.0)
+            return server.got
+
+        assert b"under way".startswith(play(loop, story))
+
+
 def test_a_killed_process_resets_its_connections_and_frees_its_address() -> None:
     loop = virtual()
     owner = process(loop)

@@ -83,6 +83,8 @@ class Transport(asyncio.Transport):
         self.process: Process | None = context.get(PROCESS)
         self._reading = True
         self._closing = False
+        self._broken = False
+        """Whether the connection is: nothing that is written from now on goes anywhere."""
         self._inbox: deque[bytes] = deque()
         self._flight: deque[tuple[bytes | None, asyncio.TimerHandle]] = deque()
         self._ready_at = 0.0
@@ -126,7 +128,7 @@ class Transport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self.process is not None:
             self.process.reach("write")
-        if self._closing or not data:
+        if self._closing or self._broken or not data:
             return
         self._send(bytes(data))
 
@@ -184,6 +186,9 @@ class Transport(asyncio.Transport):
 
     def break_off(self) -> None:
         """The other end will learn that the connection is broken; of what is under way only a part may come."""
+        if self._broken:
+            return
+        self._broken = True
         parts: list[bytes] = []
         for data, handle in self._flight:
             handle.cancel()
