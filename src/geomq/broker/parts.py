@@ -51,7 +51,7 @@ from geomq.routing.wire.link import events_in
 
 
 class Parts:
-    """The parts of one broker. `notes` are what the store remembered of its links, `starts` is its start count."""
+    """The parts of one broker. `notes` are what the store remembered of its links."""
 
     def __init__(
         self,
@@ -63,12 +63,10 @@ class Parts:
         security: Security,
         committer: Committer | None = None,
         notes: Notes | None = None,
-        starts: int = 0,
         platform: Platform = SYSTEM,
     ) -> None:
         self._config = config
         self._notes = self._cloud_notes = notes or {}
-        self._starts = starts
         outbox = Outbox(loop, store, committer, before_write=self._before_write)
         core = self.core = Core(
             config,
@@ -231,6 +229,6 @@ class Parts:
 
     def _start_cloud(self, strategy: BroadcastGroups) -> CloudLink:
         notes, core = self._cloud_notes, self.core
-        link = start_cloud(core, strategy, self.driver.handle, peers=self.kept, notes=notes, starts=self._starts)
+        link = start_cloud(core, strategy, self.driver.handle, peers=self.kept, notes=notes)
         self._cloud_notes = {}
         return link

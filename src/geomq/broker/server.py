@@ -164,7 +164,6 @@ class Broker:
                 security=security,
                 committer=self._committer,
                 notes=state.notes,
-                starts=state.epoch,
                 platform=platform,
             )
             self.view = View(

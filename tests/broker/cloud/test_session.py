@@ -7,7 +7,7 @@ import pytest
 
 from geomq.broker.cloud.codec import CloudReader, publish_of_event
 from geomq.broker.cloud.kept import UNCERTAIN, NothingKept
-from geomq.broker.cloud.session import CloudSession
+from geomq.broker.cloud.session import IDS, CloudSession
 from geomq.broker.state.drops import Reason
 from geomq.errors import ProtocolError
 from geomq.geo import parse_fence
@@ -86,7 +86,6 @@ class Bench:
         bytes_max: int = 1 << 20,
         expiry_s: int = 60,
         kept: NothingKept | None = None,
-        life: int = 0,
     ) -> None:
         self.complaints: list[str] = []
         self.lost: list[Reason] = []
@@ -109,7 +108,6 @@ class Bench:
             lost=self.lost.append,
             clock=lambda: self.now,
             kept=kept,
-            life=life,
         )
         self.mqtt = self.session.mqtt
 
@@ -338,15 +336,37 @@ def test_a_restart_takes_up_what_was_on_disk() -> None:
     done, _ = ids(bench.send(publish(1), publish(2), publish(3, qos=0), CloudSubscribe("half")))[:2]
     bench.hear(Puback(done))
     assert list(notes.held.values()) == [event(2)]
-    again = Bench(kept=notes, life=1)
-    sent = again.connect(present=True)
+    again = Bench(kept=notes)
+    released = again.connect(present=True)
     assert not again.clean
+    again.hear(*[Pubcomp(packet_id) for packet_id in ids(released)])
+    sent = again.sent()
     assert numbers(sent) == ["me:1:2"]
-    assert min(ids(sent)) > 0x7FFF
     assert [type(packet) for packet in again.send(CloudSubscribe("kept"))] == []
     (number,) = [packet.packet_id for packet in sent if isinstance(packet, Unsubscribe)]
     again.hear(Unsuback(number, OK))
     assert set(notes.known) == {"kept"}
+
+
+def test_what_an_earlier_start_left_open_at_the_cloud_is_ended_before_anything_is_sent() -> None:
+    again = Bench(kept=Notes())
+    again.send(publish(1, qos=2))
+    released = again.connect(present=True)
+    assert {type(packet) for packet in released} == {Pubrel}
+    assert ids(released) == list(range(1, IDS + 1))
+    first, *others = released
+    assert isinstance(first, Pubrel)
+    again.hear(Pubcomp(first.packet_id))
+    (sent,) = again.sent()
+    assert isinstance(sent, Publish) and sent.packet_id == first.packet_id
+    again.hear(*[Pubcomp(packet_id) for packet_id in ids(others)])
+    assert again.sent() == []
+
+
+def test_a_cloud_that_forgot_the_session_has_nothing_to_end() -> None:
+    again = Bench(kept=Notes())
+    again.send(publish(1, qos=2))
+    assert numbers(again.connect(present=False)) == ["me:1:1"]
 
 
 def test_messages_of_qos_2_are_taken_once() -> None:

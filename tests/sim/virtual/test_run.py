@@ -44,10 +44,14 @@ FAILED_ONCE = (
 """Seeds that found something, and what it was."""
 
 FAILED_IN_A_STORM = (
-    (44, None),  # a broker forgot on disk that a client had left when one that was gone again was let in
-    (54, None),  # a broker its client came back to said too early that it had sent all
+    (44, "disgb_subscriptions"),  # a broker forgot on disk that a client had left when one that was gone was let in
+    (54, "grid_quorum"),  # a broker its client came back to said too early that it had sent all
     (61, "georendezvous"),  # a question by way of another broker was lost, and not asked again
-    (85, None),  # as 54, when links are cut
+    (85, "grid_quorum"),  # as 54, when links are cut
+    (4, "mesh"),  # a broker that had started again stopped before it was in its meshes, with events nobody else had
+    (28, "mesh"),  # the same, while frames are lost
+    (26, "broadcast_groups"),  # the cloud took a new message for one that an earlier start of its broker had left open
+    (28, "broadcast_groups"),  # the same after a power failure
 )
 
 SAME = (13, 38)

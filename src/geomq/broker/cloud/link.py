@@ -164,11 +164,10 @@ def start_cloud(
     *,
     peers: PeerStore | None,
     notes: Notes,
-    starts: int,
 ) -> CloudLink:
     """Link a broker to the cloud of its strategy; ConfigError if the config names none.
 
-    `peers` and `notes` are what the broker keeps on disk of its links, `starts` is its start count.
+    `peers` and `notes` are what the broker keeps on disk of its links.
     """
     config, cloud = core.config, strategy.cloud
     if config.cloud.address is None:
@@ -193,7 +192,6 @@ def start_cloud(
         complain=lambda what: log.warning(what, extra={"cloud": cloud}),
         lost=partial(core.drops.for_cloud, cloud),
         kept=None if peers is None else CloudKept(cloud, peers, core.store, notes=notes, schedule=core.outbox.schedule),
-        life=starts,
     )
     link = CloudLink(session, address, cloud=cloud, handle=handle, hold=core.outbox.hold, uniform=core.platform.uniform)
     link.start()

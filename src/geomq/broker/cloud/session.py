@@ -41,9 +41,9 @@ from geomq.routing.strategies.groups.messages import (
 
 WINDOW_MAX: Final = 1024
 """QoS 1 and 2 publishes on their way to the cloud, if it allows as many."""
-IDS: Final = 0x7FFF
-"""Packet identifiers of one life. Every second life uses the upper half, so that none is taken for one of the life
-before whose exchange the cloud still has open."""
+IDS: Final = 2 * WINDOW_MAX
+"""Packet identifiers: as few as are needed, because a broker that starts again does not know which of them the cloud still
+has open, and ends the exchanges of all of them."""
 PING_S: Final = 3.0
 ANSWER_S: Final = 7.0
 
@@ -63,7 +63,6 @@ class CloudSession:
         lost: Callable[[Reason], object] = lambda _: None,
         clock: Callable[[], float],
         kept: NothingKept | None = None,
-        life: int = 0,
     ) -> None:
         self.kept = NothingKept() if kept is None else kept
         policy = ClientPolicy(
@@ -78,9 +77,11 @@ class CloudSession:
             halves=True,
             ping_s=PING_S,
             answer_s=ANSWER_S,
-            identifiers=(IDS * (life % 2) + 1, IDS),
+            identifiers=(1, IDS),
         )
         self.mqtt = ClientSession(msgspec.structs.replace(connect, clean_start=not self.kept.durable), policy)
+        if self.kept.durable:
+            self.mqtt.requests.end_forgotten()
         self._clock = clock
         self._reader = reader
         self._complain = complain

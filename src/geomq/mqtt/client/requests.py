@@ -15,6 +15,8 @@ from geomq.mqtt.client.terms import PACKET_ID_MAX
 from geomq.mqtt.codec.faults import ProtocolViolation
 from geomq.mqtt.codec.packets import Pingreq, Publish
 
+FORGOTTEN: Final = Publish("", qos=2)
+"""Stands for a message that may be on its way, but nobody remembers it."""
 OTHERS_MAX: Final = 65_536
 """Requests other than messages that may wait beside them."""
 
@@ -142,7 +144,8 @@ class Requests:
         self._quota = window
         self._repeats.clear()
         for request in sorted(self.under_way.values(), key=lambda request: request.place, reverse=True):
-            self.put_first(request)
+            if request.packet is not FORGOTTEN:
+                self.put_first(request)
         self.under_way = {}
 
     def disconnect(self) -> None:
@@ -162,6 +165,13 @@ class Requests:
             if isinstance(request.packet, Publish):
                 self._count(request, 1)
             self._queue.append(request)
+
+    def end_forgotten(self) -> None:
+        """The server may have any exchange of QoS 2 open from before all was forgotten here, and would take a new message
+        under its identifier for a repeat: end them all first."""
+        first, count = self._ids
+        for packet_id in range(first, first + count):
+            self.under_way[packet_id] = Request(FORGOTTEN, None, 0, None, State.RELEASED, packet_id, 2)
 
     # Sending.
 

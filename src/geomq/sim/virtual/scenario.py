@@ -104,7 +104,7 @@ class Scenario:
 
     def _blow(self, rng: random.Random, options: Options) -> None:
         """Leave to the seed only what else is wrong."""
-        drawn = rng.choice([name for name in STRATEGIES if name not in (ALONE, *REROUTING)])
+        drawn = rng.choice([name for name in STRATEGIES if name != ALONE])
         self.strategy = options.strategy or drawn
         self.mode, self.habits = "heals", frozenset({"hop"})
         self.troubles = frozenset({STORM, *rng.sample(IN_STORMS, rng.randint(0, 2))})

@@ -350,3 +350,18 @@ def test_whatever_peers_say_the_broker_lives_speaks_only_to_neighbours_and_keeps
         assert set(addressed(actions)) <= {"0", "2"}
     assert len(node.strategy.groups) <= 5  # type: ignore[attr-defined]
     assert node.strategy.state_size() <= 4 * (1 + 3 * 2)
+
+
+def test_what_a_broker_that_just_started_has_acknowledged_goes_to_all_neighbours_even_those_away() -> None:
+    def targets(node: Node, qos: int, now: float) -> list[BrokerId]:
+        published = ClientPublished(CLIENT, "a", None, None, b"", qos, False, b"", 0)
+        actions = node.handle(published, now=now)
+        return [a.peer for a in actions if isinstance(a, SendToPeer) and isinstance(a.message, ForwardEvent)]
+
+    node = chained(announce_ms=100, expire_after=3)
+    node.handle(PeerUp(B0), now=0.0)
+    assert targets(node, 0, 1.0) == []
+    assert targets(node, 1, 2.0) == [B0, B2]
+    assert targets(node, 1, 301.0) == [B2]
+    node.handle(PeerUp(B2), now=400.0)
+    assert targets(node, 1, 701.0) == []

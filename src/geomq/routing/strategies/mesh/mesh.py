@@ -35,6 +35,7 @@ from geomq.routing.strategies.mesh.messages import (
 from geomq.routing.strategies.mesh.overlay import check_links, neighbours_of
 from geomq.routing.strategies.mesh.recent import RecentEvents
 from geomq.routing.strategies.mesh.topics import MANAGEMENT, WILD, TopicGroups, check_groups, is_sound, level_of
+from geomq.routing.strategies.mesh.unheard import UnheardNeighbours
 
 
 class MeshOptions(StrategyOptions, frozen=True):
@@ -90,6 +91,9 @@ class Mesh(Strategy):
             announce_ms=options.announce_ms,
             expire_after=options.expire_after,
             patience_ms=options.patience_ms,
+        )
+        self.unheard = UnheardNeighbours(
+            self.neighbours, announced_ms=self.station.lifetime_ms, patience_ms=options.patience_ms
         )
         self.management = MeshGroup(MANAGEMENT, self.station, wanted=True)
         self.groups: dict[str, MeshGroup] = {MANAGEMENT: self.management}
@@ -152,6 +156,9 @@ class Mesh(Strategy):
         if source is None or event.id.origin != self.me:  # an own one that comes back was served before a restart
             self.deliver(event, self.seen.unseen(event.id, self.table.match(event).get(self.me, ())))
         targets = self.targets(event.topic, source)
+        if event.qos:
+            unheard = self.unheard.current(now=self._now)
+            targets += [each for each in unheard if each != source and each not in targets]
         if targets and hops >= self._hop_max():
             self.drop(event.id, "hop limit")
             return
@@ -306,6 +313,7 @@ class Mesh(Strategy):
         self._down.discard(peer)
         self._find_up()
         self.recent.restarted(peer)
+        self.unheard.linked(peer, now=now)
         self.station.gained[peer] = None
         for group in self.groups.values():
             if started_anew:
@@ -330,6 +338,8 @@ class Mesh(Strategy):
         self.neighbours = neighbours_of(self.me, self.options.links, self.federation.ids)
         self._down.intersection_update(self.neighbours)
         self._find_up()
+        for gone in (n for n in neighbours if n not in self.neighbours):
+            self.unheard.removed(gone)
         for group in tuple(self.groups.values()):
             for gone in (n for n in neighbours if n not in self.neighbours):
                 group.neighbour_removed(gone, now)
