@@ -358,7 +358,8 @@ def test_what_an_earlier_start_left_open_at_the_cloud_is_ended_before_anything_i
     assert isinstance(first, Pubrel)
     again.hear(Pubcomp(first.packet_id))
     (sent,) = again.sent()
-    assert isinstance(sent, Publish) and sent.packet_id == first.packet_id
+    assert isinstance(sent, Publish)
+    assert sent.packet_id == first.packet_id
     again.hear(*[Pubcomp(packet_id) for packet_id in ids(others)])
     assert again.sent() == []
 

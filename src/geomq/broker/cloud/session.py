@@ -42,8 +42,8 @@ from geomq.routing.strategies.groups.messages import (
 WINDOW_MAX: Final = 1024
 """QoS 1 and 2 publishes on their way to the cloud, if it allows as many."""
 IDS: Final = 2 * WINDOW_MAX
-"""Packet identifiers: as few as are needed, because a broker that starts again does not know which of them the cloud still
-has open, and ends the exchanges of all of them."""
+"""Packet identifiers: as few as are needed, because a broker that starts again does not know which of them the cloud
+still has open, and ends the exchanges of all of them."""
 PING_S: Final = 3.0
 ANSWER_S: Final = 7.0
 

@@ -167,8 +167,8 @@ class Requests:
             self._queue.append(request)
 
     def end_forgotten(self) -> None:
-        """The server may have any exchange of QoS 2 open from before all was forgotten here, and would take a new message
-        under its identifier for a repeat: end them all first."""
+        """The server may have exchanges of QoS 2 open from before all was forgotten here, and would take a new message
+        under such an identifier for a repeat: end them all first."""
         first, count = self._ids
         for packet_id in range(first, first + count):
             self.under_way[packet_id] = Request(FORGOTTEN, None, 0, None, State.RELEASED, packet_id, 2)
