@@ -86,7 +86,7 @@ EXAMPLES: dict[int, Message] = {
     44: shared.ServeShared(EVENT, "s", "a/+", (BER, PAR)),
     45: sessions.ClientAddress("paris.example:1883"),
     46: sessions.SessionWanted(CAR, 5, "ann", True, True, 1_700_000_000_000),
-    47: sessions.NoSession(CAR, 5, True),
+    47: sessions.NoSession(CAR, 5, True, True),
     48: sessions.HandOver(CAR, 5, 1, 2, b"\x00\x01"),
     49: sessions.DeliverMoved(EVENT, MATCHES, (2**62, 7), 2, True),
     50: sessions.AskSettled((CAR, BUS)),

@@ -1,9 +1,10 @@
 """What all parts of a running broker share: settings, clients, the routing node, the store, the outbox and links."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 from geomq.broker.config.settings import Config, Listener
 from geomq.broker.platform import SYSTEM, Platform
@@ -22,10 +23,14 @@ from geomq.broker.storage.store import Store
 from geomq.geo import FenceLimits
 from geomq.mqtt.codec.topics import TopicNames
 from geomq.mqtt.session.handshake import Policy
+from geomq.mqtt.session.outbound import PACKET_IDS
 from geomq.routing.core.model import BrokerId, ClientId
 from geomq.routing.node import Node
 from geomq.routing.trace.recorder import Sink
 from geomq.routing.trace.records import STEPS, Step
+
+PACKET_ID_BLOCKS: Final = 16
+"""So many brokers have packet identifiers of their own."""
 
 
 class Security:
@@ -77,7 +82,7 @@ class Core:
         platform: Platform = SYSTEM,
     ) -> None:
         self.config = config
-        self.policy = make_policy(config)
+        self.policy = make_policy(config, node)
         self.loop = loop
         self.platform = platform
         self.wall_s = platform.wall_s
@@ -135,11 +140,11 @@ class Core:
         """Go on under changed settings; they bind new connections."""
         self.config = config
         self.security = security
-        self.policy = make_policy(config)
+        self.policy = make_policy(config, self.node)
         self.fence_texts = FenceTexts(fence_limits(config))
 
 
-def make_policy(config: Config) -> Policy:
+def make_policy(config: Config, node: Node) -> Policy:
     limits = config.limits
     return Policy(
         receive_max=limits.receive_maximum,
@@ -150,7 +155,18 @@ def make_policy(config: Config) -> Policy:
         packet_size_max=limits.packet_bytes_max,
         keep_alive_max_s=limits.keep_alive_max_s,
         session_expiry_max_s=limits.session_expiry_max_s,
+        packet_ids=_packet_ids(node.me, node.strategy.federation.ids),
     )
+
+
+def _packet_ids(me: BrokerId, brokers: Sequence[BrokerId]) -> range:
+    """The packet identifiers for messages to clients. A client that got a new session while its broker was away has two
+    of them for a while: what one sends must not look to it like a repeat of what the other has sent."""
+    if len(brokers) == 1:
+        return PACKET_IDS
+    count = len(PACKET_IDS) // PACKET_ID_BLOCKS
+    first = PACKET_IDS.start + sum(broker < me for broker in brokers) % PACKET_ID_BLOCKS * count
+    return range(first, first + count)
 
 
 def fence_limits(config: Config) -> FenceLimits:

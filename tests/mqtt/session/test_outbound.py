@@ -3,7 +3,7 @@
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.session.changes import DeliveryAdded, Journal
 from geomq.mqtt.session.message import ApplicationMessage
-from geomq.mqtt.session.outbound import PACKET_ID_MAX, InFlight, Outbound
+from geomq.mqtt.session.outbound import PACKET_ID_MAX, InFlight, Outbound, Phase
 
 
 def test_identifiers_wrap_around_and_skip_those_in_flight() -> None:
@@ -102,3 +102,16 @@ def test_properties_take_room_in_the_queue() -> None:
         outbound.disconnect()
         assert outbound.pending_bytes == 0
         outbound.dropped = 0
+
+
+def test_identifiers_come_from_those_of_the_broker_and_what_another_broker_sent_keeps_its_own() -> None:
+    outbound = Outbound("c", queue_max=10, bytes_max=10_000, packet_ids=range(5, 8))
+    outbound.restore(InFlight(1, ApplicationMessage("t"), 2, False, (), 1, packet_id=2, phase=Phase.RELEASED))
+    outbound.connect(10)
+    sent = [outbound.push(ApplicationMessage("t"), 1) for _ in range(2)]
+    assert [step.delivery.packet_id for step in outbound.pump(0.0)] == [2, 5, 6]
+    assert sent == [None, None]
+    outbound.complete(2)
+    outbound.acknowledge((5,))
+    sent = [outbound.push(ApplicationMessage("t"), 1) for _ in range(2)]
+    assert [each and each.packet_id for each in sent] == [7, 5]

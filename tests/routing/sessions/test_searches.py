@@ -216,6 +216,12 @@ def test_a_client_is_kept_out_of_another_users_session() -> None:
     assert broker.hears(NoSession(R, token, True)) == [TurnClientAway(R, 1, "another user's")]
 
 
+def test_a_client_that_came_to_a_peer_later_is_turned_away_instead_of_getting_a_second_session() -> None:
+    broker = Alone()
+    token = asked(broker.comes(refuses=True))[B2].token
+    assert broker.hears(NoSession(R, token, later=True)) == [TurnClientAway(R, 1, "connects again")]
+
+
 def test_who_connects_once_more_takes_the_place_of_the_connection_before() -> None:
     broker = Alone()
     broker.comes()
@@ -350,7 +356,7 @@ def test_of_two_that_were_let_in_without_waiting_the_earlier_gives_way() -> None
     broker = Alone()
     broker.comes(clean=True, unchecked=True)
     broker.sessions[R] = OwnSession("ann", 500)
-    assert broker.hears(wants(499, clean=True)) == [NOTHING]
+    assert broker.hears(wants(499, clean=True)) == [SendToPeer(B2, NoSession(R, 77, later=True))]
     assert broker.hears(wants(501, clean=True)) == [EndSession(R), NOTHING]
 
 

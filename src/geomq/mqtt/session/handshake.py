@@ -10,13 +10,14 @@ from geomq.mqtt.codec.packets import Connack, Connect, Disconnect
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode, to_connack
 from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
+from geomq.mqtt.session.outbound import PACKET_IDS
 
 
 class Policy(msgspec.Struct, frozen=True):
     """What the server offers to every client.
 
     `in_flight_max` is the window of clients that state no receive maximum; a `session_expiry_max_s` of NEVER_EXPIRES
-    sets no bound.
+    sets no bound. `packet_ids` are those of the messages it sends.
     """
 
     receive_max: int = 20
@@ -29,6 +30,7 @@ class Policy(msgspec.Struct, frozen=True):
     session_expiry_max_s: int = NEVER_EXPIRES
     qos_max: int = 2
     retain_available: bool = True
+    packet_ids: range = PACKET_IDS
 
 
 class Agreement(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from geomq.mqtt.session.changes import DeliveryAdded, DeliveryReleased, Delivery
 from geomq.mqtt.session.message import ApplicationMessage
 
 PACKET_ID_MAX: Final = 65_535
+PACKET_IDS: Final = range(1, PACKET_ID_MAX + 1)
 
 
 class Phase(IntEnum):
@@ -54,7 +55,10 @@ class Step:
 
 
 class Outbound:
-    """The sending half of a session. While `stalled`, nothing is sent although the window may be open."""
+    """The sending half of a session. While `stalled`, nothing is sent although the window may be open.
+
+    New messages get their identifiers from `packet_ids`.
+    """
 
     __slots__ = (
         "_client_id",
@@ -64,6 +68,7 @@ class Outbound:
         "_lapsed",
         "_next_id",
         "_next_number",
+        "_packet_ids",
         "_queue",
         "_queued_bytes",
         "_quota",
@@ -76,7 +81,15 @@ class Outbound:
         "stalled",
     )
 
-    def __init__(self, client_id: str, *, queue_max: int, bytes_max: int, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        queue_max: int,
+        bytes_max: int,
+        journal: Journal | None = None,
+        packet_ids: range = PACKET_IDS,
+    ) -> None:
         self._client_id = client_id
         self._journal = journal
         self._flights: dict[int, InFlight] = {}
@@ -85,7 +98,8 @@ class Outbound:
         self._flight_bytes = 0
         self._queued_bytes = 0
         self._quota = 0
-        self._next_id = 1
+        self._packet_ids = packet_ids
+        self._next_id = packet_ids.start
         self._next_number = 1
         self.queue_max = queue_max
         self.bytes_max = bytes_max
@@ -127,7 +141,8 @@ class Outbound:
         if delivery.packet_id:
             self._flights[delivery.packet_id] = delivery
             self._flight_bytes += delivery.size
-            self._next_id = delivery.packet_id % PACKET_ID_MAX + 1
+            if delivery.packet_id in self._packet_ids:
+                self._next_id = self._after(delivery.packet_id)
         else:
             self._queue.append(delivery)
             self._queued_bytes += delivery.size
@@ -175,7 +190,7 @@ class Outbound:
     def adopt(self, sent: InFlight) -> bool:
         """Take over a message that another session sent and that may have been received: it is due once more, and
         `pump` says so. False if too many are in flight."""
-        if len(self._flights) >= PACKET_ID_MAX // 2:
+        if len(self._flights) >= len(self._packet_ids) // 2:
             return False
         delivery = InFlight(self._next_number, sent.message, sent.qos, sent.retain, sent.identifiers, sent.size)
         self._next_number += 1
@@ -205,7 +220,7 @@ class Outbound:
     def _is_open(self) -> bool:
         """Whether one more may be under way. What a receiver never finishes counts, too, after its connection ended:
         there are only so many identifiers, and only so much memory, whatever window it asks for."""
-        return self._quota > 0 and self._flight_bytes < self.bytes_max and len(self._flights) < PACKET_ID_MAX
+        return self._quota > 0 and self._flight_bytes < self.bytes_max and len(self._flights) < len(self._packet_ids)
 
     def _has_room(self, size: int) -> bool:
         return len(self._queue) < self.queue_max and self._queued_bytes + size <= self.bytes_max
@@ -322,15 +337,19 @@ class Outbound:
     def _launch(self, delivery: InFlight) -> None:
         self._quota -= 1
         self._flight_bytes += delivery.size
-        packet_id = self._next_id
+        packet_id, stop = self._next_id, self._packet_ids.stop
         flights = self._flights
         while packet_id in flights:
-            packet_id = packet_id % PACKET_ID_MAX + 1
-        self._next_id = packet_id % PACKET_ID_MAX + 1
+            packet_id = self._after(packet_id)
+        self._next_id = packet_id + 1 if packet_id + 1 < stop else self._packet_ids.start
         delivery.packet_id = packet_id
         delivery.phase = _SENT
         delivery.counted = True
         flights[packet_id] = delivery
+
+    def _after(self, packet_id: int) -> int:
+        ids = self._packet_ids
+        return packet_id + 1 if packet_id + 1 < ids.stop else ids.start
 
     def _land(self, delivery: InFlight) -> None:
         del self._flights[delivery.packet_id]

@@ -374,6 +374,7 @@ class Session:
             queue_max=self._policy.queue_max,
             bytes_max=self._policy.queue_bytes_max,
             journal=self._journal,
+            packet_ids=self._policy.packet_ids,
         )
         if self.connected:
             outbound.connect(self.window)

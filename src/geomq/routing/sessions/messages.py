@@ -29,12 +29,14 @@ class SessionWanted(Message, frozen=True):
 
 
 class NoSession(Message, frozen=True):
-    """The sender has no session of that client; or has, but the client is not the user it belongs to (`refused`)."""
+    """The sender has no session of that client; or has, but the client is not the user it belongs to (`refused`), or came
+    to the sender later (`later`)."""
 
     wire_id: ClassVar[int] = 47
     client: ClientId
     token: int
     refused: bool = False
+    later: bool = False
 
 
 class HandOver(Message, frozen=True):

@@ -326,8 +326,8 @@ class SessionSearches:
         self._answered(peer, said)
         if pending is None or said.token not in pending.tokens:
             return
-        if said.refused:
-            self._turn_away(pending, "another user's")
+        if said.refused or said.later:
+            self._turn_away(pending, "another user's" if said.refused else "connects again")
         elif not pending.waiting:
             self._give_up(pending)
 
@@ -371,7 +371,7 @@ class SessionSearches:
         if own is None and given_to not in (None, self._me, peer) and given_to in self._brokers():
             self._act(SendToPeer(given_to, SessionFollows(client, wanted.token, peer)))
         elif own is None or self._stays(client, own, peer, wanted):
-            self._act(SendToPeer(peer, NoSession(client, wanted.token)))
+            self._act(SendToPeer(peer, NoSession(client, wanted.token, later=own is not None and wanted.live)))
             if own is not None and not wanted.live:
                 # The two were out of touch, and the peer may have an earlier session of the client.
                 earlier = SessionWanted(client, 0, own.user, False, False, own.since_ms)
