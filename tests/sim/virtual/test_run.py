@@ -52,6 +52,8 @@ FAILED_IN_A_STORM = (
     (28, "mesh"),  # the same, while frames are lost
     (26, "broadcast_groups"),  # the cloud took a new message for one that an earlier start of its broker had left open
     (28, "broadcast_groups"),  # the same after a power failure
+    (188, "grid_quorum"),  # a client took a message of one of its two sessions for a repeat of the other's
+    (283, "flood_subscriptions"),  # a client got a second session because a clock was wrong
 )
 
 SAME = (13, 38)

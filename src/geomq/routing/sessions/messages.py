@@ -29,8 +29,8 @@ class SessionWanted(Message, frozen=True):
 
 
 class NoSession(Message, frozen=True):
-    """The sender has no session of that client; or has, but the client is not the user it belongs to (`refused`), or came
-    to the sender later (`later`)."""
+    """The sender has no session of that client. Or it has, but the client is not the user it belongs to (`refused`), or
+    came to the sender later than to the receiver (`later`)."""
 
     wire_id: ClassVar[int] = 47
     client: ClientId
