@@ -101,9 +101,9 @@ class FastQos1:
         was_arriving = outbox.arriving
         outbox.arrive()
         new, end, count = connection.version == V5, len(data), 0
-        between, event_id, sent = 2 + new, None, list[Sent]()
+        between, event_id, sent, pressure = 2 + new, None, list[Sent](), self._core.pressure
         for _ in STEPS:
-            if pos == end or data[pos] != 0x32:
+            if pos == end or data[pos] != 0x32 or pressure.active:
                 break
             body, id_at, payload_at, stop = plain_publish(data, pos, end, new, between)
             packet_id = data[id_at : id_at + 2]
@@ -190,7 +190,7 @@ class FastQos1:
         outbox.arrive()
         try:
             if client.session.on_pubacks(packet_ids):
-                for out in client.session.pump(self._core.wall_s()):
+                for out in client.session.pump(self._core.now_s()):
                     outbox.hold(connection, out)
             pos += 4 * len(packet_ids)
             self._counts.packets_received += len(packet_ids)
@@ -213,7 +213,7 @@ class FastQos1:
         return self._send(message, receivers)
 
     def _send(self, message: ApplicationMessage, receivers: Receivers) -> int:
-        fanout, send, qos = Fanout(message, self._core.wall_s()), self._delivery.send, message.qos
+        fanout, send, qos = Fanout(message, self._core.now_s()), self._delivery.send, message.qos
         return sum([send(client, fanout, PLAIN_TERMS[min(qos, theirs)]) for client, theirs in receivers])
 
     # What is remembered.

@@ -20,7 +20,7 @@ from geomq.routing.core.wire_forms import Form, NamedForm, WireNamed
 from geomq.routing.federation.edition_messages import OfEdition, unwrapped
 from geomq.routing.wire.link import Ack, Data, Frame, Hello, Run
 
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 9
 
 _DATA, _RUN, _LOOSE, _OF_EDITION, _NAMED = 1, 8, 9, 1000, 1001
 _NAME_CHARS_MAX = 80

@@ -12,7 +12,7 @@ what the peer must know. That may be far more at once than there may be events, 
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -20,21 +20,23 @@ import msgspec
 from geomq.routing.core.messages import Message, is_promised
 from geomq.routing.core.model import Event
 from geomq.routing.core.plan import NOTHING, EventBatch
+from geomq.routing.core.sizes import event_bytes
 from geomq.routing.federation.edition_messages import OfEdition
 
 WINDOW = 256
 """How many unacknowledged messages may be on the wire at once, unless the driver says otherwise."""
 
 OUTBOX_BYTES_MAX = 1 << 29
-"""Payloads that wait for a peer, unless the driver says otherwise."""
+"""Bytes of events that wait for a peer, unless the driver says otherwise."""
 BACKLOG_MAX = 5_000_000
 """A peer that lets this many messages wait while its link is up is left, and sent everything anew when it is back."""
 
 
 RUN_BYTES_MAX = 1 << 15
-"""When a frame of several messages is full, so that nothing waits for long behind it: by their payloads and so much for
+"""When a frame of several messages is full, so that nothing waits for long behind it: by their sizes and so much for
 each:"""
 MESSAGE_BYTES = 64
+MATCH_BYTES = 64
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -81,12 +83,14 @@ def _is_event(message: Message) -> bool:
 
 
 def _size(message: Message) -> int:
-    """The bytes of the payloads of events."""
+    """The bytes that a message takes on the wire, roughly, beside `MESSAGE_BYTES`."""
     inner = _inner(message)
     if isinstance(inner, EventBatch):
         return sum(map(len, inner.packets))
     event = getattr(inner, "event", None)
-    return len(event.payload) if isinstance(event, Event) else 0
+    if isinstance(event, Event):
+        return event_bytes(event) + MATCH_BYTES * len(getattr(inner, "matches", ()))
+    return len(getattr(inner, "data", b""))
 
 
 def events_in(message: Message) -> int:
@@ -111,6 +115,11 @@ class LinkOutput(NamedTuple):
 
 TAKEN = LinkOutput((), ())
 
+WhenFull = Literal["slow", "drop_oldest", "drop_newest", "disconnect"]
+"""What becomes of an event for which there is no room: it goes beyond the end, or one is given up."""
+OnFull = Callable[["Link", Message, int], WhenFull]
+"""Asked about an event or delivery, and so many bytes, for which there is no room."""
+
 
 class Link:
     """One broker's end of the link to one peer."""
@@ -125,6 +134,7 @@ class Link:
         window: int = WINDOW,
         backlog_max: int = BACKLOG_MAX,
         unsent: Iterable[Message] = (),
+        on_full: OnFull | None = None,
     ) -> None:
         self.state: Literal["down", "greeting", "up"] = "down"
         self.dropped = 0
@@ -134,10 +144,13 @@ class Link:
         self._outbox_bytes_max = outbox_bytes_max
         self._window = window
         self._backlog_max = backlog_max
+        self._on_full = on_full
         self._outbox: deque[Message] = deque(unsent)
         self._events = deque(number for number, message in enumerate(self._outbox) if _is_event(message))
         """The numbers of the events and deliveries in the outbox."""
-        self._bytes = sum(_size(self._outbox[number]) for number in self._events)
+        self._bytes = self._other_bytes = 0
+        """Of the events and deliveries in the outbox, and of all else."""
+        self._weigh()
         self.acknowledged = 0
         """The number of the first message of the outbox."""
         self._next = 0
@@ -147,7 +160,7 @@ class Link:
         self._heard_epoch: int | None = None
         self._heard_next = 0
         self._retry_at: float | None = None
-        while len(self._events) > outbox_max:
+        while len(self._events) > 2 * outbox_max:
             self._drop_oldest()
 
     def connected(self, *, now: float) -> LinkOutput:
@@ -169,6 +182,16 @@ class Link:
     def is_clear(self) -> bool:
         """Whether the peer is there, and everything it was sent is on the wire."""
         return self.state == "up" and self._next == self.acknowledged + len(self._outbox)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages the peer has not acknowledged."""
+        return len(self._outbox)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What those take on the wire, roughly."""
+        return self._bytes + self._other_bytes + MESSAGE_BYTES * len(self._outbox)
 
     @property
     def latest(self) -> int:
@@ -193,9 +216,13 @@ class Link:
             if self.state != "up" and len(self._outbox) >= room:
                 return LinkOutput([], [], lost=(message,))
             self._outbox.append(message)
+            self._other_bytes += _size(message)
             return TAKEN
         numbers, lost = [], []
-        while self._events and self._is_full():
+        then = self._when_full(message) if self._is_full() else "slow"
+        if then in ("drop_newest", "disconnect"):
+            return LinkOutput([], [], lost=(message,))
+        while then == "drop_oldest" and self._events and self._is_full():
             numbers.append(self._events[0])
             lost += self._drop_oldest()
         self._events.append(self.acknowledged + len(self._outbox))
@@ -214,8 +241,26 @@ class Link:
             self._retry_at = now + self._retry_ms
         return self._pump()
 
+    def _when_full(self, message: Message) -> WhenFull:
+        return "drop_oldest" if self._on_full is None else self._on_full(self, message, _size(message))
+
     def _is_full(self) -> bool:
-        return len(self._events) >= self._outbox_max or self._bytes >= self._outbox_bytes_max
+        return not self.fits(0, 0)
+
+    def fits(self, events: int, size: int) -> bool:
+        """Whether there is room, the last events not counted: so many, of this size."""
+        return len(self._events) - events < self._outbox_max and self._bytes - size < self._outbox_bytes_max
+
+    @property
+    def overfull(self) -> bool:
+        """Whether twice as much waits as there should."""
+        return len(self._events) >= 2 * self._outbox_max or self._bytes >= 2 * self._outbox_bytes_max
+
+    def clear(self) -> None:
+        """Nobody waits for it any more."""
+        self._outbox.clear()
+        self._events.clear()
+        self._weigh()
 
     def _cut_short(self) -> tuple[Message, ...]:
         """Keep what is promised, return what is lost; the strategy repeats the rest when the link is up again."""
@@ -223,9 +268,14 @@ class Link:
         waiting = [outbox[number - first] for number in self._events]
         lost = tuple([each for each in waiting if not is_promised(each) and each is not NOTHING])
         self._outbox = deque(each if is_promised(each) else NOTHING for each in self._outbox)
-        self._bytes = sum(_size(self._outbox[number - self.acknowledged]) for number in self._events)
+        self._weigh()
         self.disconnected()
         return lost
+
+    def _weigh(self) -> None:
+        """Find out how many bytes there are."""
+        self._bytes = sum(_size(message) for message in self._outbox if _is_event(message))
+        self._other_bytes = sum(_size(message) for message in self._outbox if not _is_event(message))
 
     def receive(self, frame: Frame, *, now: float) -> LinkOutput:
         """Take a frame off the wire. A frame that makes no sense here is ignored."""
@@ -326,6 +376,8 @@ class Link:
         if self._events and self._events[0] == self.acknowledged:
             self._events.popleft()
             self._bytes -= _size(first)
+        else:
+            self._other_bytes -= _size(first)
         self.acknowledged += 1
         self._next = max(self._next, self.acknowledged)
 

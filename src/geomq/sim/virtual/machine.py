@@ -92,6 +92,8 @@ class Machine:
             processors=1,
             open_server=self._open_server,
             descriptors=lambda: Descriptors(None),
+            resident_bytes=lambda: 0,
+            available_bytes=lambda: None,
             check_free=_check_free,
         )
 
