@@ -13,6 +13,7 @@ what the peer must know. That may be far more at once than there may be events, 
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -101,6 +102,12 @@ def events_in(message: Message) -> int:
     return int(inner.kind in ("event", "delivery"))
 
 
+def topic_of(message: Message) -> str | None:
+    """The topic of an event or delivery; None for anything else, and for several events in one."""
+    event = getattr(_inner(message), "event", None)
+    return event.topic if isinstance(event, Event) else None
+
+
 class LinkOutput(NamedTuple):
     """What to put on the wire, what to hand to the node, whether the peer has just come up, what is given up (and
     the numbers of what had one), and whether so much waits that the wire is to be cut."""
@@ -119,6 +126,15 @@ WhenFull = Literal["slow", "drop_oldest", "drop_newest", "disconnect"]
 """What becomes of an event for which there is no room: it goes beyond the end, or one is given up."""
 OnFull = Callable[["Link", Message, int], WhenFull]
 """Asked about an event or delivery, and so many bytes, for which there is no room."""
+MayGo = Callable[[Message], bool]
+"""Whether an event that waits may be given up for a newer one."""
+LOOKED_AT = 64
+"""So many of the oldest events are asked for."""
+
+
+def anything_may_go(message: Message) -> bool:
+    """The oldest is given up, whatever it is."""
+    return True
 
 
 class Link:
@@ -135,6 +151,7 @@ class Link:
         backlog_max: int = BACKLOG_MAX,
         unsent: Iterable[Message] = (),
         on_full: OnFull | None = None,
+        may_go: MayGo = anything_may_go,
     ) -> None:
         self.state: Literal["down", "greeting", "up"] = "down"
         self.dropped = 0
@@ -144,7 +161,7 @@ class Link:
         self._outbox_bytes_max = outbox_bytes_max
         self._window = window
         self._backlog_max = backlog_max
-        self._on_full = on_full
+        self._on_full, self._may_go = on_full, may_go
         self._outbox: deque[Message] = deque(unsent)
         self._events = deque(number for number, message in enumerate(self._outbox) if _is_event(message))
         """The numbers of the events and deliveries in the outbox."""
@@ -161,7 +178,7 @@ class Link:
         self._heard_next = 0
         self._retry_at: float | None = None
         while len(self._events) > 2 * outbox_max:
-            self._drop_oldest()
+            self._drop(0)
 
     def connected(self, *, now: float) -> LinkOutput:
         """The wire is there: greet."""
@@ -218,13 +235,10 @@ class Link:
             self._outbox.append(message)
             self._other_bytes += _size(message)
             return TAKEN
-        numbers, lost = [], []
         then = self._when_full(message) if self._is_full() else "slow"
-        if then in ("drop_newest", "disconnect"):
+        numbers, lost = self._make_room() if then == "drop_oldest" else ([], [])
+        if then != "slow" and not numbers:
             return LinkOutput([], [], lost=(message,))
-        while then == "drop_oldest" and self._events and self._is_full():
-            numbers.append(self._events[0])
-            lost += self._drop_oldest()
         self._events.append(self.acknowledged + len(self._outbox))
         self._outbox.append(message)
         self._bytes += _size(message)
@@ -244,8 +258,25 @@ class Link:
     def _when_full(self, message: Message) -> WhenFull:
         return "drop_oldest" if self._on_full is None else self._on_full(self, message, _size(message))
 
+    def _make_room(self) -> tuple[list[int], list[Message]]:
+        """Give up the oldest events that may go, until there is room: their numbers, and those that are lost by it."""
+        numbers, lost = list[int](), list[Message]()
+        while self._is_full():
+            first, outbox = self.acknowledged, self._outbox
+            oldest = enumerate(islice(self._events, LOOKED_AT))
+            place = next((place for place, number in oldest if self._may_go(outbox[number - first])), None)
+            if place is None:
+                break
+            numbers.append(self._events[place])
+            lost += self._drop(place)
+        return numbers, lost
+
     def _is_full(self) -> bool:
         return not self.fits(0, 0)
+
+    def room(self, size: int) -> int:
+        """How many more events may wait, of so many bytes together."""
+        return self._outbox_max - len(self._events) if self._bytes + size < self._outbox_bytes_max else 0
 
     def fits(self, events: int, size: int) -> bool:
         """Whether there is room, the last events not counted: so many, of this size."""
@@ -352,9 +383,10 @@ class Link:
     def _hello(self, *, reply: bool) -> Hello:
         return Hello(self.epoch, self.acknowledged, self._heard_epoch, self._heard_next, reply)
 
-    def _drop_oldest(self) -> list[Message]:
-        """Give up the oldest event; if others stand before it, something else takes its number."""
-        place = self._events.popleft() - self.acknowledged
+    def _drop(self, event: int) -> list[Message]:
+        """Give up an event, counted from the oldest; if others stand before it, something else takes its number."""
+        place = self._events[event] - self.acknowledged
+        del self._events[event]
         lost, self._outbox[place] = self._outbox[place], NOTHING
         self._bytes -= _size(lost)
         while self._outbox and self._is_idle(self._outbox[0]):
