@@ -51,7 +51,8 @@ from geomq.routing.core.model import BrokerId
 from geomq.routing.federation.editions import Kept
 from geomq.routing.node import Node
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
-from geomq.routing.wire.link import Link, WhenFull, events_in, topic_of
+from geomq.routing.wire.carried import events_in, topic_of
+from geomq.routing.wire.link import Link, WhenFull
 
 
 class Parts:

@@ -13,6 +13,7 @@ from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId
 from geomq.routing.core.plan import NOTHING, Batched, EventBatch
 from geomq.routing.core.sizes import event_bytes
 from geomq.routing.federation.edition_messages import wrapped
+from geomq.routing.wire.carried import topic_of
 from geomq.routing.wire.link import (
     MESSAGE_BYTES,
     RUN_BYTES_MAX,
@@ -25,7 +26,6 @@ from geomq.routing.wire.link import (
     Run,
     WhenFull,
     runs,
-    topic_of,
 )
 
 

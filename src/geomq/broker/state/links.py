@@ -63,7 +63,7 @@ def _nowhere_at_once(peer: BrokerId, batch: EventBatch, edition: Edition | None)
     """A broker without links sends nothing."""
 
 
-def _endless(peer: BrokerId, size: int) -> int:
+def _endless(_peer: BrokerId, _size: int) -> int:
     """What is sent nowhere needs no room."""
     return sys.maxsize
 

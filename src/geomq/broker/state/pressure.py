@@ -113,7 +113,7 @@ class Pressure:
         self._stopped: dict[ClientConnection, None] = {}
         """Connections of which nothing is read until answers have gone."""
         self._reached: list[tuple[_Full, int]] | None = None
-        """The queues beyond whose end the event in hand went, and its size there; None if nobody waits for an answer."""
+        """The queues beyond whose end the event in hand went, and its size there; None if nobody is to be answered."""
         self._refused = False
         """Whether some queue did not take it at all."""
         self._log_at = 0.0
