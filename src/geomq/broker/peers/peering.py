@@ -129,7 +129,7 @@ class Peering:
             is_missing=lambda: peer.channel is None,
             platform=self._platform,
         )
-        peer: _Peer = _Peer(name, link, dialler)
+        peer = _Peer(name, link, dialler)
         return peer
 
     async def start(
