@@ -14,7 +14,11 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 FILE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 60
 
-LONG_FILES: dict[str, int] = {}
+LONG_FILES: dict[str, int] = {
+    "geomq/broker/config/settings.py": 453,
+    "geomq/broker/connections/connection.py": 492,
+    "geomq/broker/peers/peering.py": 474,
+}
 LONG_FUNCTIONS: dict[str, int] = {}
 """Visible exceptions: path or path:function -> lines allowed."""
 
@@ -137,7 +141,7 @@ WRITES_TO_OTHERS: dict[str, set[str]] = {
     # Settings of objects of other libraries, which ask for it.
     "geomq/broker/operations/http_server.py": {"self._server.should_exit"},
     "geomq/broker/operations/logs.py": {"logger.propagate"},
-    "geomq/broker/peers/federating.py": {"dial.check_hostname", "listen.verify_mode"},
+    "geomq/broker/peers/federating.py": {"context.verify_flags", "dial.check_hostname", "listen.verify_mode"},
     # For each event: a call would cost more than the write.
     "geomq/broker/fastpath/publishing.py": {"connection.last_route", "self._pacing.arrivals", "self._pacing.credit"},
     # Still to become calls.

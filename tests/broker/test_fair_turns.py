@@ -176,3 +176,52 @@ def _masked(opcode: int, payload: bytes) -> bytes:
     whole = frame(opcode, payload)
     head = len(whole) - len(payload)
     return whole[:1] + bytes([whole[1] | 0x80]) + whole[2:head] + bytes(4) + payload
+
+
+async def test_of_sessions_that_end_at_the_same_time_some_wait_until_others_had_their_turn() -> None:
+    async with Broker(CONFIG, platform=SLOW) as broker:
+        for number in range(20):
+            short = await client(broker, str(number), properties=Properties(session_expiry_interval=5))
+            await short.drop()
+        while any(each.connection is not None for each in broker.core.clients.values()):
+            await asyncio.sleep(0)
+        broker.core.now_s._ahead_s += 10
+        broker.parts.registry.sweep()
+        broker.parts.registry.sweep()
+        assert len(broker.core.clients) == 18
+        while broker.core.clients:
+            assert len(broker.core.turns)
+            await asyncio.sleep(0)
+        assert broker.core.counts.expired_sessions == 20
+
+
+async def test_connections_that_are_lost_together_end_one_turn_after_the_other(broker: Broker) -> None:
+    probes = [await client(broker, str(number)) for number in range(20)]
+    connections = [each.connection for each in broker.core.clients.values()]
+    for connection in connections:
+        connection.connection_lost(None)  # type: ignore[union-attr]
+    assert len(broker.core.clients) == 20
+    seen = set()
+    while broker.core.clients:
+        seen.add(len(broker.core.clients))
+        await asyncio.sleep(0)
+    assert len(seen) >= 10
+    assert not broker.parts.handlers.connections
+    assert len(probes) == 20
+
+
+async def test_a_client_that_comes_back_before_its_lost_connection_was_looked_at_keeps_its_session(
+    broker: Broker,
+) -> None:
+    keeps = Properties(session_expiry_interval=100)
+    await client(broker, "c", properties=keeps)
+    lost = broker.core.clients["c"].connection
+    assert lost is not None
+    lost.connection_lost(None)  # type: ignore[attr-defined]
+    again = await client(broker, "c", clean_start=False, properties=keeps)
+    while len(broker.core.turns):
+        await asyncio.sleep(0)
+    await again.subscribe("t")
+    again.publish("t", b"x")
+    assert (await again.expect(Publish)).payload == b"x"
+    assert len(broker.parts.handlers.connections) == 1

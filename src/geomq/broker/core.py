@@ -11,17 +11,22 @@ from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.acl import ALL_RIGHTS, Acl, Rights
 from geomq.broker.security.certificates import Trust
 from geomq.broker.security.passwords import Passwords
+from geomq.broker.state.budget import Budget
 from geomq.broker.state.client import Client, split_subscription_key
 from geomq.broker.state.counts import Counts
 from geomq.broker.state.drops import Drops
 from geomq.broker.state.fence_texts import FenceTexts
+from geomq.broker.state.filters import Filters
 from geomq.broker.state.links import Outgoing
+from geomq.broker.state.pressure import Pressure
+from geomq.broker.state.steady import SteadyClock
 from geomq.broker.state.tracer import SinkEntry, Tracer
 from geomq.broker.state.turns import Turns
 from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.store import Store
 from geomq.geo import FenceLimits
 from geomq.mqtt.codec.topics import TopicNames
+from geomq.mqtt.session.backlog import Backlog
 from geomq.mqtt.session.handshake import Policy
 from geomq.mqtt.session.outbound import PACKET_IDS
 from geomq.routing.core.model import BrokerId, ClientId
@@ -65,8 +70,8 @@ class Security:
 class Core:
     """One per broker.
 
-    `wall_s` is Unix time, which message, session and will expiry count in because it survives a restart. Who connects,
-    subscribes, leaves or begins to listen to the trace calls `topology_changed`.
+    `wall_s` is Unix time, for people and other brokers; `now_s` is what expiry counts in. Who connects, subscribes,
+    leaves or begins to listen to the trace calls `topology_changed`.
     """
 
     def __init__(
@@ -79,6 +84,8 @@ class Core:
         outbox: Outbox,
         security: Security,
         topology_changed: Callable[[], None],
+        turns: Turns,
+        now_s: SteadyClock,
         platform: Platform = SYSTEM,
     ) -> None:
         self.config = config
@@ -86,7 +93,8 @@ class Core:
         self.loop = loop
         self.platform = platform
         self.wall_s = platform.wall_s
-        self.turns = Turns(loop, platform.turn_ns)
+        self.turns = turns
+        self.now_s = now_s
         self.node = node
         self.store = store
         self.outbox = outbox
@@ -96,7 +104,13 @@ class Core:
         self.moved: dict[str, Client] = {}
         """Clients with kept sessions whose place is not written down yet."""
         self.counts = Counts()
+        self.backlog = Backlog()
+        """Of all sessions."""
+        self.filters = Filters()
+        """Of all sessions, too."""
+        self.budget = Budget()
         self.drops = Drops(self.counts, now_s=loop.time)
+        self.pressure = Pressure(config, self.clients, self.counts, outbox, loop)
         self.tracer: Tracer | None = None
         self.names = TopicNames()
         self.fence_texts = FenceTexts(fence_limits(config))
@@ -142,6 +156,7 @@ class Core:
         self.security = security
         self.policy = make_policy(config, self.node)
         self.fence_texts = FenceTexts(fence_limits(config))
+        self.pressure.take_config(config)
 
 
 def make_policy(config: Config, node: Node) -> Policy:

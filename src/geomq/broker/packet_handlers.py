@@ -4,6 +4,8 @@ Also counts connections, in all, per listener and per address, and refuses those
 """
 
 import logging
+from collections.abc import Iterator
+from functools import partial
 from operator import attrgetter
 
 from geomq.broker.clients.delivery import Delivery
@@ -15,16 +17,21 @@ from geomq.broker.connections.admission import Admission
 from geomq.broker.connections.connection import Connection
 from geomq.broker.connections.endings import Endings
 from geomq.broker.connections.ports import Steps, Together
+from geomq.broker.connections.stuck import StuckConnections
 from geomq.broker.core import Core
 from geomq.broker.fastpath.publishing import FastPath
 from geomq.broker.fastpath.qos1 import FastQos1
 from geomq.broker.security.limits import AddressCounts
+from geomq.broker.state.budget import QUEUE_BYTES, SHORT_OF_MEMORY, Shed
 from geomq.broker.state.client import Client
 from geomq.mqtt.codec.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.codec.reasons import ReasonCode
 
 log = logging.getLogger("geomq.broker")
+
+SILENT_MAX = 50
+"""So many connections may be silent before CONNECT, TLS handshakes among them, while new clients are refused."""
 
 
 class PacketHandlers:
@@ -54,6 +61,9 @@ class PacketHandlers:
         self.connections: dict[Connection, None] = {}
         self._opening: dict[Listener, dict[Connection, None]] = {}
         self._per_listener: dict[Listener, int] = {}
+        self._stuck: StuckConnections[Connection] = StuckConnections()
+        self._held: dict[Connection, None] = {}
+        """Connections whose large packet waits for memory."""
         limits = core.config.limits
         self.endings = Endings(core.loop, None)
         self._connections_max = self._allowed_connections()
@@ -63,11 +73,20 @@ class PacketHandlers:
     def make_connection(self, listener: Listener) -> Connection:
         return Connection(self._core, self, listener)
 
+    @property
+    def encrypted(self) -> int:
+        """Connections with TLS, handshakes among them."""
+        return sum(count for listener, count in self._per_listener.items() if listener.tls)
+
     # What connections call.
 
     def opened(self, connection: Connection) -> bool:
         """Whether there is room for one more; who has been silent for longest since it came has to make it."""
         counts, listener, address = self._core.counts, connection.listener, connection.address
+        if self._core.budget.sheds and sum(map(len, self._opening.values())) >= SILENT_MAX:
+            counts.connections_refused += 1
+            counts.memory_refused += 1
+            return False
         if not self._make_room(listener) or not self._addresses.admit(address):
             counts.connections_refused += 1
             return False
@@ -113,6 +132,7 @@ class PacketHandlers:
         if connection not in self.connections:
             return
         del self.connections[connection]
+        self._held.pop(connection, None)
         self._per_listener[connection.listener] -= 1
         self._addresses.release(connection.address)
         self._no_longer_pending(connection)
@@ -151,6 +171,42 @@ class PacketHandlers:
         now = self._core.loop.time()
         for connection in tuple(self.connections):
             connection.check_alive(now)
+        if self._core.budget.sheds >= Shed.SLOW_READERS:
+            self._end_stuck(self._stuck.look(self.connections))
+
+    def _end_stuck(self, stuck: list[Connection]) -> None:
+        """Memory runs short: disconnect those who let much wait for long."""
+        self._core.turns.begin()
+        while stuck:
+            self._core.counts.memory_disconnected += 1
+            stuck.pop().dismiss(ReasonCode.QUOTA_EXCEEDED, SHORT_OF_MEMORY)
+            if stuck and self._core.turns.over():
+                self._core.turns.wait(partial(self._end_stuck, stuck))
+                return
+
+    def hold(self, connection: Connection) -> None:
+        """It reads on when there is more memory."""
+        self._held[connection] = None
+
+    def bound_memory(self) -> None:
+        """What the budget allows connections and queues has changed."""
+        core, sheds = self._core, self._core.budget.sheds
+        core.backlog.bound(QUEUE_BYTES if sheds >= Shed.GROWTH else None)
+        core.outbox.crowd(SHORT_OF_MEMORY if sheds >= Shed.PUBLISHERS else None)
+        if sheds < Shed.SLOW_READERS:
+            self._stuck.forget()
+            held, self._held = self._held, {}
+            for connection in held:
+                connection.read_on()
+        self._bound_buffers(iter(tuple(self.connections)))
+
+    def _bound_buffers(self, connections: Iterator[Connection]) -> None:
+        self._core.turns.begin()
+        for connection in connections:
+            connection.bound_buffer()
+            if self._core.turns.over():
+                self._core.turns.wait(partial(self._bound_buffers, connections))
+                return
 
     def take_limits(self) -> None:
         """The settings changed."""

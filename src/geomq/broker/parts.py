@@ -25,8 +25,9 @@ from geomq.broker.fastpath.qos1 import FastQos1
 from geomq.broker.fastpath.qos1_arrivals import Qos1Arrivals
 from geomq.broker.packet_handlers import PacketHandlers
 from geomq.broker.peers.changes import FederationChanges
-from geomq.broker.peers.federating import credentials_of, tls_of
+from geomq.broker.peers.federating import LinkTls, credentials_of
 from geomq.broker.peers.membership import Membership, addresses_of
+from geomq.broker.peers.peer_settings import PeerLimits
 from geomq.broker.peers.peering import Peering
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.retained_copies import RetainedCopies
@@ -36,18 +37,22 @@ from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.roaming.roaming import Roaming
 from geomq.broker.state.client import Client
 from geomq.broker.state.drops import Reason
+from geomq.broker.state.steady import NOTE as CLOCK
+from geomq.broker.state.steady import SteadyClock
+from geomq.broker.state.turns import Turns
 from geomq.broker.storage.committer import Committer
 from geomq.broker.storage.outbox import Outbox
 from geomq.broker.storage.records import StoredState
 from geomq.broker.storage.store import Store
 from geomq.routing.core.actions import SessionAction
 from geomq.routing.core.events import RetainedExpired
-from geomq.routing.core.messages import Message
+from geomq.routing.core.messages import Message, is_promised
 from geomq.routing.core.model import BrokerId
 from geomq.routing.federation.editions import Kept
 from geomq.routing.node import Node
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
-from geomq.routing.wire.link import events_in
+from geomq.routing.wire.carried import events_in, topic_of
+from geomq.routing.wire.link import Link, WhenFull
 
 
 class Parts:
@@ -67,7 +72,8 @@ class Parts:
     ) -> None:
         self._config = config
         self._notes = self._cloud_notes = notes or {}
-        outbox = Outbox(loop, store, committer, before_write=self._before_write)
+        turns = Turns(loop, platform.turn_ns)
+        outbox = Outbox(loop, store, committer, before_write=self._before_write, turns=turns)
         core = self.core = Core(
             config,
             loop=loop,
@@ -76,6 +82,8 @@ class Parts:
             outbox=outbox,
             security=security,
             topology_changed=self._topology_changed,
+            turns=turns,
+            now_s=self._make_clock(loop, platform),
             platform=platform,
         )
         self.following, fenced = Following(core), FencedFilters()
@@ -96,12 +104,16 @@ class Parts:
         subscribing = Subscribing(core, self.driver, self.retention, fenced)
         self.registry = Registry(core, self.driver, self.publishing, subscribing)
         changes = FederationChanges(core, self.driver, config)
+        self.link_tls = LinkTls(config)
         self._refusals = PeerRefusals(core.counts, core.node, now_s=loop.time)
         self.peering, self.roaming = self._with_peers(changes)
         self.membership = self._make_membership(changes)
         self.admission = Admission(core, self.registry, self.geo, self.roaming)
-        self.handlers = PacketHandlers(
-            core,
+        self.handlers = self._make_handlers(subscribing)
+
+    def _make_handlers(self, subscribing: Subscribing) -> PacketHandlers:
+        return PacketHandlers(
+            self.core,
             delivery=self.delivery,
             publishing=self.publishing,
             subscribing=subscribing,
@@ -110,6 +122,10 @@ class Parts:
             fast=self.fast,
             qos1=self.qos1,
         )
+
+    def _make_clock(self, loop: asyncio.AbstractEventLoop, platform: Platform) -> SteadyClock:
+        away_s_max = self._config.persistence.away_s_max
+        return SteadyClock(loop.time, platform.wall_s, self._notes.get(CLOCK, {}), away_s_max=away_s_max)
 
     def _make_driver(self) -> Driver:
         return Driver(
@@ -138,9 +154,15 @@ class Parts:
             platform=core.platform,
             kept=self.kept,
             notes=self._notes,
-            dial_tls=tls_of(self._config)[1],
+            limits=PeerLimits(
+                outbox_max=self._config.queues.peer_messages_max, outbox_bytes_max=self._config.queues.peer_bytes_max
+            ),
+            on_full=self._link_full,
+            may_go=self._may_go,
+            dial_tls=lambda: self.link_tls.dial,
             refusals=self._refusals,
             lost=self._lost,
+            now_s=core.now_s,
             unknown_broker_handler=changes,
         )
         return peering, Roaming(core, self.driver, self.registry)
@@ -153,6 +175,7 @@ class Parts:
             config=self._config,
             kept=self.kept,
             peering=self.peering,
+            dial_tls=lambda: self.link_tls.dial,
             refusals=self._refusals,
             start_cloud=self._start_cloud,
         )
@@ -173,19 +196,40 @@ class Parts:
         if self.peering is not None:
             section = self._config.federation
             host = None if section.host == "*" else section.host
-            await self.peering.start(host, section.port, tls_of(self._config)[0])
+            await self.peering.start(host, section.port, lambda: self.link_tls.listen)
         self.membership.start()
+
+    def note_time(self, *, finally_: bool = False) -> None:
+        """Now and then, and in the end: have on disk what the clock shows."""
+        note = self.core.now_s.note(finally_=finally_)
+        if note is not None:
+            self.core.store.put_note(CLOCK, b"", note)
+            self.core.outbox.schedule()
 
     def sweep(self) -> None:
         """Every second or so: end what has been silent or has lived for too long."""
+        self.note_time()
         self.handlers.check_alive()
         self.registry.sweep()
         self.core.drops.report()
+        self._expire_retained()
+        if self.roaming is not None:
+            self.roaming.redirecting.sweep()
+
+    def _expire_retained(self) -> None:
         topics = self.retention.expire()
         if topics and self.core.node.retained.active:
             self.driver.handle(RetainedExpired(topics))
-        if self.roaming is not None:
-            self.roaming.redirecting.sweep()
+        if topics:
+            self.core.turns.wait(self._expire_retained)
+
+    def take_link_certificates(self) -> None:
+        """Read the files about brokers' certificates again; links with those that are no longer good end. ConfigError
+        changes nothing."""
+        before = self.link_tls.trust
+        self.link_tls.renew(self._config)
+        if self.peering is not None:
+            self.peering.end_untrusted(lambda certificate: self.link_tls.trust.refusal(certificate, before))
 
     def take_config(self, config: Config, security: Security) -> None:
         """Go on under changed settings."""
@@ -226,6 +270,15 @@ class Parts:
             self.core.drops.for_peer(peer, reason, events)
         if self.core.tracer is not None:
             self.core.tracer.lost(peer, message, reason.value.replace("_", " "))
+
+    def _link_full(self, peer: BrokerId, link: Link, message: Message, size: int) -> WhenFull:
+        """There is no room for an event in what waits for a peer."""
+        topic = topic_of(message)
+        return self.core.pressure.of_link(peer, link, topic or "", size, promised=is_promised(message))
+
+    def _may_go(self, message: Message) -> bool:
+        """Whether an event that waits for a peer may be given up for a newer one."""
+        return self.core.pressure.may_go(topic_of(message), promised=is_promised(message))
 
     def _start_cloud(self, strategy: BroadcastGroups) -> CloudLink:
         notes, core = self._cloud_notes, self.core

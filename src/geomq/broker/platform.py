@@ -1,4 +1,4 @@
-"""What a broker needs of the machine it runs on: clocks, random numbers, threads, addresses and open files.
+"""What a broker needs of the machine it runs on: clocks, random numbers, threads, addresses, open files, memory.
 
 A broker gets all of it from the one object it is given and takes nothing from anywhere else (`tests/test_tidy.py`
 checks it), so that a simulation decides what the time is and which number comes next. What opens its store it is given
@@ -17,6 +17,7 @@ from typing import Final
 
 from geomq.broker.config.free_address import check_free
 from geomq.broker.config.settings import Listener
+from geomq.broker.process_memory import available_bytes, give_back, resident_bytes
 from geomq.broker.sockets.accepting import OpenServer, open_server
 from geomq.broker.sockets.descriptors import Descriptors, descriptors
 
@@ -55,6 +56,12 @@ class Platform:
     """Listens, and hands over what comes."""
     descriptors: Callable[[], Descriptors] = descriptors
     """How many files may be open."""
+    resident_bytes: Callable[[], int] = resident_bytes
+    """What this process occupies; 0 if nobody knows."""
+    available_bytes: Callable[[], int | None] = available_bytes
+    """How much memory there is for it."""
+    give_back: Callable[[], object] = give_back
+    """Returns to the system what was freed."""
     check_free: Callable[[Listener], Awaitable[None]] = check_free
     """Raises ConfigError for an address that cannot be had."""
 

@@ -5,7 +5,6 @@ Embed it (`async with Broker(config) as broker`) or run it as a process with `ru
 
 import asyncio
 import contextlib
-import gc
 import logging
 import random
 import signal
@@ -18,7 +17,8 @@ from geomq.broker.config.settings import Config, Listener
 from geomq.broker.connections.listeners import Listeners
 from geomq.broker.core import Core, Security
 from geomq.broker.operations.logs import setup_logging
-from geomq.broker.operations.memory import collection_paused, keep_freed_memory
+from geomq.broker.operations.memory import collection_paused, keep_freed_memory, spare_long_lived
+from geomq.broker.operations.memory_watch import MemoryWatch
 from geomq.broker.operations.sys_topics import SysTopics
 from geomq.broker.operations.view import View
 from geomq.broker.parts import Parts
@@ -166,6 +166,12 @@ class Broker:
                 notes=state.notes,
                 platform=platform,
             )
+            self._memory = MemoryWatch(
+                parts.core,
+                parts.handlers,
+                retained_bytes=lambda: parts.retention.bytes,
+                for_peers=lambda: (0, 0) if parts.peering is None else parts.peering.waiting,
+            )
             self.view = View(
                 parts.core,
                 connections=parts.handlers.connections,
@@ -174,11 +180,13 @@ class Broker:
                 membership=parts.membership,
                 listeners=self._listeners.addresses,
                 links=self._link_gauges,
+                held=self._memory.held,
             )
             self._sys = SysTopics(parts.core, parts.publishing, parts.retention)
             self._start_trace()
             with collection_paused():
                 parts.load(state)
+            self._memory.start()
             await parts.start()
             for listener in config.listeners:
                 await self._listeners.open(listener, parts.handlers.make_connection, parts.core.turns)
@@ -217,11 +225,14 @@ class Broker:
         core.trace(self._trace, steps=section.steps)
 
     def _link_gauges(self) -> dict[str, float]:
-        """How many links and workers there are now."""
-        crew = self.crew
+        """How many links and workers there are now, and what waits for them."""
+        crew, peering = self.crew, self.peering
+        messages, size = (0, 0) if peering is None else peering.waiting
         return {
-            "peers_connected": 0 if self.peering is None else len(self.peering.connected),
+            "peers_connected": 0 if peering is None else len(peering.connected),
             "cloud_connected": float(self.cloud is not None and self.cloud.up),
+            "queued_messages_for_peers": messages,
+            "queued_bytes_for_peers": size,
             "workers": 0 if crew is None else len(crew.workers),
             "workers_restarted": 0 if crew is None else crew.restarts,
         }
@@ -264,6 +275,7 @@ class Broker:
         for change in config_changes(self.core.config, config):
             if not change.reloadable:
                 log.warning("change needs a restart", extra={"key": str(change)})
+        self.parts.take_link_certificates()
         setup_logging(taken.log)
         if self._admin is not None:
             from geomq.broker.operations.admin_server import load_token
@@ -271,6 +283,7 @@ class Broker:
             self._token = load_token(taken.admin)
         self._listeners.take_certificates(contexts)
         self.parts.take_config(taken, security)
+        self._memory.take_limits()
         self._store.keep_free(taken.persistence.free_bytes_min)
         self._publish_sys()
         log.info("configuration reloaded")
@@ -319,7 +332,10 @@ class Broker:
     async def _stop_parts(self, parts: Parts) -> None:
         core = parts.core
         core.drops.report(finally_=True)
+        self._memory.stop()
+        parts.note_time(finally_=True)
         parts.driver.stop()
+        core.pressure.stop()
         if parts.peering is not None:
             await parts.peering.stop()
         await parts.membership.stop()
@@ -328,7 +344,7 @@ class Broker:
         for connection in tuple(parts.handlers.connections):
             connection.dismiss(ReasonCode.SERVER_SHUTTING_DOWN)
         parts.admission.close()
-        core.outbox.flush()
+        core.outbox.write_all()
         await asyncio.sleep(FAREWELL_S if core.counts.connections_opened else 0)
 
 
@@ -371,10 +387,7 @@ async def _main(config: Config, reload: Callable[[], Config] | None) -> int:
     await broker.start()
     if reload is not None:
         loop.add_signal_handler(signal.SIGHUP, _reload, broker, reload)
-    # Long-lived objects are not looked at again by the collector; cycles are rare here.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    spare_long_lived()
     return await broker.wait_stopped()
 
 

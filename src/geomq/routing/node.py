@@ -269,6 +269,7 @@ class Node:
             happened.retain,
             happened.properties,
             happened.at_ms,
+            happened.due_ms,
         )
         if is_own(event.topic):
             self._own.published(event)

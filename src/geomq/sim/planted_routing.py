@@ -221,8 +221,8 @@ IN_ROUTING: tuple[Fault, ...] = (
     Fault(
         "what is in flight moves under new packet ids",
         _TRANSFER,
-        "PackedDelivery(d.message, d.qos, d.retain, d.identifiers, d.packet_id, d.phase is Phase.RELEASED)",
-        "PackedDelivery(d.message, d.qos, d.retain, d.identifiers, 0, False)",
+        "_moved(d.message, -now), d.qos, d.retain, d.identifiers, d.packet_id, d.phase is Phase.RELEASED",
+        "_moved(d.message, -now), d.qos, d.retain, d.identifiers, 0, False",
     ),
     Fault(
         "a session moves without its receipts",

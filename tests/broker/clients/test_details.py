@@ -10,7 +10,8 @@ from msgspec import structs
 from tests.probe import Probe
 
 from geomq.broker.clients.details import told
-from geomq.broker.config.settings import BrokerSettings, Config, Geo, Limits, Listener, Metrics
+from geomq.broker.config.geo import Geo
+from geomq.broker.config.settings import BrokerSettings, Config, Limits, Listener, Metrics
 from geomq.broker.server import Broker
 from geomq.geo import Circle, Location, location_text
 from geomq.mqtt.codec.packets import Connect, Puback, Publish, SubscribeRequest

@@ -35,9 +35,10 @@ class Loop:
 
     def __init__(self) -> None:
         self._ready: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self._ticks = 0
 
     def time(self) -> float:
-        return 0.0
+        return self._ticks / 1_000
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self._ready.append((callback, args))
@@ -46,6 +47,7 @@ class Loop:
         self._ready.append((callback, args))
 
     def tick(self) -> None:
+        self._ticks += 1
         ready, self._ready = self._ready, []
         for callback, args in ready:
             callback(*args)

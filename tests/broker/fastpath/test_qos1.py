@@ -311,7 +311,7 @@ def test_the_rate_of_a_client_counts_on_the_short_way() -> None:
 
 def test_a_full_disk_is_told_on_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     stage, subscriber, publisher = known()
-    monkeypatch.setattr(Outbox, "full", True)
+    monkeypatch.setattr(Outbox, "full", "the disk is full")
     assert say(stage, publisher, PLAIN)[4] == ReasonCode.QUOTA_EXCEEDED
     assert subscriber.received() == []
 

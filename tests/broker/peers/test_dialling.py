@@ -24,7 +24,7 @@ class Caller:
             "b",
             address,
             ours=ours,
-            tls=None,
+            tls=lambda: None,
             make_channel=lambda: PeerChannel(Credentials("a", None), Side(), expected="b", frame_bytes_max=1000),
             is_missing=lambda: self.missing,
             platform=SYSTEM,

@@ -197,7 +197,7 @@ async def test_a_stranger_is_refused(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_strangers_that_say_nothing_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geomq.broker.peers.peering.UNPROVEN_MAX", 3)
+    monkeypatch.setattr("geomq.broker.peers.unknown_brokers.UNPROVEN_MAX", 3)
     configured = configs("flood_events", brokers=2)
     async with federation(configured) as brokers:
         port = configured["frankfurt"].federation.port

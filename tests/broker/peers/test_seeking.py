@@ -25,7 +25,7 @@ def seeker(port: int, found: list[bytes], key: bytes | None = None, entry: Broke
         return "rome" in decode_description(description).names
 
     tls: ssl.SSLContext | None = None
-    return Seeker(PeerAddress("127.0.0.1", port), entry, Credentials("rome", key), dial_tls=tls, found=taken_in)
+    return Seeker(PeerAddress("127.0.0.1", port), entry, Credentials("rome", key), dial_tls=lambda: tls, found=taken_in)
 
 
 async def test_the_answer_is_the_description_with_the_newcomer_in_it() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.broker.certificates import BOTH, Authority
-from tests.broker.federated import configs, federation
+from tests.broker.federated import configs, federation, until
 
 from geomq.broker.config.settings import Config
 from geomq.broker.peers.channel import Credentials
@@ -62,7 +62,7 @@ async def joins(folder: Path, name: str, seed: Config, pem: Path, key: Path) -> 
     dial.load_cert_chain(pem, key)
     entry = BrokerEntry(name, (41.9, 12.5), "127.0.0.1:9")
     address = PeerAddress("127.0.0.1", seed.federation.port or 0)
-    seeker = Seeker(address, entry, Credentials(name, None), dial_tls=dial, found=heard)
+    seeker = Seeker(address, entry, Credentials(name, None), dial_tls=lambda: dial, found=heard)
     seeker.start()
     try:
         await asyncio.wait_for(asyncio.shield(until_true(found)), 1.5)
@@ -147,3 +147,47 @@ async def test_a_broker_does_not_start_with_a_certificate_that_no_peer_would_tak
         tls_of(config)
     with pytest.raises(ConfigError, match=problem):
         await Broker(config).start()
+
+
+async def test_a_reload_ends_links_with_brokers_whose_certificate_was_revoked(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    for name in BROKERS:
+        authority.issue(name)
+    crl = authority.revoke()
+    configured = secured(tmp_path, crlfile=str(crl))
+    async with federation(configured) as brokers:
+        columbus = brokers["columbus"]
+        columbus.reload(configured["columbus"])
+        assert columbus.linked
+        authority.revoke("frankfurt")
+        columbus.reload(configured["columbus"])
+        await until(lambda: not columbus.linked)
+        await asyncio.sleep(0.5)  # long enough to dial again
+        assert not columbus.linked
+
+
+async def test_a_reload_takes_up_new_certificates_for_links(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    for name in BROKERS:
+        authority.issue(name)
+    configured = secured(tmp_path, crlfile=str(authority.revoke()))
+    async with federation(configured) as brokers:
+        authority.revoke("frankfurt")
+        brokers["columbus"].reload(configured["columbus"])
+        await until(lambda: not brokers["columbus"].linked)
+        authority.issue("frankfurt")
+        brokers["frankfurt"].reload(configured["frankfurt"])
+        await until(lambda: all(broker.linked for broker in brokers.values()))
+        assert brokers["columbus"].linked
+
+
+async def test_certificates_that_cannot_be_read_at_a_reload_leave_the_links_as_they_are(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    for name in BROKERS:
+        authority.issue(name)
+    configured = secured(tmp_path)
+    async with federation(configured) as brokers:
+        (tmp_path / "columbus.pem").write_text("nonsense")
+        with pytest.raises(ConfigError):
+            brokers["columbus"].reload(configured["columbus"])
+        assert brokers["columbus"].linked

@@ -22,7 +22,7 @@ def split(brokers: dict[str, Broker], alone: str, monkeypatch: pytest.MonkeyPatc
 
     def guarded(self: Peering, channel: PeerChannel) -> bool:
         if alone in (self._me, channel.peer):
-            self._unproven.pop(channel, None)
+            self._unproven.discard(channel)
             return False
         return opened(self, channel)
 

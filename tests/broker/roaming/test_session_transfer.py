@@ -30,6 +30,7 @@ from geomq.mqtt.session.subscriptions import Subscription, Terms
 from geomq.routing.core.model import BrokerId, EventId
 
 FENCE = Circle(Location(48.9, 2.4), 5_000.0)
+NOW_S = 30.0
 HAD = (EventId(BrokerId("paris"), 3, 7),)
 
 
@@ -50,15 +51,15 @@ def traveller(*payloads: bytes) -> Client:
 
 
 def packed(client: Client, subscribed: list[tuple[str, Fence | None]], had: tuple[EventId, ...]) -> list[bytes]:
-    return pack(client, subscribed, had, client.session.unfinished()[0])
+    return pack(client, subscribed, had, client.session.unfinished()[0], now=NOW_S)
 
 
 def test_everything_a_session_holds_arrives() -> None:
     client = traveller(b"a", b"b")
-    stored, had = unpack(b"".join(packed(client, [("t", FENCE)], HAD)))
+    stored, had = unpack(b"".join(packed(client, [("t", FENCE)], HAD)), now=NOW_S + 5_000.0)
     assert had == HAD
     assert stored.record == SessionRecord(
-        user="alice", version=5, expiry_s=300, expires_at=1_000.0, location=(1.0, 2.0), asks=True
+        user="alice", version=5, expiry_s=300, expires_at=6_000.0, location=(1.0, 2.0), asks=True
     )
     assert list(stored.subscriptions) == ["t", "$share/crew/$geo/from/home/u", "$geo/enter/#"]
     assert stored.subscriptions["t"].fence is not None
@@ -69,6 +70,7 @@ def test_everything_a_session_holds_arrives() -> None:
         (1, b"a", 2, True, (4,)),
         (2, b"b", 2, True, (4,)),
     ]
+    assert [d.message.expires_at for d in stored.deliveries] == [5_060.0] * 2, "the time that is left counts"
     assert stored.deliveries[0].message.properties.user_properties == (("k", "v"),)
 
 
@@ -78,7 +80,7 @@ def test_packet_identifiers_and_phases_arrive() -> None:
     deliveries, _ = session.unfinished()
     deliveries[0].packet_id, deliveries[0].phase = 5, Phase.RELEASED
     deliveries[1].packet_id, deliveries[1].phase = 6, Phase.SENT
-    stored, _ = unpack(b"".join(packed(client, [], ())))
+    stored, _ = unpack(b"".join(packed(client, [], ())), now=NOW_S)
     assert [(d.packet_id, d.phase) for d in stored.deliveries] == [
         (5, Phase.RELEASED),
         (6, Phase.SENT),
@@ -90,12 +92,12 @@ def test_a_large_session_comes_in_parts_none_larger_than_a_frame_allows() -> Non
     parts = packed(traveller(*[b"x" * 600_000] * 4), [], ())
     assert len(parts) == 3
     assert max(len(part) for part in parts) == PART_BYTES
-    stored, _ = unpack(b"".join(parts))
+    stored, _ = unpack(b"".join(parts), now=NOW_S)
     assert len(stored.deliveries) == 4
 
 
 def test_each_prefix_has_a_subscription_key_of_its_own() -> None:
-    stored, _ = unpack(b"".join(packed(traveller(), [], ())))
+    stored, _ = unpack(b"".join(packed(traveller(), [], ())), now=NOW_S)
     assert list(subscription_keys_of("r", stored)) == ["r", "r\0$share/crew/$geo/from/home/"]
 
 
@@ -103,7 +105,7 @@ def test_a_filter_that_is_none_is_refused() -> None:
     bad = SubscriptionRecord(Subscription("$geo/from/x"))
     transfer = SessionTransfer(SessionRecord(), (bad,), {}, (), (), ())
     with pytest.raises(ProtocolError, match="unreadable session"):
-        unpack(msgspec.msgpack.encode(transfer))
+        unpack(msgspec.msgpack.encode(transfer), now=NOW_S)
 
 
 RECORD = SessionRecord()
@@ -153,9 +155,9 @@ GOOD = ApplicationMessage("t", b"", 1)
     ],
 )
 def test_what_no_client_can_have_is_refused(data: bytes) -> None:
-    assert unpack(transfer_of(SessionRecord(location=(90.0, 0.0)), Subscription("$share/g/a/#", 2), GOOD))
+    assert unpack(transfer_of(SessionRecord(location=(90.0, 0.0)), Subscription("$share/g/a/#", 2), GOOD), now=NOW_S)
     with pytest.raises(ProtocolError, match="unreadable session"):
-        unpack(data)
+        unpack(data, now=NOW_S)
 
 
 @settings(max_examples=200)
@@ -165,7 +167,7 @@ def test_a_damaged_session_is_a_session_or_refused(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
-        stored, _ = unpack(bytes(raw))
+        stored, _ = unpack(bytes(raw), now=NOW_S)
     except ProtocolError:
         return
     assert isinstance(stored.record, SessionRecord)

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from geomq.broker.state.turns import Turns
 from geomq.broker.storage.memory import MemoryStore
-from geomq.broker.storage.outbox import PROMPT_MAX, Outbox
+from geomq.broker.storage.outbox import FEW, GATHERED_MAX, PROMPT_MAX, WRITE_NS, Outbox
 
 
 class Loop:
@@ -68,7 +69,8 @@ def _outbox(committer: Any = None, *late: bytes) -> tuple[Any, Loop, Any]:
         for data in late:
             line.send(data)
 
-    outbox = Outbox(loop, MemoryStore(), committer, before_write=send_late)
+    turns = Turns(loop, iter(range(0, 1 << 40, WRITE_NS)).__next__)  # each look at the clock is another turn
+    outbox = Outbox(loop, MemoryStore(), committer, before_write=send_late, turns=turns)
     line = Line(outbox)
     return outbox, loop, line
 
@@ -157,3 +159,41 @@ def test_what_gathers_elsewhere_is_written_before() -> None:
     line.send(b"early ")
     loop.tick()
     assert line.writes == [b"early late"]
+
+
+def test_what_is_written_to_many_takes_several_turns() -> None:
+    outbox, loop, _ = _outbox()
+    lines = [Line(outbox) for _ in range(3 * FEW)]
+    for line in lines:
+        line.send(b"x")
+    loop.tick()
+    assert sum(len(line.writes) for line in lines) == FEW
+    assert outbox.behind
+    late = Line(outbox)
+    late.send(b"y")
+    lines[-1].send(b"z")
+    loop.tick()
+    assert late.writes == [b"y"]
+    for _ in range(3):
+        loop.tick()
+    assert not outbox.behind
+    assert [line.writes for line in lines] == [[b"x"]] * (3 * FEW - 1) + [[b"xz"]]
+
+
+def test_at_the_end_all_is_written_at_once() -> None:
+    outbox, loop, _ = _outbox()
+    lines = [Line(outbox) for _ in range(3 * FEW)]
+    for line in lines:
+        line.send(b"x")
+    loop.tick()
+    outbox.write_all()
+    assert [line.writes for line in lines] == [[b"x"]] * (3 * FEW)
+
+
+def test_much_that_gathers_is_written_before_the_end_of_the_tick() -> None:
+    outbox, _, line = _outbox()
+    line.send(b"x")
+    outbox.gather(GATHERED_MAX)
+    assert line.writes == []
+    outbox.gather(1)
+    assert line.writes == [b"x"]

@@ -1,5 +1,7 @@
 """Topic rules, and the trie against the plain matcher."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +86,37 @@ def test_the_trie_finds_exactly_the_matching_filters(steps: list[tuple[bool, str
     assert dict(trie.items()) == model
     assert len(trie) == len(model)
     assert all(trie.get(each) == each for each in model)
+
+
+@given(st.sets(filters(), max_size=25), topics)
+def test_the_trie_finds_filters_that_end_early_first_and_wildcards_before_what_the_topic_says(
+    wanted: set[str], topic: str
+) -> None:
+    trie: TopicTrie[str] = TopicTrie()
+    for each in wanted:
+        trie.put(each, each)
+    found = trie.match(topic)
+    assert found == sorted(found, key=lambda each: _place(each, topic))
+
+
+def _place(topic_filter: str, topic: str) -> tuple[int, tuple[bool, ...], bool]:
+    """After how many levels a match is found, which of them are no wildcards, and whether `#` does it."""
+    levels, end = topic_filter.split("/"), len(topic.split("/"))
+    many = levels[-1] == "#"
+    kept = levels[:-1] if many else levels
+    return len(kept) if many else end, tuple(level != "+" for level in kept), many
+
+
+def test_levels_between_which_no_filters_part_take_no_memory_of_their_own() -> None:
+    sizes = []
+    for levels in (3, 100):
+        tracemalloc.start()
+        trie: TopicTrie[int] = TopicTrie()
+        for number in range(1_000):
+            trie.put("/".join(["a", str(number), *["x"] * (levels - 2)]), number)
+        sizes.append(tracemalloc.get_traced_memory()[0])
+        tracemalloc.stop()
+    assert sizes[1] < sizes[0] + 1_000 * 2_000
 
 
 @pytest.mark.parametrize("bad", ["", "a/+", "#", "a\0b", "/" * LEVELS_MAX, "x" * 65_536, "é" * 40_000])

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from geomq.mqtt.codec.topics import topic_matches
 from geomq.mqtt.session.message import ApplicationMessage
-from geomq.mqtt.session.retained import LEVEL_BYTES, PAUSE_NODES, RetainedStore
+from geomq.mqtt.session.retained import EXPIRED_MAX, LEVEL_BYTES, PAUSE_NODES, RetainedStore
 
 BYTES_MAX = 1 << 24
 _levels = st.sampled_from(["", "a", "b", "$x"])
@@ -100,3 +100,13 @@ def test_what_is_gone_occupies_nothing(steps: list[tuple[str, int, bool]]) -> No
     for message in kept:
         assert store.remove(message.topic)
     assert store.bytes == 0
+
+
+def test_of_many_that_expire_at_once_some_are_forgotten_at_a_time_and_none_is_found() -> None:
+    store = RetainedStore(10_000, 1 << 30)
+    for number in range(EXPIRED_MAX + 1):
+        store.put(ApplicationMessage(str(number), b"x", retain=True, expires_at=1.0))
+    assert len(store.expire(2.0)) == EXPIRED_MAX
+    assert list(store.match("#", 2.0)) == []
+    assert len(store.expire(2.0)) == 1
+    assert store.expire(2.0) == []

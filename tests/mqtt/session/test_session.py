@@ -26,8 +26,8 @@ def _session(connect: Connect, policy: Policy | None = None, journal: Journal | 
     return session
 
 
-def _packets(*wires: bytes, version: int = V5) -> list[Packet]:
-    return list(Decoder(Side.CLIENT, version=version).feed(b"".join(wires)))
+def _packets(*wires: bytes | None, version: int = V5) -> list[Packet]:
+    return list(Decoder(Side.CLIENT, version=version).feed(b"".join(filter(None, wires))))
 
 
 def _fan(topic: str = "t", payload: bytes = b"x", qos: int = 2, now: float = 0.0) -> Fanout:

@@ -13,6 +13,7 @@ from geomq.mqtt.codec.decoder import Decoder, Side
 from geomq.mqtt.codec.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.types import NEVER_EXPIRES, V5
+from geomq.mqtt.session.backlog import Backlog
 from geomq.mqtt.session.changes import (
     DeliveryAdded,
     DeliveryReleased,
@@ -124,7 +125,8 @@ class SessionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.journal: Journal = []
-        self.session = Session("c", POLICY, self.journal)
+        self.backlog = Backlog()
+        self.session = Session("c", POLICY, self.journal, backlog=self.backlog)
         self.client = ModelClient()
         self.to_client: deque[Packet] = deque()
         self.to_server: deque[Packet] = deque()
@@ -133,8 +135,8 @@ class SessionMachine(RuleBasedStateMachine):
         self.routed: list[bytes] = []
         self.count = 0
 
-    def _emit(self, *wires: bytes) -> None:
-        packets = Decoder(Side.CLIENT, version=V5).feed(b"".join(wires))
+    def _emit(self, *wires: bytes | None) -> None:
+        packets = Decoder(Side.CLIENT, version=V5).feed(b"".join(filter(None, wires)))
         if self.session.connected:
             self.to_client.extend(packets)
 
@@ -156,7 +158,9 @@ class SessionMachine(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         self.lose_connection()
-        self.session = Session("c", POLICY, self.journal)
+        self.session.close()
+        assert (self.backlog.messages, self.backlog.bytes) == (0, 0)
+        self.session = Session("c", POLICY, self.journal, backlog=self.backlog)
         self.session.restore(*_replayed(self.journal))
 
     @rule(qos=st.integers(1, 2))
@@ -202,6 +206,12 @@ class SessionMachine(RuleBasedStateMachine):
         else:
             assert isinstance(packet, Pubcomp)
             self._emit(*session.on_pubcomp(packet, 0.0))
+
+    @invariant()
+    def what_waits_is_counted(self) -> None:
+        deliveries, _ = self.session.unfinished()
+        sizes = [delivery.message.wire_size for delivery in deliveries]
+        assert (self.backlog.messages, self.backlog.bytes) == (len(sizes), sum(sizes))
 
     @invariant()
     def qos_2_is_never_doubled(self) -> None:

@@ -34,6 +34,7 @@ from geomq.routing.core.events import (
 )
 from geomq.routing.core.messages import ForwardEvent, Message
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.core.sizes import event_bytes
 from geomq.routing.node import Node
 from geomq.routing.sessions import trails
 from geomq.routing.sessions.messages import (
@@ -345,10 +346,14 @@ def test_a_former_home_that_left_the_federation_is_not_waited_for(home: Home) ->
 
 @pytest.mark.parametrize("limit", ["HELD_MAX", "HELD_BYTES_MAX"])
 def test_when_there_is_no_room_what_waits_comes_in_order(home: Home, limit: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr(trails, limit, 2)
+    sizes = [replace(number(n), properties=b"." * n) for n in (1, 2, 3)]
+    room = sum(map(event_bytes, sizes[:2]))
+    monkeypatch.setattr(trails, limit, 2 if limit == "HELD_MAX" else room)
     home.takes()
-    sizes = [replace(number(n), payload=b"." * (limit == "HELD_BYTES_MAX")) for n in (1, 2, 3)]
-    assert [home.direct(each) for each in sizes] == [[], [], ["1", "2", "3"]]
+    assert [home.direct(each) for each in sizes[:2]] == [[], []]
+    assert (home.node.session_moves.held.messages, home.node.session_moves.held.bytes) == (2, room)
+    assert home.direct(sizes[2]) == ["1", "2", "3"]
+    assert (home.node.session_moves.held.messages, home.node.session_moves.held.bytes) == (0, 0)
     assert not home.notes.get(HELD)
 
 

@@ -11,8 +11,22 @@ from tests.routing.own_strategies import Letter
 from geomq.routing.core.messages import ForwardEvent, Message, PutLocation, SyncBegin
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId
 from geomq.routing.core.plan import NOTHING, Batched, EventBatch
+from geomq.routing.core.sizes import event_bytes
 from geomq.routing.federation.edition_messages import wrapped
-from geomq.routing.wire.link import RUN_BYTES_MAX, Ack, Data, Frame, Hello, Link, LinkOutput, Run, runs
+from geomq.routing.wire.carried import topic_of
+from geomq.routing.wire.link import (
+    MESSAGE_BYTES,
+    RUN_BYTES_MAX,
+    Ack,
+    Data,
+    Frame,
+    Hello,
+    Link,
+    LinkOutput,
+    Run,
+    WhenFull,
+    runs,
+)
 
 
 def event(number: int) -> ForwardEvent:
@@ -330,3 +344,92 @@ def test_a_link_is_clear_when_the_peer_is_there_and_all_it_was_sent_is_on_the_wi
     assert link.is_clear
     link.disconnected()
     assert not link.is_clear
+
+
+def test_what_waits_for_a_peer_is_counted_whatever_becomes_of_it() -> None:
+    link, peer = Link(epoch=0, outbox_max=3, window=2), Link(epoch=0)
+    assert (link.waiting, link.waiting_bytes) == (0, 0)
+    for number in range(5):
+        link.take(event(number))
+    assert link.waiting == 3
+    assert link.waiting_bytes == 3 * (MESSAGE_BYTES + event_bytes(event(0).event))
+    joined(link, peer)
+    heard = talk(link, peer, [*link.send(place(1), now=0).frames, *link.on_deadline(now=1e6).frames])
+    assert len(heard) == 4
+    assert (link.waiting, link.waiting_bytes) == (0, 0)
+
+
+def test_a_link_that_is_cut_short_counts_what_it_keeps() -> None:
+    link, peer = Link(epoch=0, backlog_max=3), Link(epoch=0)
+    joined(link, peer)
+    for message in (place(1), event(1), place(2)):
+        link.take(message)
+    assert link.take(event(2)).overrun
+    kept = [event(1), event(2)]
+    assert link.waiting_bytes - MESSAGE_BYTES * link.waiting == sum(event_bytes(each.event) for each in kept)
+
+
+@pytest.mark.parametrize(
+    ("then", "kept", "lost"), [("slow", 6, 0), ("drop_newest", 3, 3), ("drop_oldest", 3, 3), ("disconnect", 3, 3)]
+)
+def test_the_driver_decides_what_becomes_of_an_event_without_room(then: WhenFull, kept: int, lost: int) -> None:
+    asked: list[Message] = []
+
+    def on_full(_: Link, message: Message, size: int) -> WhenFull:
+        assert size == event_bytes(event(0).event)
+        asked.append(message)
+        return then
+
+    link, peer = Link(epoch=0, outbox_max=3, on_full=on_full), Link(epoch=0)
+    outputs = [link.take(event(number)) for number in range(6)]
+    assert asked == [event(3), event(4), event(5)]
+    assert sum(len(output.lost) for output in outputs) == lost
+    assert (link.waiting, link.fits(0, 0), link.overfull) == (kept, False, kept == 6)
+    assert link.fits(kept - 2, 0)
+    joined(link, peer)
+    heard = talk(link, peer, list(link.on_deadline(now=1e6).frames))
+    first = 3 if then == "drop_oldest" else 0
+    assert heard == [event(number) for number in range(first, first + kept)]
+    assert link.fits(0, 0)
+
+
+def test_only_what_may_go_is_given_up_for_a_newer_event() -> None:
+    odd = {number for number in range(20) if number % 2}
+
+    def may_go(message: Message) -> bool:
+        return isinstance(message, ForwardEvent) and message.event.id.sequence in odd
+
+    link, peer = Link(epoch=0, outbox_max=3, on_full=lambda *_: "drop_oldest", may_go=may_go), Link(epoch=0)
+    outputs = [link.take(event(number)) for number in (0, 1, 2, 4, 6, 8)]
+    assert [output.lost for output in outputs] == [(), (), (), (event(1),), (event(6),), (event(8),)]
+    assert [output.lost_numbers for output in outputs] == [(), (), (), (1,), (), ()]
+    joined(link, peer)
+    heard = talk(link, peer, list(link.on_deadline(now=1e6).frames))
+    assert [message for message in heard if isinstance(message, ForwardEvent)] == [event(0), event(2), event(4)]
+
+
+def test_the_room_there_is_counts_events_and_bytes() -> None:
+    size = event_bytes(event(0).event)
+    link = Link(epoch=0, outbox_max=3, outbox_bytes_max=3 * size)
+    assert link.room(0) == 3
+    link.take(event(0))
+    assert link.room(size) == 2
+    assert link.room(2 * size) == 0
+    link.take(event(1))
+    link.take(event(2))
+    assert link.room(0) == 0
+
+
+def test_the_topic_of_an_event_is_found_in_every_edition() -> None:
+    assert topic_of(event(0)) == topic_of(wrapped(event(0), Edition(1, "a"))) == event(0).event.topic
+    assert topic_of(place(0)) is None
+    assert topic_of(NOTHING) is None
+
+
+def test_what_waits_for_a_peer_that_left_waits_no_more() -> None:
+    link = Link(epoch=0, outbox_max=1, outbox_bytes_max=1)
+    link.take(event(1))
+    assert not link.fits(0, 0)
+    link.clear()
+    assert link.fits(0, 0)
+    assert (link.waiting, link.waiting_bytes) == (0, 0)

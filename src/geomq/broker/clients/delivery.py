@@ -59,7 +59,7 @@ class Delivery:
     def _fanout(self, event: Event, message: ApplicationMessage | None) -> Fanout | None:
         """The event as it is sent to everybody; None if it expired on its way from another broker."""
         self._before()
-        now = self._core.wall_s()
+        now = self._core.now_s()
         if message is None:
             message = message_of_event(event, now)
             if message.expired(now):
@@ -96,6 +96,7 @@ class Delivery:
         count = 0
         for client, mine in grouped.items():
             count += self._to_client(client, mine, fanout, own=client.id == publisher)
+        self._core.outbox.gather(count * fanout.size)
         return count
 
     def _subscription_of(self, client_id: str, topic_filter: str) -> tuple[Client, Subscription] | None:
@@ -155,7 +156,7 @@ class Delivery:
         if fanout is not self._plain:
             self._event, self._plain, self._told = None, fanout, None
         if self._told is None:
-            self._told = Fanout(told(fanout.message, self._event, core.config.geo.details), core.wall_s())
+            self._told = Fanout(told(fanout.message, self._event, core.config.geo.details), core.now_s())
         return self._told
 
     def _kept_back(self, client: Client, message: ApplicationMessage, qos: int, trouble: str) -> int:
@@ -166,14 +167,13 @@ class Delivery:
     def _send_surely(self, client: Client, fanout: Fanout, terms: Terms) -> int:
         """QoS 1 and 2: now, or when the client is there and has room."""
         core, session = self._core, client.session
-        before = session.dropped
         data = session.deliver(fanout, terms)
         if data:
             assert client.connection is not None
             core.outbox.hold(client.connection, data)
             return 1
         core.outbox.schedule()
-        return 0 if session.dropped > before else 1
+        return 0 if data is None else 1
 
 
 def _can_take(client: Client) -> bool:
@@ -185,12 +185,13 @@ PLAIN_TERMS = (Terms(0, False, ()), Terms(1, False, ()), Terms(2, False, ()))
 
 
 def message_of_event(event: Event, now: float) -> ApplicationMessage:
-    """The message of an event that came from another broker; it expires as counted from when it was accepted there."""
+    """The message of an event that came from another broker."""
     properties = NO_PROPERTIES
     expires_at = None
     if event.properties:
         properties = properties_of(event.properties)
-        if properties.message_expiry_interval is not None:
-            accepted = min(now, event.at_ms / 1000.0) if event.at_ms else now
-            expires_at = accepted + properties.message_expiry_interval
+        if event.due_ms is not None:
+            expires_at = event.due_ms / 1000.0
+        elif properties.message_expiry_interval is not None:
+            expires_at = now + properties.message_expiry_interval
     return ApplicationMessage(event.topic, event.payload, event.qos, event.retain, properties, expires_at)

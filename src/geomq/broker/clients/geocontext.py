@@ -107,7 +107,7 @@ class GeoContext:
         matching = [mine[each] for each in filters_of(topic) if each in mine]
         terms = merge(matching, qos=1, retain=False, own=False)
         if terms is not None:
-            fanout = Fanout(ApplicationMessage(topic, payload, 1), self._core.wall_s())
+            fanout = Fanout(ApplicationMessage(topic, payload, 1), self._core.now_s())
             self._delivery.send(client, fanout, Terms(terms.qos, False, terms.identifiers))
 
 

@@ -24,6 +24,7 @@ from geomq.broker.clients.retention import About, Retention
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
 from geomq.broker.security.acl import Rights
+from geomq.broker.state.budget import SHORT_OF_MEMORY, Shed
 from geomq.broker.state.client import Client
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Fence, parse_location
@@ -74,13 +75,15 @@ class Publishing:
         """A connected client published; whether its event was routed now."""
         core = self._core
         core.counts.events_received += 1
-        message = client.session.accept(packet, core.wall_s())
+        message = client.session.accept(packet, core.now_s())
         if message is None:
             self._answer(client, packet, ReasonCode.SUCCESS, None)
             return False
-        if packet.qos and core.outbox.full:
-            self._refuse_for_space(client, packet)
+        if packet.qos and (full := core.outbox.full):
+            self._refuse_for_space(client, packet, full)
             return False
+        if packet.qos:
+            core.pressure.begin()
         try:
             delivered = self.publish(client, message)
         except EventRefused as refused:
@@ -136,6 +139,8 @@ class Publishing:
     def route(self, publisher: ClientId, message: ApplicationMessage, fence: Fence | None, about: About) -> int:
         """Keep it if it is retained, then hand it to the routing core."""
         core = self._core
+        if message.retain and publisher is not BROKER and self._retention.would_grow(message):
+            self._check_growth()
         if message.retain and not self._retention.put(message, about, stored=publisher is not BROKER):
             raise EventRefused(ReasonCode.QUOTA_EXCEEDED, "the limit on retained messages is reached")
         properties = b""
@@ -151,6 +156,7 @@ class Publishing:
             message.retain,
             properties,
             int(core.wall_s() * 1000),
+            None if message.expires_at is None else int(message.expires_at * 1000),
         )
         if not message.retain or publisher is BROKER or not core.node.retained.active:
             return self._handle(event, message)
@@ -162,6 +168,12 @@ class Publishing:
     def announce(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """The broker itself publishes."""
         self.route(BROKER, ApplicationMessage(topic, payload, 0, retain), None, About())
+
+    def _check_growth(self) -> None:
+        """Refuse what would be kept, if memory runs short."""
+        if self._core.budget.sheds >= Shed.GROWTH:
+            self._core.counts.memory_refused += 1
+            raise EventRefused(ReasonCode.QUOTA_EXCEEDED, SHORT_OF_MEMORY)
 
     def _special(self, client: Client, message: ApplicationMessage) -> tuple[ApplicationMessage, Fence | None] | None:
         """A `$` topic: None if it was an order to the broker, else the real event and its fence."""
@@ -175,6 +187,8 @@ class Publishing:
             self._geo.move(client, parse_location_payload(message.payload))
             return None
         if isinstance(meaning, FenceTopic):
+            if message.payload and meaning.name not in client.fences:
+                self._check_growth()
             self._geo.define_fence(client, meaning.name, payload_text(message.payload))
             return None
         _check_not_sys(meaning.topic)
@@ -228,10 +242,11 @@ class Publishing:
                 ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {topic[:80]!r} into this fence"
             )
 
-    def _refuse_for_space(self, client: Client, packet: Publish) -> None:
+    def _refuse_for_space(self, client: Client, packet: Publish, text: str) -> None:
         """Say so where MQTT has words for it, end the connection where it has none; the identifier is free again."""
         self._core.counts.events_refused += 1
-        reason, text = ReasonCode.QUOTA_EXCEEDED, "the disk is full"
+        self._core.counts.memory_refused += self._core.outbox.crowded
+        reason = ReasonCode.QUOTA_EXCEEDED
         refusal = client.session.answer(packet.packet_id, packet.qos, reason, text)
         if client.session.version != V5:
             raise ProtocolViolation(text, reason)
@@ -239,7 +254,9 @@ class Publishing:
         client.connection.send(refusal)
 
     def _answer(self, client: Client, packet: Publish, reason: ReasonCode, text: str | None) -> None:
-        if packet.qos and client.connection is not None:
+        if packet.qos and self._core.pressure.active:
+            self._core.pressure.answer(client, packet.packet_id, packet.qos, reason, text)
+        elif packet.qos and client.connection is not None:
             answer = client.session.answer(packet.packet_id, packet.qos, reason, text)
             self._core.outbox.hold(client.connection, answer)
 

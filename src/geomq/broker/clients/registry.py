@@ -24,7 +24,14 @@ from geomq.geo import Location
 from geomq.mqtt.codec.packets import Connect, Disconnect
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import NEVER_EXPIRES
-from geomq.mqtt.session.changes import Change, DeliveryAdded, DeliveryReleased, EventsMissed, ReceiptAdded
+from geomq.mqtt.session.changes import (
+    Change,
+    DeliveryAdded,
+    DeliveryReleased,
+    EventsMissed,
+    Journal,
+    ReceiptAdded,
+)
 from geomq.mqtt.session.handshake import Agreement, expiry_after
 from geomq.mqtt.session.outbound import Phase
 from geomq.mqtt.session.session import Session
@@ -49,6 +56,7 @@ class Registry:
         self._publishing = publishing
         self._subscribing = subscribing
         self._deadlines: list[tuple[float, str]] = []
+        self._is_ending = False
 
     # Coming.
 
@@ -68,7 +76,7 @@ class Registry:
             client, present = None, False
         if client is None:
             journal = core.outbox.journal if core.outbox.durable and agreement.expiry_s else None
-            session = Session(client_id, core.policy, journal, tally=core.counts, on_drop=core.drops.of_session)
+            session = self._make_session(client_id, journal)
             client = core.clients[client_id] = Client(session, user, core.security.rights(user, client_id))
         elif not agreement.expiry_s and client.session.durable:
             client.session.forget_journal()
@@ -80,12 +88,24 @@ class Registry:
         client.agree(roams=roams(connect), asks=asks, told_new=not present)
         if core.tracer is not None:
             core.tracer.connected(client)
-        resumed = client.session.attach(agreement, connect.will, core.wall_s())
+        resumed = client.session.attach(agreement, connect.will, core.now_s())
         self._limit(client)
         self._remember(client)
         self._tell_ready(client, True)
         core.topology_changed()
         return client, present, resumed
+
+    def _make_session(self, client_id: str, journal: Journal | None) -> Session:
+        core = self._core
+        return Session(
+            client_id,
+            core.policy,
+            journal,
+            tally=core.counts,
+            on_drop=core.drops.of_session,
+            on_full=core.pressure.of_session,
+            backlog=core.backlog,
+        )
 
     def give_rights(self, client: Client) -> None:
         """The client has the rights of its user as they are now, also to what already waits for it."""
@@ -123,7 +143,7 @@ class Registry:
     def leave(self, client: Client, farewell: Disconnect | None) -> None:
         """The client's connection is gone, after `farewell` or without a word."""
         core = self._core
-        now = core.wall_s()
+        now = core.now_s()
         session = client.session
         will = session.will
         expiry_s = expiry_after(farewell, session.expiry_s, core.policy)
@@ -148,7 +168,7 @@ class Registry:
         connection.dismiss(ReasonCode.USE_ANOTHER_SERVER, "another broker serves this location", go_to=address)
         if will is not None and client.id in self._core.clients:
             delay_s = max(JOURNEY_S, will.properties.will_delay_interval or 0)
-            due_at = min(self._core.wall_s() + delay_s, client.session.expires_at or math.inf)
+            due_at = min(self._core.now_s() + delay_s, client.session.expires_at or math.inf)
             client.keep_will(DueWill(will, due_at))
             self._remember(client)
             self._expect(client)
@@ -165,6 +185,7 @@ class Registry:
         """The session is no longer this broker's; its state in the routing is handled elsewhere."""
         core = self._core
         self._subscribing.lose(client)
+        client.session.close()
         if core.clients.get(client.id) is client:
             del core.clients[client.id]
         if client.session.durable:
@@ -180,7 +201,7 @@ class Registry:
         assert due is not None
         self._core.counts.wills_published += 1
         try:
-            self._publishing.publish(client, due.message(self._core.wall_s()))
+            self._publishing.publish(client, due.message(self._core.now_s()))
         except EventRefused as refused:
             log.info("will of %s refused: %s", client.id, refused)
 
@@ -199,18 +220,31 @@ class Registry:
     def sweep(self) -> None:
         """Publish wills and end sessions whose time has come; write down where clients went."""
         self._remember_moved()
-        now = self._core.wall_s()
+        if not self._is_ending:
+            self._core.turns.begin()
+            self._end_due()
+
+    def _end_due(self) -> None:
+        """Of many that are due at once some have to wait until others had their turn."""
+        now, turns = self._core.now_s(), self._core.turns
+        self._is_ending = False
         while self._deadlines and self._deadlines[0][0] <= now:
-            client = self._core.clients.get(heapq.heappop(self._deadlines)[1])
-            if client is None or client.connection is not None:
-                continue
-            expires_at = client.session.expires_at
-            if expires_at is not None and expires_at <= now:
-                self._core.counts.expired_sessions += 1
-                self.end(client)
-            elif client.due_will is not None and client.due_will.due_at <= now:
-                self._publish_will(client)
-                self._remember(client)
+            self._look_at(self._core.clients.get(heapq.heappop(self._deadlines)[1]), now)
+            if turns.over():
+                self._is_ending = True
+                turns.wait(self._end_due)
+                return
+
+    def _look_at(self, client: Client | None, now: float) -> None:
+        if client is None or client.connection is not None:
+            return
+        expires_at = client.session.expires_at
+        if expires_at is not None and expires_at <= now:
+            self._core.counts.expired_sessions += 1
+            self.end(client)
+        elif client.due_will is not None and client.due_will.due_at <= now:
+            self._publish_will(client)
+            self._remember(client)
 
     # Surviving.
 
@@ -242,7 +276,7 @@ class Registry:
 
     def load(self, sessions: dict[str, StoredSession]) -> None:
         """Take in what the store remembered; clients that were connected then have lost their connection."""
-        now = self._core.wall_s()
+        now = self._core.now_s()
         for client_id, stored in sessions.items():
             client, record = self._load_one(client_id, stored, now), stored.record
             if client.session.expires_at != record.expires_at or (client.due_will and record.will_due_at is None):
@@ -251,7 +285,7 @@ class Registry:
     def take_in(self, client_id: str, stored: StoredSession) -> None:
         """A session comes from another broker: it lives here from now on, in memory and on disk."""
         core = self._core
-        client = self._load_one(client_id, stored, core.wall_s())
+        client = self._load_one(client_id, stored, core.now_s())
         client.cross()
         if client.session.durable:
             self._store_wishes(client, stored)
@@ -286,14 +320,15 @@ class Registry:
     def _load_one(self, client_id: str, stored: StoredSession, now: float) -> Client:
         core, record = self._core, stored.record
         journal = core.outbox.journal if core.outbox.durable else None
-        session = Session(client_id, core.policy, journal, tally=core.counts, on_drop=core.drops.of_session)
-        session.version, session.expiry_s = record.version, record.expiry_s
-        session.expires_at = record.expires_at
-        if record.expires_at is None and record.expiry_s != NEVER_EXPIRES:
-            session.expires_at = now + record.expiry_s
+        session = self._make_session(client_id, journal)
+        expires_at = record.expires_at
+        if expires_at is None and record.expiry_s != NEVER_EXPIRES:
+            expires_at = now + record.expiry_s
+        session.leave(record.version, record.expiry_s, expires_at)
         session.restore(stored.deliveries, stored.receipts)
         session.miss(stored.missed)
         client = Client(session, record.user, core.security.rights(record.user, client_id), asks=record.asks)
+        client.restore_policy(record.queue_full)
         core.clients[client_id] = client
         if core.tracer is not None:
             core.tracer.watch(client)
@@ -340,6 +375,7 @@ def _record(client: Client) -> SessionRecord:
         will=session.will if due is None else due.will,
         will_due_at=None if due is None else due.due_at,
         asks=client.asks,
+        queue_full=client.queue_full,
     )
 
 

@@ -76,6 +76,16 @@ class Retention:
             place = None if record.location is None else Location(*record.location)
             self._keep(message, About(fence, place, record.client_id, record.user), beyond=True)
 
+    @property
+    def bytes(self) -> int:
+        """What they roughly occupy."""
+        return self._events.bytes
+
+    def would_grow(self, message: ApplicationMessage) -> bool:
+        """Whether more would be kept with this event than without it."""
+        before = self._events.get(message.topic)
+        return bool(message.payload) and (before is None or before.size < message.size)
+
     def put(self, message: ApplicationMessage, about: About, *, stored: bool = True) -> bool:
         """Keep the event, or forget its topic's if the payload is empty; False if there is no room."""
         if not message.payload:
@@ -117,11 +127,11 @@ class Retention:
 
     def topics(self) -> list[str]:
         """All topics, but not the broker's own."""
-        return [message.topic for message in self._events.match("#", self._core.wall_s())]
+        return [message.topic for message in self._events.match("#", self._core.now_s())]
 
     def expire(self) -> tuple[str, ...]:
-        """Forget what has expired; of which topics."""
-        topics = tuple(self._events.expire(self._core.wall_s()))
+        """Forget what has expired, as many as are forgotten at once; of which topics."""
+        topics = tuple(self._events.expire(self._core.now_s()))
         for topic in topics:
             self._forget_about(topic)
             self._core.store.delete_retained(topic)
@@ -133,7 +143,7 @@ class Retention:
     def give(self, client: Client, subscription: Subscription, reading: Reading, fence: Fence | None) -> None:
         """Start giving a new subscription what is retained for it, in slices, after what its client waits for."""
         if client.connection is not None and len(self._events):
-            found = self._events.search(reading.plain, self._core.wall_s())
+            found = self._events.search(reading.plain, self._core.now_s())
             self._wait(client, client.connection, subscription.topic_filter, _Given(found, subscription, fence))
 
     def _wait(self, client: Client, connection: ClientConnection, name: str, given: _Given) -> None:
@@ -196,7 +206,7 @@ class Retention:
             return 0
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         terms = Terms(min(subscription.qos, message.qos), True, identifiers)
-        return self._delivery.send(client, Fanout(message, self._core.wall_s()), terms)
+        return self._delivery.send(client, Fanout(message, self._core.now_s()), terms)
 
     # To a client that moves.
 
@@ -216,7 +226,7 @@ class Retention:
     def _of_topics(self, topics: dict[str, None]) -> Iterator[ApplicationMessage]:
         while topics:
             message = self._events.get(topics.popitem()[0])
-            if message is not None and not message.expired(self._core.wall_s()):
+            if message is not None and not message.expired(self._core.now_s()):
                 yield message
 
     def _give_entered(self, client: Client, message: ApplicationMessage) -> int:
@@ -226,7 +236,7 @@ class Retention:
         terms = merge(self._matching(client, message.topic, about), qos=message.qos, retain=True, own=False)
         if terms is None:
             return 0
-        fanout = Fanout(message, self._core.wall_s())
+        fanout = Fanout(message, self._core.now_s())
         return self._delivery.send(client, fanout, Terms(terms.qos, True, terms.identifiers))
 
     def _matching(self, client: Client, topic: str, about: About) -> Iterator[Subscription]:

@@ -7,6 +7,7 @@ from geomq.broker.clients.geotopics import Reading, read_filter
 from geomq.broker.clients.retention import Retention
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
+from geomq.broker.state.budget import SHORT_OF_MEMORY
 from geomq.broker.state.client import Client, Pattern
 from geomq.broker.storage.records import SubscriptionRecord
 from geomq.errors import GeometryError, TopicError
@@ -72,6 +73,9 @@ class Subscribing:
         fence = self._fence(client, reading, text)
         mine = client.session.subscriptions
         existed = request.topic_filter in mine
+        if not existed and not self._core.budget.may_subscribe(len(mine)):
+            self._core.counts.memory_refused += 1
+            raise _Refused(ReasonCode.QUOTA_EXCEEDED, SHORT_OF_MEMORY)
         limits = self._core.config.limits
         limit = limits.subscriptions_per_client_max
         levels_max = limits.topic_levels_max + LEVELS_EACH * limit
@@ -94,7 +98,9 @@ class Subscribing:
         mine = client.session.subscriptions
         existed = subscription.topic_filter in mine
         if not existed:
-            client.count_filter(_levels(subscription.topic_filter), _pattern(reading), 1)
+            levels = _levels(subscription.topic_filter)
+            client.count_filter(levels, _pattern(reading), 1)
+            self._core.filters.add(1, levels)
         mine[subscription.topic_filter] = subscription
         if reading.private:
             return
@@ -147,7 +153,9 @@ class Subscribing:
         if client.session.subscriptions.pop(topic_filter, None) is None:
             return ReasonCode.NO_SUBSCRIPTION_EXISTED
         reading = read_filter(topic_filter)
-        client.count_filter(_levels(topic_filter), _pattern(reading), -1)
+        levels = _levels(topic_filter)
+        client.count_filter(levels, _pattern(reading), -1)
+        self._core.filters.add(-1, -levels)
         if not reading.private:
             key = client.subscription_key(reading.prefix)
             self._fenced.note(key, reading.plain, fenced=False)
@@ -160,6 +168,7 @@ class Subscribing:
 
     def lose(self, client: Client) -> None:
         """The session is over, or another broker's: where its fences are makes no difference here any more."""
+        self._core.filters.add(-len(client.session.subscriptions), -client.levels)
         for whole in client.session.subscriptions:
             reading = read_filter(whole)
             if not reading.private:

@@ -73,6 +73,11 @@ class _Checker:
                 check_filter(topic_filter)
             except GeomqError as error:
                 self.fail("[geo]", f"owntracks_topics: {error}")
+        for number, rule in enumerate(config.topics, 1):
+            try:
+                check_filter(rule.topic_filter)
+            except GeomqError as error:
+                self.fail(f"[[topics]] #{number}", f"topic_filter: {error}")
         self.check_federation(config.broker.name, config.federation, config.peers)
         self.check_cloud(config.cloud)
         if config.routing.strategy == "broadcast_groups" and config.cloud.address is None:

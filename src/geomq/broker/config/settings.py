@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from geomq.broker.config.geo import Geo
+from geomq.broker.config.queues import QueueFull, Queues, TopicRule
 from geomq.broker.config.recording import Log, Trace
 from geomq.broker.config.section import (
     Address,
@@ -86,6 +88,11 @@ class Listener(Section, frozen=True):
             " loopback listener only by a name of this machine."
         ),
     ] = ()
+
+    queue_full: Annotated[
+        QueueFull | None,
+        about("When the queue of a client that came here is full, in place of what `[queues]` says."),
+    ] = None
 
     @property
     def tls(self) -> bool:
@@ -179,6 +186,10 @@ class Limits(Section, frozen=True):
             reload=True,
         ),
     ] = 1_000
+    memory_bytes_max: Annotated[
+        Annotated[int, Meta(ge=0, le=1 << 50)],
+        about("Memory this process may take; 0 is three quarters of what machine or control group have.", reload=True),
+    ] = 0
     receive_maximum: Annotated[
         Annotated[int, Meta(ge=1, le=65_535)],
         about("QoS 1 and 2 messages a client may have in flight to the broker (Receive Maximum).", reload=True),
@@ -203,12 +214,13 @@ class Limits(Section, frozen=True):
             " one, a/+/c and a/b/+ two. An event matches at most so many of them.",
             reload=True,
         ),
-    ] = 256
+    ] = 100
     queue_messages_max: Annotated[
         Positive, about("Messages queued for one client, beyond those in flight.", reload=True)
     ] = 1_000
     queue_bytes_max: Annotated[
-        Size, about("Payload bytes queued for one client, and as many in flight to it.", reload=True)
+        Size,
+        about("Bytes of messages, as in packets, queued for one client, and as many in flight to it.", reload=True),
     ] = 67_108_864
     write_buffer_bytes_max: Annotated[
         Annotated[int, Meta(ge=1_024, le=1 << 32)],
@@ -244,27 +256,17 @@ class Persistence(Section, frozen=True):
     sync: Annotated[
         bool, about("Acknowledge only what has reached the disk; false trusts the operating system's cache.")
     ] = True
+    away_s_max: Annotated[
+        Annotated[float, Meta(ge=0, le=31_536_000)],
+        about(
+            "What a restart takes off the life of sessions, messages and wills at most, in seconds, whatever the clock"
+            " says. While the broker runs, no clock takes anything off."
+        ),
+    ] = 3_600.0
     free_bytes_min: Annotated[
         Annotated[int, Meta(ge=0, le=1 << 50)],
         about("With less free disk space than this, publishes with QoS 1 and 2 are refused.", reload=True),
     ] = 67_108_864
-
-
-class Geo(Section, frozen=True):
-    """How the broker learns where clients are."""
-
-    owntracks_topics: Annotated[
-        tuple[str, ...],
-        about("Topics whose OwnTracks location messages update the sender's location.", reload=True),
-    ] = ("owntracks/+/+",)
-    details: Annotated[
-        tuple[Literal["event", "time", "broker", "publisher", "location", "fence"], ...],
-        about(
-            "Details of each event, for subscribers that ask for them: event (its id), time, broker, location,"
-            " fence, and, only if named here, publisher.",
-            reload=True,
-        ),
-    ] = ("event", "time", "broker", "location", "fence")
 
 
 class Routing(Section, frozen=True):
@@ -324,6 +326,7 @@ class Federation(Section, frozen=True):
     certfile: Annotated[Path | None, about("PEM certificate that names this broker.", path="read")] = None
     keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
     cafile: Annotated[Path | None, about("PEM authorities that sign the brokers' certificates.", path="read")] = None
+    crlfile: Annotated[Path | None, about("PEM list of revoked certificates of brokers.", path="read")] = None
     key_file: Annotated[
         Path | None,
         about("File with a key shared by all brokers; for development, instead of certificates.", path="read"),
@@ -427,6 +430,8 @@ class Config(Section, frozen=True):
     listeners: tuple[Listener, ...] = (Listener(host="localhost"),)
     auth: Auth = Auth()
     limits: Limits = Limits()
+    queues: Queues = Queues()
+    topics: tuple[TopicRule, ...] = ()
     persistence: Persistence = Persistence()
     geo: Geo = Geo()
     routing: Routing = field(default_factory=Routing)

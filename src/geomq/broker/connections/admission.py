@@ -25,6 +25,7 @@ from geomq.broker.security.identity import (
     identity_refusal,
 )
 from geomq.broker.security.passwords import Passwords
+from geomq.broker.state.budget import SHORT_OF_MEMORY
 from geomq.broker.state.client import Client
 from geomq.errors import GeometryError
 from geomq.geo import Location, parse_location
@@ -154,6 +155,10 @@ class Admission:
             return
         if known is None and len(core.clients) >= core.config.limits.sessions_max:
             self._refuse(connection, ReasonCode.QUOTA_EXCEEDED, "too many sessions")
+            return
+        if known is None and core.budget.sheds:
+            core.counts.memory_refused += 1
+            self._refuse(connection, ReasonCode.SERVER_BUSY, SHORT_OF_MEMORY)
             return
         newcomer = Newcomer(connection, connect, agreement, identity, location)
         if self._elsewhere is None:

@@ -13,9 +13,11 @@ from geomq.broker.connections.acknowledgements import acknowledge
 from geomq.broker.connections.farewell import farewell
 from geomq.broker.connections.order import State, check_order
 from geomq.broker.connections.ports import Exchange, Handlers, Steps
-from geomq.broker.connections.transport import Transport, nowhere
+from geomq.broker.connections.stuck import Standing
+from geomq.broker.connections.transport import Transport, nowhere, write_pieces
 from geomq.broker.core import Core
 from geomq.broker.security.identity import Identity
+from geomq.broker.state.budget import BUFFER_BYTES, Shed
 from geomq.broker.state.client import Client
 from geomq.mqtt.codec.cutter import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.decode import BODIES, decode_publish
@@ -32,6 +34,9 @@ log = logging.getLogger("geomq.broker")
 
 _OPEN = State.OPEN
 _PINGRESP = b"\xd0\x00"
+_QOS = 0x06
+SLOW_S = 1.0
+"""How long an event of QoS 1 or 2 waits, and its connection, when there is no memory to keep any."""
 LARGE_BYTES = 4_096  # While others wait for a turn, what brings more than this waits behind them.
 
 
@@ -45,8 +50,10 @@ class Connection:
         "_extra_s",
         "_greedy",
         "_handlers",
+        "_read_at",
         "_reassembly",
         "_rest",
+        "_slowed",
         "_state",
         "_steps",
         "_stopped",
@@ -80,7 +87,7 @@ class Connection:
         self._reassembly: Reassembly | None = None
         self._rest: bytes = b""
         self._steps: Steps | None = None
-        self._greedy = self._stopped = False
+        self._greedy = self._stopped = self._slowed = False
         self.size_max = core.config.limits.pre_auth_bytes_max
         self._transport: Transport | None = None
         self.write: Callable[[bytes | memoryview], object] = nowhere
@@ -94,6 +101,7 @@ class Connection:
         self.keep_alive_s = 0
         self.opened_at = self.last_read = self._admitted_at = core.loop.time()
         self._extra_s = 0.0
+        self._read_at = -1.0
         self.paused = self.heard = False
         self.last_route: Any = None
 
@@ -122,12 +130,24 @@ class Connection:
             transport.abort()
             return
         self._transport, self.write = transport, transport.write
-        high = self._core.config.limits.write_buffer_bytes_max
-        transport.set_write_buffer_limits(high, high // 4)
+        self.bound_buffer()
+
+    def bound_buffer(self) -> None:
+        """So much may wait for the client to read it, as the settings and the memory are now."""
+        if self._transport is not None:
+            high = self._core.budget.buffer_bytes(self._core.config.limits.write_buffer_bytes_max)
+            self._transport.set_write_buffer_limits(high, high // 4)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        self._shut(None)
+        """Who was let in may leave much to be forgotten, and many may leave at the same time: they wait for turns. Who
+        was not is gone at once, so that nobody lets it in."""
         self._handlers.endings.over(id(self))
+        self._transport, self.write, self.paused = None, nowhere, False
+        if self.client is None:
+            self.end()
+        else:
+            self._stopped, self._rest = True, b""
+            self._core.turns.wait(self.end)
 
     def end(self) -> None:
         """What carries it cannot go on."""
@@ -147,10 +167,9 @@ class Connection:
     def resume_writing(self) -> None:
         self.paused = False
         if self.client is not None:
-            for data in self.client.session.go_on(self._core.wall_s()):
+            for data in self.client.session.go_on(self._core.now_s()):
                 self._core.outbox.hold(self, data)
-        if self._transport is not None and not self._stopped and not self.closed:
-            self._transport.resume_reading()
+        self.read_on()
 
     def data_received(self, data: bytes) -> None:
         self.heard = True
@@ -158,6 +177,8 @@ class Connection:
         if self._reassembly is not None:
             joined = self._reassembly.join(data)
             if joined is None:
+                if self._core.budget.sheds >= Shed.SLOW_READERS:
+                    self._hold(self._reassembly)
                 return
             data, self._reassembly = joined, None
         if self._stopped:
@@ -165,8 +186,9 @@ class Connection:
             if len(self._rest) > self.size_max and self._transport is not None:
                 self._transport.pause_reading()
             return
-        if len(data) > LARGE_BYTES or self._greedy:
-            self._greedy = len(self._core.turns) > 0
+        is_large = len(data) > LARGE_BYTES
+        if is_large or self._greedy:
+            self._greedy = len(self._core.turns) > 0 or (is_large and self._is_read_again())
             if self._greedy:
                 self._rest = data
                 self._wait_for_turn()
@@ -178,6 +200,22 @@ class Connection:
             tried = taken if data[taken] == first else -1
             self._core.turns.begin()
             self._parse(data, taken, tried)
+
+    def _hold(self, unfinished: Reassembly) -> None:
+        """Memory runs short: a large packet is not read on until there is more of it."""
+        if unfinished.size > BUFFER_BYTES and self._transport is not None:
+            self._transport.pause_reading()
+            self._handlers.hold(self)
+
+    def read_on(self) -> None:
+        """There is memory again."""
+        if self._transport is not None and not self._stopped and not self.paused and not self.closed:
+            self._transport.resume_reading()
+
+    def _is_read_again(self) -> bool:
+        """Whether much came before in this round of the loop, which may read a socket many times before others."""
+        before, self._read_at = self._read_at, self._core.loop.time()
+        return before == self._read_at
 
     def _parse(self, data: bytes, pos: int, tried: int = -1) -> None:
         outbox = self._core.outbox
@@ -202,9 +240,9 @@ class Connection:
         """Take what is there from `pos` on, as long as it is this connection's turn; what is at `tried`, if anything,
         has to take the normal path."""
         start, end = pos, len(data)
-        counts, turns = self._counts, self._core.turns
+        counts, turns, outbox = self._counts, self._core.turns, self._core.outbox
         while pos < end and not self._stopped and self._state is not State.CLOSED:
-            if pos > start and turns.over():
+            if pos > start and (turns.over() or outbox.behind):
                 self._wait_for_turn()
                 break
             first = data[pos]
@@ -226,7 +264,7 @@ class Connection:
                 return
             body, stop = bounds
             is_publish = first & 0xF0 == 0x30
-            if is_publish and not self._may_publish():
+            if is_publish and not self._may_publish(first):
                 break
             counts.packets_received += 1
             if is_publish:
@@ -237,9 +275,15 @@ class Connection:
         if self._stopped and self._state is not State.CLOSED:
             self._rest = data[pos:]
 
-    def _may_publish(self) -> bool:
-        """Whether the client's rate allows one more; if not, it is not read until it does."""
+    def _may_publish(self, first: int) -> bool:
+        """Whether the client's rate, and the memory, allow one more; if not, it is not read until they do."""
         assert self.client is not None
+        if first & _QOS and self._core.outbox.crowded and not self._slowed:
+            self._slowed = True
+            self.stop_reading()
+            self._core.loop.call_later(SLOW_S, self.go_on)
+            return False
+        self._slowed = False
         bucket = self.client.publish_bucket
         if bucket is None or bucket.take(now=self._core.loop.time()):
             return True
@@ -288,7 +332,7 @@ class Connection:
 
     def _dispatch(self, client: Client, packet: Packet) -> None:
         session, outbox = client.session, self._core.outbox
-        answers = acknowledge(session, packet, self._core.wall_s())
+        answers = acknowledge(session, packet, self._core.now_s())
         if answers is not None:
             for data in answers:
                 outbox.hold(self, data)
@@ -361,8 +405,7 @@ class Connection:
         rest, self._rest = self._rest, b""
         if rest or self._steps is not None:
             self._parse(rest, 0)
-        if self._transport is not None and not self._stopped and not self.paused and not self.closed:
-            self._transport.resume_reading()
+        self.read_on()
 
     def send(self, data: bytes) -> None:
         """Write at the end of this tick."""
@@ -382,9 +425,7 @@ class Connection:
         """Hand over what has gathered."""
         out, self.out = self.out, []
         if out:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            self._core.counts.bytes_sent += len(data)
-            self.write(data)
+            self._core.counts.bytes_sent += write_pieces(self.write, out)
 
     def refuse(self, connack: Connack) -> None:
         """Turn the client away."""
@@ -417,6 +458,13 @@ class Connection:
         self._rest, self._reassembly, self.last_route, self._steps = b"", None, None, None
         if transport is not None:
             self._handlers.endings.begin(id(self), transport, reads=not self.paused)
+
+    @property
+    def standing(self) -> Standing | None:
+        """What is not read or not finished, if it is much."""
+        unread = self._transport.get_write_buffer_size() if self.paused and self._transport is not None else 0
+        unfinished = 0 if self._reassembly is None else self._reassembly.size
+        return (unread, unfinished) if unread or unfinished > BUFFER_BYTES else None
 
     def check_alive(self, now: float) -> None:
         """Called every second or so: end what has been silent for too long."""

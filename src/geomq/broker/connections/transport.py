@@ -1,6 +1,10 @@
 """What a connection needs of the thing it writes to, and where its bytes go when it is closed."""
 
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+SHARED_BYTES: Final = 4_096
+"""Larger pieces are written one by one: others are sent the same, and joined they would be copied for each."""
 
 
 class Transport(Protocol):
@@ -9,6 +13,8 @@ class Transport(Protocol):
     def write(self, data: bytes | memoryview) -> None: ...
 
     def get_write_buffer_size(self) -> int: ...
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None: ...
 
     def close(self) -> None: ...
 
@@ -23,3 +29,17 @@ class Transport(Protocol):
 
 def nowhere(_data: bytes | memoryview) -> None:
     """Where bytes for a closed connection go."""
+
+
+def write_pieces(write: Callable[[bytes], object], pieces: Sequence[bytes]) -> int:
+    """Write what gathered for one connection; how many bytes that were."""
+    if len(pieces) == 1:
+        write(pieces[0])
+        return len(pieces[0])
+    size = sum(map(len, pieces))
+    if size > SHARED_BYTES * len(pieces):
+        for piece in pieces:
+            write(piece)
+    else:
+        write(b"".join(pieces))
+    return size

@@ -277,6 +277,7 @@ class FastPath:
                 connection.write(data)
         counts.events_delivered += reached * count
         counts.bytes_sent += written * len(data)
+        self._core.outbox.weigh(written * len(data))
 
     def _missed(self, connection: Connection, count: int) -> None:
         """The client reads too slowly; events of QoS 0 do not wait for it."""

@@ -26,7 +26,6 @@ class SysTopics:
         core, counts = self._core, self._core.counts
         connected = sum(client.connection is not None for client in core.clients.values())
         total = len(core.clients)
-        subscriptions = sum(len(client.session.subscriptions) for client in core.clients.values())
         values: dict[str, object] = {
             "version": f"geomq version {__version__}",
             "uptime": f"{int(core.loop.time() - self._started)} seconds",
@@ -43,9 +42,12 @@ class SysTopics:
             "bytes/received": counts.bytes_received,
             "bytes/sent": counts.bytes_sent,
             "retained messages/count": len(self._retention),
-            "subscriptions/count": subscriptions,
+            "subscriptions/count": core.filters.count,
             "store/messages/count": core.store.messages,
             "geo/location updates": counts.location_updates,
             "geo/errors": counts.geo_errors,
+            "heap/current size": core.budget.used,
+            "memory/limit": core.budget.limit or 0,
+            "memory/shedding": core.budget.sheds.name.lower().replace("_", " "),
         }
         return {f"$SYS/broker/{name}": str(value) for name, value in values.items()}

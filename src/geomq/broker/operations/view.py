@@ -29,12 +29,14 @@ class View:
         membership: Membership,
         listeners: list[tuple[str, str, int]],
         links: Callable[[], Mapping[str, float]],
+        held: Callable[[], Mapping[str, int]],
     ) -> None:
         self._core = core
         self._connections = connections
         self._registry = registry
         self._retention = retention
         self._links = links
+        self._held = held
         self.membership = membership
         self.listeners = listeners
         self.started_at = core.wall_s()
@@ -45,7 +47,7 @@ class View:
         return self._core.config
 
     def unwell(self) -> str | None:
-        return "the disk is full" if self._core.outbox.full else None
+        return self._core.outbox.full
 
     def counts(self) -> Mapping[str, int]:
         return self._core.counts.as_dict()
@@ -58,11 +60,20 @@ class View:
         return {
             "connections": len(self._connections),
             "sessions": len(clients),
-            "subscriptions": sum(len(client.session.subscriptions) for client in clients.values()),
+            "subscriptions": self._core.filters.count,
             "retained": len(self._retention),
             "messages_stored": self._core.store.messages,
+            "publishers_waiting": self._core.pressure.waiting,
+            "queued_bytes": self._core.backlog.bytes,
+            "queued_messages": self._core.backlog.messages,
             **self._links(),
+            **self._memory(),
         }
+
+    def _memory(self) -> dict[str, float]:
+        budget = self._core.budget
+        found = {"used": budget.used, "limit": budget.limit or 0, **self._held()}
+        return {"memory_shedding": int(budget.sheds), **{f"memory_{name}_bytes": size for name, size in found.items()}}
 
     def client_ids(self) -> Iterator[str]:
         return iter(tuple(self._core.clients))
@@ -84,7 +95,7 @@ class View:
             listener=None if connection is None else connection.listener.kind,
             version=session.version,
             connected_at=connected_at,
-            expires_at=session.expires_at,
+            expires_at=None if session.expires_at is None else self._core.now_s.unix_s(session.expires_at),
             keep_alive_s=0 if connection is None else connection.keep_alive_s,
             location=client.location,
             fences={name: fence_text(fence) for name, fence in client.fences.items()},

@@ -190,6 +190,12 @@ class PeerChannel(asyncio.BufferedProtocol):
         return None if self._theirs is None else self._theirs.epoch
 
     @property
+    def certificate(self) -> bytes | None:
+        """That of the other side, as DER, if there is one."""
+        tls: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
+        return None if tls is None else tls.getpeercert(binary_form=True)
+
+    @property
     def address(self) -> str:
         """Where the other side is."""
         return self._address("peername")

@@ -28,7 +28,7 @@ class Dialler:
         address: PeerAddress | None,
         *,
         ours: bool,
-        tls: ssl.SSLContext | None,
+        tls: Callable[[], ssl.SSLContext | None],
         make_channel: Callable[[], PeerChannel],
         is_missing: Callable[[], bool],
         platform: Platform,
@@ -72,11 +72,12 @@ class Dialler:
     async def _dial(self, address: PeerAddress) -> None:
         await asyncio.sleep(self._patience_s)
         loop = asyncio.get_running_loop()
-        name = None if self._tls is None else self._peer
         while self._is_missing():
+            tls = self._tls()
+            name = None if tls is None else self._peer
             try:
                 await loop.create_connection(
-                    self._make_channel, address.host, address.port, ssl=self._tls, server_hostname=name
+                    self._make_channel, address.host, address.port, ssl=tls, server_hostname=name
                 )
             except (OSError, ssl.SSLError) as error:
                 log.debug("peer connection failed", extra={"peer": self._peer, "reason": str(error)})

@@ -13,6 +13,7 @@ from geomq.broker.peers.channel import Credentials
 from geomq.broker.peers.peer_settings import PeerAddress
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.security.broker_certificate import certificate_problem
+from geomq.broker.security.certificates import Trust, read_trust
 from geomq.errors import ConfigError, GeometryError
 from geomq.geo import parse_location
 from geomq.routing.core.model import BrokerId, Edition
@@ -123,12 +124,34 @@ def tls_of(config: Config) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None
     for context in (listen, dial):
         try:
             context.load_cert_chain(section.certfile, section.keyfile)
+            if section.crlfile is not None:
+                context.load_verify_locations(section.crlfile)
+                context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"[federation] certificate: {error}") from None
     problem = certificate_problem(config.broker.name, _first_certificate(section.certfile))
     if problem is not None:
         raise ConfigError(f"[federation] certfile {section.certfile}: {problem}")
     return listen, dial
+
+
+class LinkTls:
+    """The TLS settings for links as the files said when they were last read, and whose certificates they trust."""
+
+    def __init__(self, config: Config) -> None:
+        self.listen, self.dial = tls_of(config)
+        self.trust = trust_of(config)
+
+    def renew(self, config: Config) -> None:
+        """Read the files again, for connections from now on; ConfigError leaves everything as it was."""
+        (listen, dial), trust = tls_of(config), trust_of(config)
+        self.listen, self.dial, self.trust = listen, dial, trust
+
+
+def trust_of(config: Config) -> Trust:
+    """Whose certificates of brokers count, and which were taken back."""
+    section = config.federation
+    return Trust() if section.certfile is None else read_trust(section.cafile, section.crlfile)
 
 
 def _first_certificate(path: str) -> bytes:

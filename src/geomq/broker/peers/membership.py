@@ -5,6 +5,7 @@ The routing core decides what happens when; here its decisions meet the disk and
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from geomq.broker.config.settings import Config
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
 from geomq.broker.peers.changes import EditionView, FederationChanges
-from geomq.broker.peers.federating import address_of, description_of, entry_of, peers_of, tls_of
+from geomq.broker.peers.federating import address_of, description_of, entry_of, peers_of
 from geomq.broker.peers.peer_settings import PeerAddress
 from geomq.broker.peers.peering import Peering
 from geomq.broker.peers.refusals import PeerRefusals
@@ -77,6 +78,7 @@ class Membership:
         config: Config,
         kept: PeerStore | None,
         peering: Peering | None,
+        dial_tls: Callable[[], ssl.SSLContext | None],
         refusals: PeerRefusals,
         start_cloud: Callable[[BroadcastGroups], Cloud],
     ) -> None:
@@ -89,6 +91,7 @@ class Membership:
         self._config = config
         self._kept = kept
         self._peering = peering
+        self._dial_tls = dial_tls
         self._refusals = refusals
         self._start_cloud = start_cloud
         self._seeker: Seeker | None = None
@@ -126,7 +129,7 @@ class Membership:
                 PeerAddress(host.strip("[]"), int(port)),
                 entry_of(self._config),
                 self._peering.credentials,
-                dial_tls=tls_of(self._config)[1],
+                dial_tls=self._dial_tls,
                 found=self._changes.learn,
                 name_taken=self._name_taken,
                 uniform=self._core.platform.uniform,

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from geomq.routing.wire.link import OUTBOX_BYTES_MAX
+
 
 class PeerAddress(NamedTuple):
     host: str
@@ -11,6 +13,7 @@ class PeerAddress(NamedTuple):
 class PeerLimits(NamedTuple):
     frame_bytes_max: int = 1 << 24
     outbox_max: int = 100_000
+    outbox_bytes_max: int = OUTBOX_BYTES_MAX
 
 
 DEFAULT_LIMITS = PeerLimits()

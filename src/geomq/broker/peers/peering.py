@@ -7,18 +7,21 @@ or reordered, whatever the connections do.
 import asyncio
 import logging
 import ssl
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 
 from geomq.broker.peers.channel import Credentials, PeerChannel
+from geomq.broker.peers.deadlines import for_wire, from_wire
 from geomq.broker.peers.dialling import Dialler
 from geomq.broker.peers.flushes import Flushes
+from geomq.broker.peers.latency import Latency
 from geomq.broker.peers.namesakes import RETRY_S, Namesakes
 from geomq.broker.peers.peer_settings import DEFAULT_LIMITS, PeerAddress, PeerLimits
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.store import OUTBOX, Notes, PeerStore
-from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrokers
+from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrokers, Unproven
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.sockets.accepting import Server
 from geomq.broker.state.drops import Reason
@@ -31,16 +34,12 @@ from geomq.routing.core.model import BrokerId, Edition
 from geomq.routing.core.plan import EventBatch
 from geomq.routing.federation.edition_messages import unwrapped, wrapped
 from geomq.routing.wire.frames import BUILT_IN, Aside, AskToJoin, LooseBatch, NameTaken, Ping, Pong, Refused, unsendable
-from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, runs
+from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, MayGo, WhenFull, anything_may_go, runs
 
 log = logging.getLogger("geomq.peers")
 
-RESEND_MS = 5_000.0
-PROBE_S, SILENCE_S_MAX = 1.0, 6.0
+RESEND_MS, PROBE_S, SILENCE_S_MAX = 5_000.0, 1.0, 6.0
 WINDOW = 2048
-SMOOTHING = 0.2
-UNPROVEN_MAX = 256
-"""Connections that have not proved a name yet; beyond that the oldest of them makes room."""
 _NUMBER = attrgetter("number")
 
 
@@ -61,7 +60,7 @@ class _Peer:
         """The first number of its link that may still be on disk."""
         self.held = 0
         self.heard_s = 0.0
-        self.latency_ms: float | None = None
+        self.latency = Latency()
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -79,14 +78,17 @@ class Peering:
         kept: PeerStore | None = None,
         notes: Notes | None = None,
         limits: PeerLimits = DEFAULT_LIMITS,
-        dial_tls: ssl.SSLContext | None = None,
+        dial_tls: Callable[[], ssl.SSLContext | None] = lambda: None,
         lost: Callable[[BrokerId, Message, Reason], object] = lambda _, __, ___: None,
+        on_full: Callable[[BrokerId, Link, Message, int], WhenFull] | None = None,
+        may_go: MayGo = anything_may_go,
         unknown_broker_handler: UnknownBrokerHandler | None = None,
         platform: Platform = SYSTEM,
+        now_s: Callable[[], float] | None = None,
     ) -> None:
         self._me = me
-        self._platform = platform
-        self._lost = lost
+        self._platform, self._now_s = platform, now_s or platform.wall_s
+        self._lost, self._on_full, self._may_go = lost, on_full, may_go
         self._handle = handle
         self.credentials = credentials
         self._refusals = refusals
@@ -99,7 +101,7 @@ class Peering:
         self._probe: asyncio.TimerHandle | None = None
         self._unknown_brokers = UnknownBrokers(unknown_broker_handler)
         self._namesakes = Namesakes(me, refusals, self._take_over)
-        self._unproven: dict[PeerChannel, None] = {}
+        self._unproven = Unproven()
         self._closing = False
         self._flushes = Flushes()
         self._waiting: list[_Peer] = []
@@ -111,6 +113,9 @@ class Peering:
             epoch=self._platform.new_epoch(),  # for each anew: it may not have heard that it was forgotten before
             retry_ms=RESEND_MS,
             outbox_max=self._limits.outbox_max,
+            outbox_bytes_max=self._limits.outbox_bytes_max,
+            on_full=None if self._on_full is None else partial(self._on_full, name),
+            may_go=self._may_go,
             window=WINDOW,
             unsent=[] if self._kept is None else self._kept.load_outbox(name, self._notes),
         )
@@ -127,13 +132,15 @@ class Peering:
         peer = _Peer(name, link, dialler)
         return peer
 
-    async def start(self, host: str | None, port: int | None, tls: ssl.SSLContext | None = None) -> None:
+    async def start(
+        self, host: str | None, port: int | None, tls: Callable[[], ssl.SSLContext | None] = lambda: None
+    ) -> None:
         """Listen for peers (if there is a port) and dial those that are ours to dial."""
         self._loop = asyncio.get_running_loop()
         self._turns = Turns(self._loop, self._platform.turn_ns)  # their own: peers never wait behind clients
         if port is not None:
             self._server = await self._platform.open_server(
-                lambda: self._channel(None), host, port, tls=lambda: tls, end=self._platform.descriptors().peers_end
+                lambda: self._channel(None), host, port, tls=tls, end=self._platform.descriptors().peers_end
             )
         for peer in self._peers.values():
             peer.dialler.start()
@@ -148,9 +155,16 @@ class Peering:
     def connected(self) -> tuple[BrokerId, ...]:
         return tuple(name for name, peer in self._peers.items() if peer.up)
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many messages peers have not acknowledged, and the bytes they take."""
+        peers = self._peers.values()
+        return sum(peer.link.waiting for peer in peers), sum(peer.link.waiting_bytes for peer in peers)
+
     def latency_ms(self, peer: BrokerId) -> float | None:
         """One way over the link, as a moving mean; None if it was not measured yet."""
-        return known.latency_ms if (known := self._peers.get(peer)) is not None and known.up else None
+        known = self._peers.get(peer)
+        return None if known is None or not known.up else known.latency.mean_ms
 
     async def stop(self) -> None:
         self._closing = True
@@ -166,6 +180,15 @@ class Peering:
                 peer.timer.cancel()
             if peer.channel is not None:
                 peer.channel.close("this broker is shutting down")
+
+    def end_untrusted(self, refusal: Callable[[bytes], str | None]) -> None:
+        """End the links to peers whose certificate (DER) is refused now, and say why."""
+        for peer in self._peers.values():
+            certificate = None if peer.channel is None else peer.channel.certificate
+            problem = None if certificate is None else refusal(certificate)
+            if peer.channel is not None and problem is not None:
+                log.warning("link ended", extra={"peer": peer.name, "reason": problem})
+                peer.channel.close(problem)
 
     def set_peers(self, peers: Mapping[BrokerId, PeerAddress | None]) -> None:
         """The federation changed: forget who left, dial who came."""
@@ -191,6 +214,7 @@ class Peering:
         gone.waits, gone.promised = False, []
         for message in gone.link.durable():
             self._lost(gone.name, message, Reason.PEER_LEFT)
+        gone.link.clear()
         if self._kept is not None:
             self._kept.forget_outbox(gone.name)
 
@@ -230,6 +254,11 @@ class Peering:
             self.send(peer, wrapped(batch, edition))
             self._pump(known)
 
+    def room(self, peer: BrokerId, size: int) -> int:
+        """How many more events may wait for a peer, of so many bytes together."""
+        known = self._peers.get(peer)
+        return sys.maxsize if known is None else known.link.room(size)
+
     def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
         """Have a message sent as soon as all that was sent so far, to any peer, has arrived."""
         self._flushes.add(peer, message, {name: known.link for name, known in self._peers.items()}, send)
@@ -238,7 +267,8 @@ class Peering:
     def _gave_up(self, peer: _Peer, message: Message, output: LinkOutput) -> None:
         """The link had no room for the message, or for others with it."""
         for lost in output.lost:
-            self._lost(peer.name, lost, Reason.LINK_DOWN if lost is message else Reason.QUEUE_FULL)
+            waited = lost is not message or peer.link.state == "up" or is_promised(lost)
+            self._lost(peer.name, lost, Reason.QUEUE_FULL if waited else Reason.LINK_DOWN)
         if output.overrun and peer.channel is not None:
             peer.channel.close("the peer stopped reading")
         if output.frames and peer.channel is not None:
@@ -261,15 +291,15 @@ class Peering:
     def _pump(self, peer: _Peer) -> None:
         durable, peer.waits, peer.waits_for_disk = peer.waits_for_disk, False, False
         pumped = peer.link.pump(now=self._now_ms())
-        frames: Sequence[Frame | bytes] = ()
+        leaving, frames = for_wire(pumped, self._now_s()), list[Frame | bytes]()
         if peer.promised and self._kept is not None:
             promised, peer.promised = peer.promised, []
-            kept = [self._kept.keep(peer.name, frame) for frame in runs(promised)]
-            if b"" not in kept and list(map(_NUMBER, pumped)) == list(map(_NUMBER, promised)):
+            kept: list[Frame | bytes] = [self._kept.keep(peer.name, frame) for frame in runs(promised)]
+            same = leaving is pumped and list(map(_NUMBER, pumped)) == list(map(_NUMBER, promised))
+            if same and b"" not in kept:
                 frames = kept
-        frames = frames or runs(pumped)
-        if frames and peer.channel is not None:
-            self._emit(peer, peer.channel, frames, durable=durable)
+        if pumped and peer.channel is not None:
+            self._emit(peer, peer.channel, frames or runs(leaving), durable=durable)
         self._watch(peer)
 
     def _channel(self, expected: str | None) -> PeerChannel:
@@ -283,17 +313,14 @@ class Peering:
 
     def made(self, channel: PeerChannel) -> None:
         """A connection is open and has yet to prove a name."""
-        if channel.expected is not None:
-            return
-        if len(self._unproven) >= UNPROVEN_MAX:
-            next(iter(self._unproven)).close("too many unknown brokers at once")
-        self._unproven[channel] = None
+        if channel.expected is None:
+            self._unproven.add(channel)
 
     # What channels report.
 
     def opened(self, channel: PeerChannel) -> bool:
         """A peer proved its name: its link uses this connection from now on."""
-        self._unproven.pop(channel, None)
+        self._unproven.discard(channel)
         peer = self._peers.get(BrokerId(channel.peer or ""))
         if self._closing:
             return False
@@ -337,10 +364,9 @@ class Peering:
         elif isinstance(frame, Ping):
             channel.send(Pong(frame.token))
         elif isinstance(frame, Pong):
-            if 0 <= (round_trip_ms := (self._platform.perf_ns() - frame.token) / 1e6) < 600_000:
-                before = round_trip_ms / 2 if peer.latency_ms is None else peer.latency_ms
-                peer.latency_ms = before + SMOOTHING * (round_trip_ms / 2 - before)
-                self._handle(LatencyMeasured(peer.name, round_trip_ms / 2))
+            one_way_ms = peer.latency.measure(self._platform.perf_ns() - frame.token)
+            if one_way_ms is not None:
+                self._handle(LatencyMeasured(peer.name, one_way_ms))
         elif isinstance(frame, NameTaken):
             peer.dialler.refused(for_s=RETRY_S)
             self._refusals.name_taken(self._me, by=peer.name, mine=frame.refused, linked=frame.linked)
@@ -352,7 +378,7 @@ class Peering:
         self._lost(peer, message, Reason.UNSENDABLE)
 
     def closed(self, channel: PeerChannel, reason: str) -> None:
-        self._unproven.pop(channel, None)
+        self._unproven.discard(channel)
         peer = self._peers.get(BrokerId(channel.peer or ""))
         if self._unknown_brokers.closed(channel) or self._namesakes.closed(channel):
             return
@@ -377,7 +403,7 @@ class Peering:
         """What a link puts out goes before what the node sends because of its news; but an acknowledgement says that
         messages have been dealt with, so they are first."""
         for message in output.messages:
-            self._take(peer, *unwrapped(message))
+            self._take(peer, *unwrapped(from_wire(message, self._now_s())))
             durable = durable or (self._kept is not None and is_promised(message))
         if self._kept is not None and peer.link.acknowledged != peer.erased:
             peer.erased = peer.link.acknowledged
@@ -385,11 +411,9 @@ class Peering:
         if self._flushes:
             self._flushes.send({name: known.link for name, known in self._peers.items()})
         if output.frames and peer.channel is not None:
-            frames = output.frames
-            data = [frame for frame in frames if isinstance(frame, Data)]
-            if data:
-                durable = durable or any(is_promised(frame.message) for frame in data)
-                frames = [*(frame for frame in frames if not isinstance(frame, Data)), *runs(data)]
+            data = for_wire([frame for frame in output.frames if isinstance(frame, Data)], self._now_s())
+            durable = durable or any(is_promised(frame.message) for frame in data)
+            frames = [*(frame for frame in output.frames if not isinstance(frame, Data)), *runs(data)]
             self._emit(peer, peer.channel, frames, durable=durable)
         if output.came_up:
             log.info("peer connected", extra={"peer": peer.name})

@@ -5,8 +5,6 @@ Which version of a topic's event is the latest, and who is sent what, is `routin
 
 from collections.abc import Mapping
 
-import msgspec
-
 from geomq.broker.clients.delivery import message_of_event
 from geomq.broker.clients.retention import About, Retention
 from geomq.broker.core import Core
@@ -41,7 +39,7 @@ class RetainedCopies:
     def store(self, action: StoreRetained) -> RetainedStored | None:
         """Keep a peer's event; None if there is no room for it."""
         event = action.event
-        message = message_of_event(event, self._core.wall_s())
+        message = message_of_event(event, self._core.now_s())
         about = About(event.fence, event.location, event.publisher or None, action.user)
         if not self._retention.put(message, about):
             return None  # else others would learn from here that it was deleted
@@ -49,14 +47,11 @@ class RetainedCopies:
 
     def _event(self, topic: str, version: Version) -> tuple[Event, str | None]:
         """The topic's event as peers receive it, and its publisher's user; a deleted one has no payload."""
-        event_id, wall_s = EventId(version.origin, 0, version.time_ms), self._core.wall_s()
+        event_id = EventId(version.origin, 0, version.time_ms)
         message, about = self._retention.get(topic)
         if message is None:
             return Event(event_id, topic, ClientId(""), None, None, retain=True), None
         properties = message.properties
-        if message.expires_at is not None:
-            left_s = max(0, round(message.expires_at - wall_s))
-            properties = msgspec.structs.replace(properties, message_expiry_interval=left_s)
         event = Event(
             event_id,
             topic,
@@ -67,6 +62,7 @@ class RetainedCopies:
             message.qos,
             True,
             b"" if properties == NO_PROPERTIES else encode_properties(properties, PacketType.PUBLISH),
-            int(wall_s * 1000),
+            int(self._core.wall_s() * 1000),
+            None if message.expires_at is None else int(message.expires_at * 1000),
         )
         return event, about.user

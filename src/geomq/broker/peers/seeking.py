@@ -36,7 +36,7 @@ class Seeker:
         entry: BrokerEntry,
         credentials: Credentials,
         *,
-        dial_tls: ssl.SSLContext | None,
+        dial_tls: Callable[[], ssl.SSLContext | None],
         found: Callable[[bytes], bool],
         name_taken: Callable[[str, NameTaken], None] = lambda _, __: None,
         uniform: Callable[[float, float], float] = SYSTEM.uniform,
@@ -74,12 +74,13 @@ class Seeker:
     async def _ask(self) -> bytes:
         loop = asyncio.get_running_loop()
         self._answer = loop.create_future()
+        tls = self._dial_tls()
         transport, _ = await loop.create_connection(
             lambda: PeerChannel(self._credentials, self, expected=None, frame_bytes_max=FRAME_BYTES_MAX),
             self._seed.host,
             self._seed.port,
-            ssl=self._dial_tls,
-            server_hostname=self._seed.host if self._dial_tls is not None else None,
+            ssl=tls,
+            server_hostname=self._seed.host if tls is not None else None,
         )
         try:
             return await self._answer

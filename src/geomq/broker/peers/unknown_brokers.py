@@ -10,6 +10,8 @@ from geomq.routing.wire.link import Frame, Hello
 
 UNKNOWN_BROKERS_MAX = 64
 REQUEST_S_MAX = 10.0
+UNPROVEN_MAX = 256
+"""Connections that have not proved a name yet; beyond that the oldest of them makes room."""
 
 
 class UnknownBrokerHandler(Protocol):
@@ -73,3 +75,19 @@ class UnknownBrokers:
         for channel in tuple(self._leave):
             self.closed(channel)
             channel.close("this broker is shutting down")
+
+
+class Unproven:
+    """Connections that have not proved a name yet."""
+
+    def __init__(self) -> None:
+        self._channels: dict[PeerChannel, None] = {}
+
+    def add(self, channel: PeerChannel) -> None:
+        if len(self._channels) >= UNPROVEN_MAX:
+            next(iter(self._channels)).close("too many unknown brokers at once")
+        self._channels[channel] = None
+
+    def discard(self, channel: PeerChannel) -> None:
+        """It proved a name, or is closed."""
+        self._channels.pop(channel, None)

@@ -229,7 +229,7 @@ class Roaming:
             subscribed = [(whole, self._fence_of(client, whole)) for whole in client.session.subscriptions]
             may_read = core.rights_of_peer(action.to).may_read
             waiting = self._granted(client.session.unfinished()[0], may_read, action.to, Reason.PEER_MAY_NOT_READ)
-            parts = pack(client, subscribed, core.node.had_by(client.subscription_keys()), waiting)
+            parts = pack(client, subscribed, core.node.had_by(client.subscription_keys()), waiting, now=core.now_s())
             if len(parts) > PARTS_MAX:
                 log.warning("the session of %s is too large to hand over", client.id)
         if client is None or len(parts) > PARTS_MAX:
@@ -271,7 +271,7 @@ class Roaming:
     def _take(self, client_id: ClientId, data: bytes, giver: BrokerId) -> None:
         core = self._core
         try:
-            stored, had = unpack(data)
+            stored, had = unpack(data, now=core.now_s())
         except ProtocolError as error:
             log.error("session of %r lost: %s", client_id[:80], error)
             return
@@ -311,7 +311,7 @@ class Roaming:
             self._registry.complete(client, stored)
         for each in deliveries:
             if each.phase is not Phase.RELEASED:
-                for data in client.session.requeue(each, core.wall_s()):
+                for data in client.session.requeue(each, core.now_s()):
                     if client.connection is not None:
                         core.outbox.hold(client.connection, data)
         core.outbox.schedule()

@@ -69,9 +69,11 @@ def pack(
     subscribed: Iterable[tuple[str, Fence | None]],
     had: tuple[EventId, ...],
     deliveries: Iterable[InFlight],
+    *,
+    now: float,
 ) -> list[bytes]:
     """The session with these deliveries in parts, whatever their number; `subscribed` names the fence of each
-    subscription."""
+    subscription. What expires goes with the time that is left to it."""
     session = client.session
     _, receipts = session.unfinished()
     fences = dict(subscribed)
@@ -80,9 +82,10 @@ def pack(
             user=client.user,
             version=session.version,
             expiry_s=session.expiry_s,
-            expires_at=session.expires_at,
+            expires_at=_later(session.expires_at, -now),
             location=client.location,
             asks=client.asks,
+            queue_full=client.queue_full,
         ),
         tuple(
             SubscriptionRecord(subscription, None if (fence := fences.get(whole)) is None else fence_text(fence))
@@ -90,7 +93,9 @@ def pack(
         ),
         {name: fence_text(fence) for name, fence in client.fences.items()},
         tuple(
-            PackedDelivery(d.message, d.qos, d.retain, d.identifiers, d.packet_id, d.phase is Phase.RELEASED)
+            PackedDelivery(
+                _moved(d.message, -now), d.qos, d.retain, d.identifiers, d.packet_id, d.phase is Phase.RELEASED
+            )
             for d in deliveries
         ),
         tuple(receipts),
@@ -101,7 +106,17 @@ def pack(
     return [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)]
 
 
-def unpack(data: bytes) -> tuple[StoredSession, tuple[EventId, ...]]:
+def _later(moment: float | None, by_s: float) -> float | None:
+    return None if moment is None else moment + by_s
+
+
+def _moved(message: ApplicationMessage, by_s: float) -> ApplicationMessage:
+    if message.expires_at is None:
+        return message
+    return msgspec.structs.replace(message, expires_at=message.expires_at + by_s)
+
+
+def unpack(data: bytes, *, now: float) -> tuple[StoredSession, tuple[EventId, ...]]:
     """The session as a store would have remembered it, and what its client has had; ProtocolError if it is invalid."""
     try:
         transfer = _decode(data)
@@ -113,10 +128,10 @@ def unpack(data: bytes) -> tuple[StoredSession, tuple[EventId, ...]]:
     except (msgspec.MsgspecError, GeomqError, ValueError, RecursionError, OverflowError) as error:
         raise ProtocolError(f"unreadable session: {error}") from None
     stored = StoredSession(
-        transfer.record,
+        msgspec.structs.replace(transfer.record, expires_at=_later(transfer.record.expires_at, now)),
         {subscribed.subscription.topic_filter: subscribed for subscribed in transfer.subscriptions},
         transfer.fences,
-        [_delivery(number, packed) for number, packed in enumerate(transfer.deliveries, start=1)],
+        [_delivery(number, packed, now) for number, packed in enumerate(transfer.deliveries, start=1)],
         list(transfer.receipts),
         transfer.missed,
     )
@@ -151,8 +166,8 @@ def _check_time(moment: float | None) -> None:
         raise ProtocolError("an expiry time is not finite")
 
 
-def _delivery(number: int, packed: PackedDelivery) -> InFlight:
-    message = packed.message
+def _delivery(number: int, packed: PackedDelivery, now: float) -> InFlight:
+    message = _moved(packed.message, now)
     made = InFlight(number, message, packed.qos, packed.retain, packed.identifiers, message.wire_size)
     made.packet_id = packed.packet_id
     if packed.packet_id:

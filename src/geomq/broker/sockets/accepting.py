@@ -80,6 +80,9 @@ class Pending:
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        """There is no buffer yet."""
+
     def pause_reading(self) -> None:
         """Nothing is read yet."""
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from geomq.broker.config.queues import QueueFull
 from geomq.broker.config.settings import Listener
 from geomq.broker.security.acl import Rights
 from geomq.broker.security.limits import TokenBucket
@@ -48,6 +49,10 @@ class ClientConnection(Protocol):
 
     def send(self, data: bytes) -> None: ...
 
+    def stop_reading(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
     def wait_longer(self, wait_s: float) -> None: ...
 
     def write_part(self, data: bytes | memoryview) -> None: ...
@@ -62,7 +67,8 @@ class Client:
 
     `asks` is whether it wants the details of events; `prefixes` counts the subscriptions under each prefix,
     `levels` those of all its filters. `patterns` counts the subscriptions under each arrangement of wildcards, as soon
-    as there are so many that it matters. `told_new` says that it was told at its last CONNACK that it had no session.
+    as there are so many that it matters. `queue_full` is what the listener it came by last says of a full queue.
+    `told_new` says that it was told at its last CONNACK that it had no session.
     """
 
     __slots__ = (
@@ -78,6 +84,7 @@ class Client:
         "patterns",
         "prefixes",
         "publish_bucket",
+        "queue_full",
         "rights",
         "roams",
         "session",
@@ -93,6 +100,7 @@ class Client:
         self.rights = rights
         self.asks = asks
         self.connection: ClientConnection | None = None
+        self.queue_full: QueueFull | None = None
         self.due_will: DueWill | None = None
         self.location: Location | None = None
         self.fences: dict[str, Fence] = NO_FENCES
@@ -111,6 +119,7 @@ class Client:
     def attach(self, connection: ClientConnection, user: str | None, *, now_ms: int) -> None:
         """The session goes on with this connection; a will that was due stays unpublished."""
         self.connection = connection
+        self.queue_full = connection.listener.queue_full
         self.user = user
         self.due_will = None
         self.since_ms = now_ms
@@ -123,6 +132,10 @@ class Client:
 
     def authorize(self, rights: Rights) -> None:
         self.rights = rights
+
+    def restore_policy(self, queue_full: QueueFull | None) -> None:
+        """What goes for a full queue, as it was written down."""
+        self.queue_full = queue_full
 
     def limit(self, publishes: TokenBucket | None, locations: TokenBucket | None) -> None:
         """How often it may publish and move."""

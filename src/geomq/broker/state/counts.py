@@ -17,10 +17,13 @@ class Counts:
         "events_received",
         "events_refused",
         "events_repeated",
+        "events_slowed",
         "expired_sessions",
         "geo_errors",
         "location_updates",
         "locations_dropped",
+        "memory_disconnected",
+        "memory_refused",
         "name_conflicts",
         "packets_received",
         "peer_messages_refused",
@@ -50,10 +53,13 @@ class Counts:
     events_received: int
     events_refused: int
     events_repeated: int
+    events_slowed: int
     expired_sessions: int
     geo_errors: int
     location_updates: int
     locations_dropped: int
+    memory_disconnected: int
+    memory_refused: int
     name_conflicts: int
     packets_received: int
     peer_messages_refused: int

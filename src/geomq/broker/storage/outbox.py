@@ -1,10 +1,12 @@
 """The outbox: bytes for one connection leave in one write per loop tick, and what needs the disk waits for it.
 
 `send` is for what may go at once. `hold` is for acknowledgements and for QoS 1 and 2 messages: they leave only when
-everything the store collected before is safe, in the order they were held. Nothing here waits for a slow reader.
+everything the store collected before is safe, in the order they were held. Nothing here waits for a slow reader, and
+nobody waits until much is written to many: what takes longer than a turn goes on in the next.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -15,6 +17,13 @@ from geomq.mqtt.session.changes import Journal
 
 PROMPT_MAX = 32
 """How many arrivals at most are answered at once before a whole tick is looked at again."""
+FEW = 16
+"""So many connections are written to before the clock is looked at."""
+WRITE_NS = 5_000_000
+GATHERED_MAX = 1 << 20
+"""So many bytes may gather within a tick, as many times as they are to be written, before they are."""
+WATCHED_MAX = 1 << 23
+"""After so many bytes it is looked how much memory there is, however little time has passed."""
 
 
 class Sender(Protocol):
@@ -23,6 +32,14 @@ class Sender(Protocol):
     def send(self, data: bytes) -> None: ...
 
     def write_out(self) -> None: ...
+
+
+class Turns(Protocol):
+    """Whose turn it is on the event loop."""
+
+    def now_ns(self) -> int: ...
+
+    def wait(self, go_on: Callable[[], object]) -> None: ...
 
 
 Held = list[tuple[Sender, bytes]]
@@ -59,8 +76,10 @@ class Outbox:
         committer: Committer | None,
         *,
         before_write: Callable[[], None],
+        turns: Turns,
     ) -> None:
         self.journal: Journal = []
+        self._turns = turns
         self._before_write = before_write
         self.arriving = False
         self._loop = loop
@@ -69,6 +88,10 @@ class Outbox:
         if committer is not None:
             committer.collectors.append(self._collect)
         self._dirty: list[Sender] = []
+        self._behind: deque[Sender] = deque()
+        self._crowded: str | None = None
+        self._gathered = self._unwatched = 0
+        self._look: Callable[[], object] = _nobody_looks
         self.held: Held = []
         self._scheduled = False
         self._prompt = False
@@ -80,9 +103,43 @@ class Outbox:
         return self._committer is not None
 
     @property
-    def full(self) -> bool:
-        """Whether the disk takes nothing more."""
-        return self._committer is not None and self._committer.full
+    def full(self) -> str | None:
+        """Why no more can be kept, on disk or in memory; None if it can."""
+        if self._crowded is not None:
+            return self._crowded
+        return "the disk is full" if self._committer is not None and self._committer.full else None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether memory is what is missing."""
+        return self._crowded is not None
+
+    def crowd(self, why: str | None) -> None:
+        """From now on there is no memory to keep more, or there is again."""
+        self._crowded = why
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is more to write than fits a turn, so that whoever causes more should wait."""
+        return bool(self._behind)
+
+    def gather(self, size: int) -> None:
+        """So many bytes were given to connections; the time to write them is their sender's, if they are many."""
+        self._gathered += size
+        self.weigh(size)
+        if self._gathered > GATHERED_MAX:
+            self._write()
+
+    def weigh(self, size: int) -> None:
+        """So many bytes are written, as many times as they are: connections that do not read keep them."""
+        self._unwatched += size
+        if self._unwatched > WATCHED_MAX:
+            self._unwatched = 0
+            self._look()
+
+    def watch(self, look: Callable[[], object]) -> None:
+        """Call this now and then while much is written."""
+        self._look = look
 
     def mark(self, connection: Sender) -> None:
         """The connection has something to write."""
@@ -169,8 +226,39 @@ class Outbox:
         self._write()
 
     def _write(self) -> None:
+        self._gathered = 0
         dirty = self._dirty
         if dirty:
             self._dirty = []
-            for connection in dirty:
-                connection.write_out()
+            if len(dirty) <= FEW and not self._behind:
+                for connection in dirty:
+                    connection.write_out()
+            else:
+                self._write_many(deque(dirty))
+
+    def _write_many(self, dirty: deque[Sender]) -> None:
+        """Write for as long as a turn takes; the rest waits for one, behind those of whom there are few."""
+        ends = self._turns.now_ns() + WRITE_NS
+        while dirty:
+            for _ in range(min(FEW, len(dirty))):
+                dirty.popleft().write_out()
+            if self._turns.now_ns() >= ends:
+                break
+        if dirty:
+            if not self._behind:
+                self._turns.wait(self._write_rest)
+            self._behind += dirty
+
+    def _write_rest(self) -> None:
+        behind, self._behind = self._behind, deque()
+        self._write_many(behind)
+
+    def write_all(self) -> None:
+        """This is the end: write everything, however long that takes."""
+        self.flush()
+        while self._behind:
+            self._behind.popleft().write_out()
+
+
+def _nobody_looks() -> None:
+    """There is no limit on memory."""

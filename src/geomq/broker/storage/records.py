@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from geomq.broker.config.queues import QueueFull
 from geomq.mqtt.codec.packets import Will
 from geomq.mqtt.session.message import ApplicationMessage
 from geomq.mqtt.session.outbound import InFlight
@@ -35,6 +36,7 @@ class SessionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     will_due_at: float | None = None
     extra: bytes = b""
     asks: bool = False
+    queue_full: QueueFull | None = None
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -103,6 +103,11 @@ class Reassembly:
         self._have = len(rest)
         self._need = need
 
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return self._have
+
     def join(self, data: bytes) -> bytes | None:
         """All bytes so far, or None if there are still fewer than needed."""
         last = self._parts[-1]

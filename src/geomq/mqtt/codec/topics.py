@@ -100,39 +100,92 @@ def wildcard_pattern(topic_filter: str) -> str:
 
 
 class _Node(Generic[V]):
-    __slots__ = ("children", "topic_filter", "value")
+    """Some levels that have no choice between them, and what may follow.
 
-    def __init__(self) -> None:
-        self.children: dict[str, _Node[V]] = {}
+    `alone` is whether it is one level only, `wild` whether any of them is a wildcard.
+    """
+
+    __slots__ = ("alone", "children", "levels", "topic_filter", "value", "wild")
+
+    def __init__(self, levels: list[str]) -> None:
+        self.children: dict[str, _Node[V]] | None = None
+        self.name(levels)
         self.topic_filter: str | None = None
         self.value: V | None = None
 
+    def name(self, levels: list[str]) -> None:
+        self.levels = levels
+        self.alone = len(levels) == 1
+        self.wild = "+" in levels or "#" in levels
+
+    def put(self, child: "_Node[V]") -> None:
+        if self.children is None:
+            self.children = {}
+        self.children[child.levels[0]] = child
+
+    def common(self, levels: list[str], start: int) -> int:
+        """How many of its levels are those that begin at `start`."""
+        mine = self.levels
+        end = min(len(mine), len(levels) - start)
+        if mine[:end] == levels[start : start + end]:
+            return end
+        return next(index for index in range(end) if mine[index] != levels[start + index])
+
 
 class TopicTrie(Generic[V]):
-    """Maps filters to values and finds the values of all filters that match a topic, in a fixed order."""
+    """Maps filters to values and finds the values of all filters that match a topic, in a fixed order.
+
+    Levels between which no two filters part share a node, so that a long filter costs hardly more than a short one.
+    """
 
     def __init__(self) -> None:
-        self._root: _Node[V] = _Node()
+        self._root: _Node[V] = _Node([])
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
     def get(self, topic_filter: str) -> V | None:
-        node = self._root
-        for level in topic_filter.split("/"):
-            found = node.children.get(level)
-            if found is None:
+        levels, node, start = topic_filter.split("/"), self._root, 0
+        while start < len(levels):
+            child = node.children.get(levels[start]) if node.children else None
+            if child is None:
                 return None
-            node = found
+            stop = start + len(child.levels)
+            if not child.alone and child.levels != levels[start:stop]:
+                return None
+            node, start = child, stop
         return node.value
 
+    def _path(self, topic_filter: str) -> list[_Node[V]]:
+        """The nodes from the root to that of the filter; none if there is no such node."""
+        levels, node, start = topic_filter.split("/"), self._root, 0
+        path = [node]
+        while start < len(levels):
+            child = node.children.get(levels[start]) if node.children else None
+            if child is None or child.levels != levels[start : start + len(child.levels)]:
+                return []
+            start += len(child.levels)
+            path.append(child)
+            node = child
+        return path
+
     def put(self, topic_filter: str, value: V) -> None:
-        node = self._root
-        for level in topic_filter.split("/"):
-            child = node.children.get(level)
+        levels, node, start = topic_filter.split("/"), self._root, 0
+        while start < len(levels):
+            child = node.children.get(levels[start]) if node.children else None
             if child is None:
-                child = node.children[level] = _Node()
+                child = _Node(levels[start:])
+                node.put(child)
+            else:
+                common = child.common(levels, start)
+                if common < len(child.levels):
+                    fork: _Node[V] = _Node(child.levels[:common])
+                    child.name(child.levels[common:])
+                    fork.put(child)
+                    node.put(fork)
+                    child = fork
+            start += len(child.levels)
             node = child
         if node.topic_filter is None:
             self._size += 1
@@ -140,55 +193,65 @@ class TopicTrie(Generic[V]):
 
     def remove(self, topic_filter: str) -> None:
         """Forget the filter and prune what only it needed; an unknown filter is ignored."""
-        path: list[tuple[_Node[V], str]] = []
-        node = self._root
-        for level in topic_filter.split("/"):
-            found = node.children.get(level)
-            if found is None:
-                return
-            path.append((node, level))
-            node = found
-        if node.topic_filter is None:
+        path = self._path(topic_filter)
+        if not path or path[-1].topic_filter is None:
             return
+        node = path.pop()
         node.topic_filter = node.value = None
         self._size -= 1
-        for parent, level in reversed(path):
-            child = parent.children[level]
-            if child.children or child.topic_filter is not None:
-                break
-            del parent.children[level]
+        parent = path.pop()
+        if not node.children:
+            assert parent.children is not None
+            del parent.children[node.levels[0]]
+            if path:
+                _join(path[-1], parent)
+        else:
+            _join(parent, node)
 
     def match(self, topic: str) -> list[V]:
         """The values of all filters that match the topic."""
         return [value for _, value in self.match_items(topic)]
 
     def match_items(self, topic: str) -> list[tuple[str, V]]:
-        """The filters that match the topic, with their values."""
-        found: list[_Node[V]] = []
-        frontier = [self._root]
-        wild = not topic.startswith("$")
-        for level in topic.split("/"):
-            following: list[_Node[V]] = []
-            for node in frontier:
-                children = node.children
-                if wild:
-                    many = children.get("#")
-                    if many is not None:
-                        found.append(many)
-                    one = children.get("+")
-                    if one is not None:
-                        following.append(one)
-                exact = children.get(level)
-                if exact is not None:
-                    following.append(exact)
-            wild = True
-            frontier = following
-        for node in frontier:
-            found.append(node)
-            many = node.children.get("#")
-            if many is not None:
-                found.append(many)
-        return [(n.topic_filter, n.value) for n in found if n.topic_filter is not None and n.value is not None]
+        """The filters that match the topic, with their values: those that end early with `#` first, and `+` before what
+        the topic says."""
+        levels, wild = topic.split("/"), not topic.startswith("$")
+        end = len(levels)
+        found: list[tuple[int, _Node[V]]] = []
+        stack = [(self._root, 0)]
+        while stack:
+            node, start = stack.pop()
+            if start < 0:
+                found.append((~start, node))
+                continue
+            if start == end:
+                found.append((end, node))
+            children = node.children
+            if not children:
+                continue
+            if start == end:
+                child = children.get("#")
+                if child is not None:
+                    found.append((end, child))
+                continue
+            child = children.get(levels[start])
+            if child is not None:
+                if child.alone:
+                    stack.append((child, start + 1))
+                else:
+                    _follow(child, levels, start, stack)
+            if start or wild:
+                child = children.get("+")
+                if child is not None:
+                    if child.alone:
+                        stack.append((child, start + 1))
+                    else:
+                        _follow(child, levels, start, stack)
+                child = children.get("#")
+                if child is not None:
+                    found.append((start, child))
+        found.sort(key=_depth)
+        return [(n.topic_filter, n.value) for _, n in found if n.topic_filter is not None and n.value is not None]
 
     def items(self) -> Iterator[tuple[str, V]]:
         stack = [self._root]
@@ -196,7 +259,40 @@ class TopicTrie(Generic[V]):
             node = stack.pop()
             if node.topic_filter is not None and node.value is not None:
                 yield node.topic_filter, node.value
-            stack.extend(reversed(node.children.values()))
+            if node.children:
+                stack.extend(reversed(node.children.values()))
+
+
+def _join(parent: _Node[V], node: _Node[V]) -> None:
+    """Let the one child of a node that has no filter of its own take its place."""
+    if node.topic_filter is None and node.children and len(node.children) == 1:
+        (child,) = node.children.values()
+        child.name(node.levels + child.levels)
+        parent.put(child)
+
+
+def _follow(child: _Node[V], levels: list[str], start: int, stack: list[tuple[_Node[V], int]]) -> None:
+    """Look whether the topic goes on as the child does, whose first level does already; where it does not matter how,
+    the level is noted as what it is not, below zero."""
+    mine, end = child.levels, len(levels)
+    stop = start + len(mine)
+    if not child.wild:
+        if mine == levels[start:stop]:
+            stack.append((child, stop))
+        return
+    if mine[-1] == "#":
+        stop -= 1
+    if stop > end:
+        return
+    for index in range(start + 1, stop):
+        level = mine[index - start]
+        if level != "+" and level != levels[index]:
+            return
+    stack.append((child, ~stop if mine[-1] == "#" else stop))
+
+
+def _depth(found: tuple[int, object]) -> int:
+    return found[0]
 
 
 class TopicNames(dict[bytes, str]):

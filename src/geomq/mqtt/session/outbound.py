@@ -8,16 +8,20 @@ the journal.
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from geomq.mqtt.codec.faults import ProtocolViolation
+from geomq.mqtt.session.backlog import Backlog
 from geomq.mqtt.session.changes import DeliveryAdded, DeliveryReleased, DeliveryRemoved, DeliverySent, Journal
 from geomq.mqtt.session.message import ApplicationMessage
 
 PACKET_ID_MAX: Final = 65_535
 PACKET_IDS: Final = range(1, PACKET_ID_MAX + 1)
+LOOKED_AT: Final = 64
+"""Messages at the head of a queue that are asked whether they may go."""
 
 
 class Phase(IntEnum):
@@ -55,13 +59,13 @@ class Step:
 
 
 class Outbound:
-    """The sending half of a session. While `stalled`, nothing is sent although the window may be open.
-
-    New messages get their identifiers from `packet_ids`.
-    """
+    """The sending half of a session. While `stalled`, nothing is sent although the window may be open. What it holds
+    counts in `backlog`, until `close`. New messages get their identifiers from `packet_ids`."""
 
     __slots__ = (
+        "_backlog",
         "_client_id",
+        "_closed",
         "_flight_bytes",
         "_flights",
         "_journal",
@@ -89,9 +93,12 @@ class Outbound:
         bytes_max: int,
         journal: Journal | None = None,
         packet_ids: range = PACKET_IDS,
+        backlog: Backlog | None = None,
     ) -> None:
         self._client_id = client_id
         self._journal = journal
+        self._backlog = backlog or Backlog()
+        self._closed = False
         self._flights: dict[int, InFlight] = {}
         self._queue: deque[InFlight] = deque()
         self._repeat: deque[InFlight] | None = None
@@ -120,16 +127,21 @@ class Outbound:
 
     @property
     def pending_bytes(self) -> int:
-        """What those not yet finished roughly occupy."""
+        """What those not yet finished take in packets."""
         return self._flight_bytes + self._queued_bytes
 
     @property
     def full(self) -> bool:
-        return not self._has_room(0)
+        return not self.has_room(0)
 
     def unfinished(self) -> list[InFlight]:
         """Everything queued or in flight, in the order of `number`."""
         return sorted((*self._flights.values(), *self._queue), key=lambda delivery: delivery.number)
+
+    def close(self) -> None:
+        """The session is over with all that is in it."""
+        self._backlog.remove(self.pending_bytes, len(self))
+        self._backlog, self._closed = Backlog(), True
 
     def forget_journal(self) -> None:
         """The session will not outlive its connection, so nothing more needs to be remembered."""
@@ -138,6 +150,7 @@ class Outbound:
     def restore(self, delivery: InFlight) -> None:
         """Put back what a store remembered; call in the order of `number`."""
         self._next_number = max(self._next_number, delivery.number + 1)
+        self._backlog.add(delivery.size)
         if delivery.packet_id:
             self._flights[delivery.packet_id] = delivery
             self._flight_bytes += delivery.size
@@ -169,15 +182,17 @@ class Outbound:
         retain: bool = False,
         identifiers: tuple[int, ...] = (),
         size: int | None = None,
+        beyond: bool = False,
     ) -> InFlight | None:
-        """Take a message; return its delivery if it is to be sent at once, None if queued or dropped."""
+        """Take a message: its delivery, which is SENT if it is to be sent at once. None if the queue is full, unless it
+        is to be taken `beyond` its end."""
         size = message.wire_size if size is None else size
         immediate = not self._queue and not self.stalled and not self._repeat and self._is_open()
-        if not immediate and not self._has_room(size):
-            self.dropped += 1
+        if not immediate and not beyond and not self.has_room(size):
             return None
         delivery = InFlight(self._next_number, message, qos, retain, identifiers, size)
         self._next_number += 1
+        self._backlog.add(size)
         if immediate:
             self._launch(delivery)
         else:
@@ -185,7 +200,39 @@ class Outbound:
             self._queued_bytes += size
         if self._journal is not None:
             self._note_added(delivery, self._journal)
-        return delivery if immediate else None
+        return delivery
+
+    def fits(self, messages: int, size: int) -> bool:
+        """Whether there is room in the queue, the last messages of it not counted: so many, of this size."""
+        there, there_bytes = len(self._queue) - messages, self._queued_bytes - size
+        return self._closed or (there < self.queue_max and there_bytes < self._queue_bytes_max)
+
+    @property
+    def overfull(self) -> bool:
+        """Whether twice as much waits as there should."""
+        return len(self._queue) >= 2 * self.queue_max or self._queued_bytes >= 2 * self._queue_bytes_max
+
+    @property
+    def _queue_bytes_max(self) -> float:
+        """What may be queued, as the settings and the memory are now."""
+        return min(self.bytes_max, self._backlog.each_bytes_max)
+
+    def make_room(self, size: int, may_go: Callable[[ApplicationMessage], bool]) -> tuple[list[InFlight], bool]:
+        """Give up the oldest that may go and are among the first few, until there is room for one of this size or as
+        much has gone: what went, and whether that is enough."""
+        gone: list[InFlight] = []
+        freed = 0
+        while size <= self._queue_bytes_max and not self.has_room(size) and not (gone and freed >= size):
+            place = next((n for n, each in enumerate(islice(self._queue, LOOKED_AT)) if may_go(each.message)), None)
+            if place is None:
+                break
+            gone.append(self._queue[place])
+            del self._queue[place]
+            freed += gone[-1].size
+            self._queued_bytes -= gone[-1].size
+            self._finish(gone[-1])
+        self.dropped += len(gone)
+        return gone, self.has_room(size) or (bool(gone) and freed >= size)
 
     def adopt(self, sent: InFlight) -> bool:
         """Take over a message that another session sent and that may have been received: it is due once more, and
@@ -194,6 +241,7 @@ class Outbound:
             return False
         delivery = InFlight(self._next_number, sent.message, sent.qos, sent.retain, sent.identifiers, sent.size)
         self._next_number += 1
+        self._backlog.add(delivery.size)
         self._launch(delivery)
         self._quota += 1
         delivery.counted = False
@@ -222,8 +270,9 @@ class Outbound:
         there are only so many identifiers, and only so much memory, whatever window it asks for."""
         return self._quota > 0 and self._flight_bytes < self.bytes_max and len(self._flights) < len(self._packet_ids)
 
-    def _has_room(self, size: int) -> bool:
-        return len(self._queue) < self.queue_max and self._queued_bytes + size <= self.bytes_max
+    def has_room(self, size: int) -> bool:
+        """Whether a message of this size may wait."""
+        return len(self._queue) < self.queue_max and self._queued_bytes + size <= self._queue_bytes_max
 
     def pump(self, now: float) -> list[Step]:
         """Everything that may be sent now: repeats first, then the queue, as far as the quota reaches."""
@@ -281,6 +330,7 @@ class Outbound:
             self._flight_bytes -= delivery.size
             self._quota += delivery.counted and self.connected
             delivery.phase = _DONE
+            self._backlog.remove(delivery.size)
             if journal is not None:
                 journal.append(DeliveryRemoved(self._client_id, delivery.number))
         return finished
@@ -313,6 +363,10 @@ class Outbound:
             raise ProtocolViolation("PUBCOMP without PUBREL")
         self._land(delivery)
         return True
+
+    def refuse(self) -> None:
+        """A message was not taken."""
+        self.dropped += 1
 
     def abandon(self, delivery: InFlight) -> None:
         """The message cannot be sent to this receiver (too large): behave as if it had been."""
@@ -359,5 +413,6 @@ class Outbound:
 
     def _finish(self, delivery: InFlight) -> None:
         delivery.phase = _DONE
+        self._backlog.remove(delivery.size)
         if self._journal is not None:
             self._journal.append(DeliveryRemoved(self._client_id, delivery.number))

@@ -1,7 +1,7 @@
 """What becomes of messages of QoS 1 and 2: who is told, and why one may never be sent."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from geomq.mqtt.session.message import ApplicationMessage
 
@@ -10,6 +10,11 @@ Watch = Callable[[ApplicationMessage, int, str | None], None]
 
 QUEUE_FULL, EXPIRED, TOO_LARGE = "queue full", "expired", "too large for the client"
 """Why a message of QoS 1 or 2 is never sent."""
+
+OnDrop = Callable[[Any, str], None]
+"""Told of each message of QoS 1 or 2 that will never be sent: the session and why."""
+OnFull = Callable[[Any, Any, ApplicationMessage, int], bool]
+"""Asked about a message of this size for which a session's queue has no room: whether it is taken all the same."""
 
 
 class Tally(Protocol):

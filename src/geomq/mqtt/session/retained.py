@@ -10,6 +10,8 @@ from geomq.mqtt.session.message import ApplicationMessage
 
 PAUSE_NODES = 64
 """Levels of topics a search looks at before it lets its caller do something else."""
+EXPIRED_MAX = 256
+"""So many are forgotten at once."""
 LEVEL_BYTES = 256
 """What a level of a topic occupies, roughly; topics that begin alike share them."""
 
@@ -131,9 +133,9 @@ class RetainedStore:
         return [child for name, child in node.children.items() if not name.startswith("$")]
 
     def expire(self, now: float) -> list[str]:
-        """Forget what has expired and name those topics."""
+        """Forget what has expired and name those topics, some of them at a time: nobody gets the others any more."""
         gone: list[str] = []
-        while self._expiries and self._expiries[0][0] <= now:
+        while self._expiries and self._expiries[0][0] <= now and len(gone) < EXPIRED_MAX:
             topic = heapq.heappop(self._expiries)[1]
             message = self.get(topic)
             if message is not None and message.expired(now):

@@ -7,42 +7,33 @@ only once those are safe.
 
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from geomq.mqtt.codec.aliases import InboundAliases, OutboundAliases
 from geomq.mqtt.codec.encode import encode, encode_within, publish_parts
-from geomq.mqtt.codec.packets import Auth, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Unsuback, Will
+from geomq.mqtt.codec.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Will
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
+from geomq.mqtt.session.answers import pubrel, unexplained
+from geomq.mqtt.session.backlog import Backlog
 from geomq.mqtt.session.changes import EventsMissed, Journal
 from geomq.mqtt.session.handshake import Agreement, Policy
 from geomq.mqtt.session.inbound import Inbound
 from geomq.mqtt.session.message import ApplicationMessage, Fanout, message_of
 from geomq.mqtt.session.outbound import InFlight, Outbound, Phase, Step
-from geomq.mqtt.session.outcomes import EXPIRED, QUEUE_FULL, TOO_LARGE, Tally, Uncounted, Watch
+from geomq.mqtt.session.outcomes import EXPIRED, QUEUE_FULL, TOO_LARGE, OnDrop, OnFull, Tally, Uncounted, Watch
 from geomq.mqtt.session.subscriptions import Subscription, Terms
-
-_EXPLAINED = (Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Auth)
-"""Packets whose explanations a client can ask to be spared."""
-
-
-OnDrop = Callable[["Session", str], None]
-"""Told of each message of QoS 1 or 2 that will never be sent, and why."""
-
-
-def ignore_drop(session: "Session", reason: str) -> None:
-    """Nobody counts what is dropped."""
 
 
 class Session:
     """Create it for a new client, `attach` it to each network connection, `detach` it when that ends."""
 
     __slots__ = (
+        "_backlog",
         "_inbound",
         "_inbound_aliases",
         "_journal",
         "_on_drop",
+        "_on_full",
         "_outbound",
         "_outbound_aliases",
         "_policy",
@@ -70,7 +61,9 @@ class Session:
         journal: Journal | None = None,
         *,
         tally: Tally | None = None,
-        on_drop: OnDrop = ignore_drop,
+        on_drop: OnDrop | None = None,
+        on_full: OnFull | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
         self.client_id = client_id
         self.version = V5
@@ -87,7 +80,9 @@ class Session:
         """Events dropped since the client was last told."""
         self._tally: Tally = tally or Uncounted()
         self._on_drop = on_drop
+        self._on_full = on_full
         self._policy = policy
+        self._backlog = backlog or Backlog()
         self._journal = journal
         self._problem_information = True
         self._watch: Watch | None = None
@@ -124,7 +119,7 @@ class Session:
 
     @property
     def pending_bytes(self) -> int:
-        """What those roughly occupy."""
+        """What those take in packets."""
         return self._outbound.pending_bytes if self._outbound is not None else 0
 
     @property
@@ -167,6 +162,11 @@ class Session:
         self._inbound_aliases = self._outbound_aliases = None
         if self._outbound is not None:
             self._outbound.disconnect()
+
+    def close(self) -> None:
+        """The session is over: what waits in it counts no more."""
+        if self._outbound is not None:
+            self._outbound.close()
 
     def take_will(self) -> Will | None:
         """The will, which the end of this connection then leaves unpublished."""
@@ -213,42 +213,51 @@ class Session:
 
     # Towards the client.
 
-    def deliver(self, fanout: Fanout, terms: Terms) -> bytes:
-        """Take a message for the client; the bytes to send now are empty if it waits or is dropped."""
+    def deliver(self, fanout: Fanout, terms: Terms) -> bytes | None:
+        """Take a message for the client: the bytes to send now, none if it waits; None if there is no room for it."""
         qos, retain, identifiers = terms
         if qos == 0:
             return self._qos0(fanout, retain, identifiers) if self.connected else b""
-        outbound = self._outbound
-        if outbound is None:
-            outbound = self._outbound = self._new_outbound()
-        dropped = outbound.dropped
-        delivery = outbound.push(fanout.message, qos, retain=retain, identifiers=identifiers, size=fanout.size)
-        if delivery is not None:
-            return self._publish_wire(delivery, fanout, again=False)
-        if outbound.dropped > dropped:
-            self._gave_up(QUEUE_FULL, fanout.message, qos)
-        return b""
+        delivery = self._take(fanout.message, qos, retain, identifiers, fanout.size)
+        if delivery is None:
+            return None
+        return self._publish_wire(delivery, fanout, again=False) if delivery.phase is Phase.SENT else b""
 
     def forward(self, message: ApplicationMessage, size: int, head: bytes, tail: bytes) -> bytes | None:
         """As `deliver`, for a plain message of QoS 1 that counts for `size`, and whose packet this is but for its
-        identifier, in the version and within the limits of the client; None if it is dropped."""
+        identifier, in the version and within the limits of the client."""
+        delivery = self._take(message, 1, False, (), size)
+        if delivery is None or delivery.phase is not Phase.SENT:
+            return None if delivery is None else b""
+        self._tally.events_delivered += 1
+        return head + delivery.packet_id.to_bytes(2) + tail
+
+    def _take(
+        self, message: ApplicationMessage, qos: int, retain: bool, identifiers: tuple[int, ...], size: int
+    ) -> InFlight | None:
         outbound = self._outbound
         if outbound is None:
             outbound = self._outbound = self._new_outbound()
-        dropped = outbound.dropped
-        delivery = outbound.push(message, 1, size=size)
-        if delivery is not None:
-            self._tally.events_delivered += 1
-            return head + delivery.packet_id.to_bytes(2) + tail
-        if outbound.dropped > dropped:
-            self._gave_up(QUEUE_FULL, message, 1)
-            return None
-        return b""
+        taken = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size)
+        if taken is None and self._on_full is not None and self._on_full(self, outbound, message, size):
+            taken = outbound.push(message, qos, retain=retain, identifiers=identifiers, size=size, beyond=True)
+        if taken is None:
+            outbound.refuse()
+            self._gave_up(QUEUE_FULL, message, qos)
+        return taken
+
+    def make_room(self, queue: Outbound, size: int, may_go: Callable[[ApplicationMessage], bool]) -> bool:
+        """Give up the oldest that may go for a message of this size; whether it may be taken then."""
+        given_up, enough = queue.make_room(size, may_go)
+        for gone in given_up:
+            self._gave_up(QUEUE_FULL, gone.message, gone.qos)
+        return enough
 
     def _gave_up(self, reason: str, message: ApplicationMessage, qos: int) -> None:
         """The message will never be sent."""
         self.miss(1, promised=True)
-        self._on_drop(self, reason)
+        if self._on_drop is not None:
+            self._on_drop(self, reason)
         if self._watch is not None:
             self._watch(message, qos, reason)
 
@@ -287,7 +296,7 @@ class Session:
         failed = packet.reason >= ReasonCode.UNSPECIFIED_ERROR
         outbound = self._outbound
         if outbound is not None and outbound.receive(packet.packet_id, failed=failed):
-            return [_pubrel(packet.packet_id)]
+            return [pubrel(packet.packet_id)]
         if failed:
             return self.pump(now)
         return [encode(Pubrel(packet.packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND), self.version)]
@@ -313,10 +322,8 @@ class Session:
 
     def reply(self, packet: Packet) -> bytes:
         """Encode any answer within what the client accepts and wants to read."""
-        if not self._problem_information and isinstance(packet, _EXPLAINED):
-            plain = msgspec.structs.replace(packet.properties, reason_string=None, user_properties=())
-            packet = msgspec.structs.replace(packet, properties=plain)
-        return encode_within(packet, self.version, self.packet_size_max)
+        allowed = packet if self._problem_information else unexplained(packet)
+        return encode_within(allowed, self.version, self.packet_size_max)
 
     def withdraw(self, unwanted: Callable[[ApplicationMessage], bool], why: str) -> int:
         """Give up what waits for the client but is not for it any more; how many that were."""
@@ -340,9 +347,14 @@ class Session:
         if self._inbound is not None:
             self._inbound.forget_journal()
 
+    def leave(self, version: int, expiry_s: int, expires_at: float | None) -> None:
+        """Be as a client of that version left it."""
+        self.version, self.expiry_s, self.expires_at = version, expiry_s, expires_at
+
     def restore(self, deliveries: list[InFlight], receipts: list[int]) -> None:
         """Put back what a store remembered, deliveries in the order of their numbers."""
         if deliveries:
+            self.close()
             self._outbound = self._new_outbound()
             for delivery in deliveries:
                 self._outbound.restore(delivery)
@@ -375,6 +387,7 @@ class Session:
             bytes_max=self._policy.queue_bytes_max,
             journal=self._journal,
             packet_ids=self._policy.packet_ids,
+            backlog=self._backlog,
         )
         if self.connected:
             outbound.connect(self.window)
@@ -397,7 +410,7 @@ class Session:
     def _step_wire(self, step: Step, now: float) -> bytes:
         delivery = step.delivery
         if delivery.phase is Phase.RELEASED:
-            return _pubrel(delivery.packet_id)
+            return pubrel(delivery.packet_id)
         return self._publish_wire(delivery, Fanout(delivery.message, now), again=step.again)
 
     def _publish_wire(self, delivery: InFlight, fanout: Fanout, *, again: bool) -> bytes:
@@ -419,14 +432,7 @@ class Session:
         return data
 
     def _special(
-        self,
-        fanout: Fanout,
-        qos: int,
-        retain: bool,
-        identifiers: tuple[int, ...],
-        packet_id: int,
-        *,
-        again: bool,
+        self, fanout: Fanout, qos: int, retain: bool, identifiers: tuple[int, ...], packet_id: int, *, again: bool
     ) -> bytes:
         aliases, topic = self._outbound_aliases, fanout.message.topic
         alias, known = (None, False) if aliases is None else aliases.alias(topic, waits=qos > 0)
@@ -436,11 +442,7 @@ class Session:
         head, tail = publish_parts(publish, self.version)
         if again:
             head = bytes((head[0] | 8,)) + head[1:]
-        data = head + packet_id.to_bytes(2, "big") + tail if qos else head + tail
+        data = head + (packet_id.to_bytes(2) if qos else b"") + tail
         if aliases is not None and alias is not None and not known and len(data) <= self.packet_size_max:
             aliases.introduced(topic, waits=qos > 0)
         return data
-
-
-def _pubrel(packet_id: int) -> bytes:
-    return bytes((0x62, 2, packet_id >> 8, packet_id & 0xFF))

@@ -79,7 +79,7 @@ class ClientGone(RoutingEvent, frozen=True):
 class ClientPublished(RoutingEvent, frozen=True):
     """A client published; `location` is a newer place than the client's last one, if it gave one.
 
-    `at_ms` is the wall clock's time, which only those who receive the event are told.
+    `at_ms` is the wall clock's time, which only those who receive the event are told; `due_ms` is when it expires.
     """
 
     client: ClientId
@@ -91,6 +91,7 @@ class ClientPublished(RoutingEvent, frozen=True):
     retain: bool = False
     properties: bytes = b""
     at_ms: int = 0
+    due_ms: int | None = None
 
 
 class ClientDeparted(RoutingEvent, frozen=True):

@@ -39,7 +39,8 @@ class EventId(NamedTuple):
 class Event(msgspec.Struct, frozen=True):
     """What a client published. `properties` and `payload` are opaque to routing.
 
-    `at_ms` is when its home accepted it, in milliseconds since 1970; 0 where nobody said.
+    `at_ms` is when its home accepted it, in milliseconds since 1970; 0 where nobody said. `due_ms` is when it expires,
+    by a clock of the broker that holds it; a frame carries the time that is left.
     """
 
     id: EventId
@@ -52,6 +53,7 @@ class Event(msgspec.Struct, frozen=True):
     retain: bool = False
     properties: bytes = b""
     at_ms: Count = 0
+    due_ms: Count | None = None
 
 
 class Edition(NamedTuple):

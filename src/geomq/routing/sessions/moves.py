@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from geomq.mqtt.session.backlog import Backlog
 from geomq.routing.core.actions import Action, ForgetNote, KeepNote, SendOnceFlushed, SendToPeer
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, EventId, Match
@@ -90,6 +91,11 @@ class SessionMoves:
 
     def __len__(self) -> int:
         return len(self._departed) + len(self._arrivals) + len(self._trails)
+
+    @property
+    def held(self) -> Backlog:
+        """The events that wait for older ones of clients that move."""
+        return self._trails.backlog
 
     def load(self, notes: Notes, is_here: Callable[[ClientId], bool], *, now: float) -> None:
         """The broker starts, and its clients and those that left are known: this is what it kept."""

@@ -17,8 +17,10 @@ import msgspec
 
 from geomq.errors import GeomqError
 from geomq.geo import Fence, Location
+from geomq.mqtt.session.backlog import Backlog
 from geomq.routing.core.actions import Action, ForgetNote, KeepNote
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId, Match
+from geomq.routing.core.sizes import event_bytes
 from geomq.routing.core.wire_forms import EVENT
 from geomq.routing.sessions.hand_overs import Notes
 from geomq.routing.sessions.rounds import Drain, Drains
@@ -35,7 +37,7 @@ VISITS_MAX = 64
 HELD_MAX = 10_000
 """Events held for one visit."""
 HELD_BYTES_MAX = 64 << 20
-"""Payload held for all visits together."""
+"""Bytes of the events held for all visits together."""
 
 
 class Held(msgspec.Struct):
@@ -125,7 +127,8 @@ class Trails:
         self._over: dict[ClientId, None] = {}
         """The clients of which some visit is over."""
         self._number = 0
-        self._bytes = 0
+        self.backlog = Backlog()
+        """What is held."""
 
     def __len__(self) -> int:
         return len(self._stays)
@@ -158,7 +161,7 @@ class Trails:
             self._act(ForgetNote(HELD, key))
             return
         stay.held[event.id] = Held(event, record.matches, record.inside, now + ORDER_MS, int.from_bytes(key[-8:]))
-        self._bytes += len(event.payload)
+        self.backlog.add(event_bytes(event))
 
     # Where a client is on its way.
 
@@ -276,10 +279,11 @@ class Trails:
             same.matches = tuple(dict.fromkeys((*same.matches, *matches)))
             self._keep_held(client, stay, same)
             return True
-        if len(stay.held) >= HELD_MAX or self._bytes + len(event.payload) > HELD_BYTES_MAX:
+        size = event_bytes(event)
+        if len(stay.held) >= HELD_MAX or self.backlog.bytes + size > HELD_BYTES_MAX:
             return False
         self._number += 1
-        self._bytes += len(event.payload)
+        self.backlog.add(size)
         inside, due = not stay.visit.exit, _in_step(now + stay.patience_ms(event.fence))
         held = stay.held[event.id] = Held(event, matches, inside, due, self._number)
         self._keep_held(client, stay, held)
@@ -293,7 +297,7 @@ class Trails:
     def take(self, client: ClientId, stay: Stay, held: Held) -> Held:
         """It need not be held any longer."""
         del stay.held[held.event.id]
-        self._bytes -= len(held.event.payload)
+        self.backlog.remove(event_bytes(held.event))
         self._act(ForgetNote(HELD, _held_key(client, held.number)))
         return held
 

@@ -92,6 +92,8 @@ class Machine:
             processors=1,
             open_server=self._open_server,
             descriptors=lambda: Descriptors(None),
+            resident_bytes=lambda: 0,
+            available_bytes=lambda: None,
             check_free=_check_free,
         )
 
@@ -146,6 +148,12 @@ class Machine:
         if self.process is not None:
             self._silently = power
             self.process.kill_at(kind, count)
+
+    def spare(self) -> None:
+        """Neither the broker nor its workers are to die in the midst of anything any more."""
+        if self.process is not None:
+            self.process.spare()
+        self.workers.spare()
 
     def _died(self, process: Process) -> None:
         power, self._silently = self._silently, False

@@ -106,6 +106,7 @@ class CloudNode:
             published.retain,
             published.properties,
             published.at_ms,
+            published.due_ms,
         )
         self._publish(event, CloudPublished(event), sender=None)
 
