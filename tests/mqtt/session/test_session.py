@@ -13,6 +13,7 @@ from geomq.mqtt.codec.types import V5, V311
 from geomq.mqtt.session.changes import DeliveryAdded, DeliveryReleased, DeliveryRemoved, Journal, ReceiptAdded
 from geomq.mqtt.session.handshake import Policy, agree
 from geomq.mqtt.session.message import ApplicationMessage, Fanout
+from geomq.mqtt.session.outbound import InFlight, Phase
 from geomq.mqtt.session.session import Session
 from geomq.mqtt.session.subscriptions import Terms
 
@@ -314,3 +315,22 @@ def test_an_idle_session_is_small() -> None:
     session = _session(Connect("c"))
     size = sys.getsizeof(session) + sys.getsizeof(session.subscriptions)
     assert size < 400
+
+
+def test_what_is_restored_while_the_client_is_connected_is_sent_again_under_its_identifiers() -> None:
+    session = _session(Connect("c", properties=Properties(receive_maximum=3)))
+    phases = (Phase.RELEASED, Phase.SENT, Phase.QUEUED)
+    session.restore(
+        [
+            InFlight(
+                number, ApplicationMessage("t", b"%d" % number), 2, False, (), 1, 0 if last else 40 + number, phase
+            )
+            for number, phase in enumerate(phases)
+            for last in [phase is Phase.QUEUED]
+        ],
+        [],
+    )
+    pubrel, again, new = _packets(*session.pump(0.0))
+    assert pubrel == Pubrel(40)
+    assert again == Publish("t", b"1", 2, packet_id=41, dup=True)
+    assert new == Publish("t", b"2", 2, packet_id=42)

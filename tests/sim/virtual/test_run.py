@@ -54,6 +54,7 @@ FAILED_IN_A_STORM = (
     (28, "broadcast_groups"),  # the same after a power failure
     (188, "grid_quorum"),  # a client took a message of one of its two sessions for a repeat of the other's
     (283, "flood_subscriptions"),  # a client got a second session because a clock was wrong
+    (86, "broadcast_groups"),  # a client with a session it did not know of was sent again what it had, as new
 )
 
 SAME = (13, 38)

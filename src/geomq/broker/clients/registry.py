@@ -303,13 +303,17 @@ class Registry:
         self._core.topology_changed()
 
     def go_on(self, client: Client, stored: StoredSession) -> None:
-        """A session began, and its client left without a word: it is the former one, with all its identifiers."""
+        """A session began, and its client does not know it: it is the former one, with all its identifiers."""
+        core, session = self._core, client.session
         self.complete(client, stored)
-        client.session.restore(stored.deliveries, stored.receipts)
-        client.session.miss(stored.missed)
-        if client.session.durable:
-            self._core.outbox.journal.extend(_changes_of(client.id, stored))
-            self._core.outbox.schedule()
+        session.restore(stored.deliveries, stored.receipts)
+        session.miss(stored.missed)
+        if session.durable:
+            core.outbox.journal.extend(_changes_of(client.id, stored))
+            core.outbox.schedule()
+        if client.connection is not None:
+            for data in session.pump(core.now_s()):
+                core.outbox.hold(client.connection, data)
 
     def _store_wishes(self, client: Client, stored: StoredSession) -> None:
         for name, text in stored.fences.items():

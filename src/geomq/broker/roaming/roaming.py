@@ -305,7 +305,7 @@ class Roaming:
         core = self._core
         knows = client.told_new and client.connection is not None and client.connection.answered
         if not client.session.subscriptions and not knows:
-            if client.connection is None and client.session.unfinished() == ([], []):
+            if client.session.unfinished() == ([], []):
                 self._registry.go_on(client, dataclasses.replace(stored, deliveries=deliveries))
                 return
             self._registry.complete(client, stored)

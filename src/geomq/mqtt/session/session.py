@@ -352,12 +352,16 @@ class Session:
         self.version, self.expiry_s, self.expires_at = version, expiry_s, expires_at
 
     def restore(self, deliveries: list[InFlight], receipts: list[int]) -> None:
-        """Put back what a store remembered, deliveries in the order of their numbers."""
+        """Put back what a store remembered, deliveries in the order of their numbers; while the client is connected, `pump`
+        sends them."""
         if deliveries:
             self.close()
-            self._outbound = self._new_outbound()
+            self._outbound = outbound = self._new_outbound()
             for delivery in deliveries:
-                self._outbound.restore(delivery)
+                outbound.restore(delivery)
+            if self.connected:
+                outbound.connect(self.window)
+                outbound.stalled = self.stalled
         if receipts:
             self._inbound = Inbound(self.client_id, receive_max=self._receive_max, journal=self._journal)
             for packet_id in receipts:
