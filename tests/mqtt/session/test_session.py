@@ -319,17 +319,12 @@ def test_an_idle_session_is_small() -> None:
 
 def test_what_is_restored_while_the_client_is_connected_is_sent_again_under_its_identifiers() -> None:
     session = _session(Connect("c", properties=Properties(receive_maximum=3)))
-    phases = (Phase.RELEASED, Phase.SENT, Phase.QUEUED)
-    session.restore(
-        [
-            InFlight(
-                number, ApplicationMessage("t", b"%d" % number), 2, False, (), 1, 0 if last else 40 + number, phase
-            )
-            for number, phase in enumerate(phases)
-            for last in [phase is Phase.QUEUED]
-        ],
-        [],
-    )
+    waiting = ((40, Phase.RELEASED), (41, Phase.SENT), (0, Phase.QUEUED))
+    deliveries = [
+        InFlight(number, ApplicationMessage("t", b"%d" % number), 2, False, (), 1, packet_id, phase)
+        for number, (packet_id, phase) in enumerate(waiting)
+    ]
+    session.restore(deliveries, [])
     pubrel, again, new = _packets(*session.pump(0.0))
     assert pubrel == Pubrel(40)
     assert again == Publish("t", b"1", 2, packet_id=41, dup=True)

@@ -352,7 +352,7 @@ class Session:
         self.version, self.expiry_s, self.expires_at = version, expiry_s, expires_at
 
     def restore(self, deliveries: list[InFlight], receipts: list[int]) -> None:
-        """Put back what a store remembered, deliveries in the order of their numbers; while the client is connected, `pump`
+        """Put back what a store remembered, deliveries in the order of their numbers. If the client is connected, `pump`
         sends them."""
         if deliveries:
             self.close()
