@@ -352,8 +352,8 @@ class Session:
         self.version, self.expiry_s, self.expires_at = version, expiry_s, expires_at
 
     def restore(self, deliveries: list[InFlight], receipts: list[int]) -> None:
-        """Put back what a store remembered, deliveries in the order of their numbers. If the client is connected they are
-        sent by `pump`."""
+        """Put back what a store remembered, deliveries in the order of their numbers. While the client is connected
+        `pump` sends them."""
         if deliveries:
             self.close()
             self._outbound = outbound = self._new_outbound()
