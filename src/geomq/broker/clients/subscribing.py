@@ -161,7 +161,7 @@ class Subscribing:
             self._fenced.note(key, reading.plain, fenced=False)
             self._handle(ClientUnsubscribed(key, reading.plain, reading.group))
             if client.remove_subscription(reading.prefix):
-                self._handle(ClientMoved(key, None))
+                self._handle(ClientGone(key))
         if client.session.durable:
             self._core.store.delete_subscription(client.id, topic_filter)
         return ReasonCode.SUCCESS
