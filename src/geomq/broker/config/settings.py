@@ -32,6 +32,12 @@ from geomq.broker.config.section import (
 )
 
 PORTS = {"tcp": 1883, "tls": 8883, "websocket": 9001, "websocket_tls": 9002}
+Anonymous = Literal["loopback", "always", "never"]
+MountPoint = Annotated[str, Meta(pattern=r"^[^+#$\x00][^+#\x00]*/$", max_length=1_024)]
+PacketBytes = Annotated[int, Meta(ge=20, le=268_435_460)]
+KeepAlive = Annotated[int, Meta(ge=10, le=65_535)]
+QosMax = Literal[0, 1, 2]
+TopicAliases = Annotated[int, Meta(ge=0, le=65_535)]
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -95,6 +101,42 @@ class Listener(Section, frozen=True):
         QueueFull | None,
         about("When the queue of a client that came here is full, in place of what `[queues]` says."),
     ] = None
+    anonymous: Annotated[
+        Anonymous | None, about("Accept clients without a user name here, in place of what `[auth]` says.")
+    ] = None
+    password_file: Annotated[
+        Path | None, about("Users who may come in here, in place of those of `[auth]`.", path="read")
+    ] = None
+    acl_file: Annotated[
+        Path | None,
+        about("Who may read and write what, of those who came in here, in place of what `[auth]` says.", path="read"),
+    ] = None
+    empty_client_id: Annotated[
+        bool | None, about("Give clients without a client id one, in place of what `[auth]` says; false refuses them.")
+    ] = None
+    mount_point: Annotated[
+        MountPoint | None,
+        about(
+            "What stands before every topic and filter of clients that come in here, up to its last /; they do not see"
+            " it, nor anything outside of it."
+        ),
+    ] = None
+    versions: Annotated[
+        tuple[Literal["3.1.1", "5"], ...], about("Versions of MQTT spoken here; all when not given.")
+    ] = ()
+    qos_max: Annotated[QosMax | None, about("Highest QoS here, in place of what `[limits]` says.")] = None
+    retain: Annotated[
+        bool | None, about("Whether clients here may have events retained, in place of what `[limits]` says.")
+    ] = None
+    packet_bytes_max: Annotated[PacketBytes | None, about("Largest packet here, in place of what `[limits]` says.")] = (
+        None
+    )
+    keep_alive_max_s: Annotated[
+        KeepAlive | None, about("Longest keep-alive granted here, in place of what `[limits]` says.")
+    ] = None
+    topic_alias_maximum: Annotated[
+        TopicAliases | None, about("Topic aliases per client and direction here, in place of what `[limits]` says.")
+    ] = None
 
     @property
     def tls(self) -> bool:
@@ -117,12 +159,17 @@ class Listener(Section, frozen=True):
     def loopback(self) -> bool:
         return is_loopback(self.host)
 
+    @property
+    def place(self) -> str:
+        """What a stored session calls the listener that its client came in by."""
+        return f"{self.host}:{self.bind_port}"
+
 
 class Auth(Section, frozen=True):
     """Who may connect, and what they may do."""
 
     anonymous: Annotated[
-        Literal["loopback", "always", "never"],
+        Anonymous,
         about(
             "Accept clients without a user name: loopback (only on loopback listeners), always or never.",
             reload=True,
@@ -143,6 +190,17 @@ class Auth(Section, frozen=True):
             reload=True,
         ),
     ] = "owned"
+    empty_client_id: Annotated[
+        bool, about("Give clients without a client id one; false refuses them.", reload=True)
+    ] = True
+    check_retain_source: Annotated[
+        bool,
+        about(
+            "Give a retained event to subscribers only as long as the client that published it may still write its"
+            " topic, by the ACL file of its listener.",
+            reload=True,
+        ),
+    ] = True
 
 
 class Limits(Section, frozen=True):
@@ -156,12 +214,19 @@ class Limits(Section, frozen=True):
         about("Largest CONNECT packet, in bytes, before the client is authenticated.", reload=True),
     ] = 16_384
     packet_bytes_max: Annotated[
-        Annotated[int, Meta(ge=64, le=268_435_460)],
-        about("Largest packet, in bytes; announced as Maximum Packet Size.", reload=True),
+        PacketBytes, about("Largest packet, in bytes; announced as Maximum Packet Size.", reload=True)
     ] = 2_000_000
-    keep_alive_max_s: Annotated[
-        Annotated[int, Meta(ge=10, le=65_535)], about("Longest keep-alive granted.", reload=True)
-    ] = 65_535
+    payload_bytes_max: Annotated[
+        Annotated[int, Meta(ge=0, le=268_435_460)],
+        about("Largest payload of an event, in bytes; larger ones are refused. 0 is no limit.", reload=True),
+    ] = 0
+    qos_max: Annotated[
+        QosMax, about("Highest QoS of events and subscriptions; announced as Maximum QoS.", reload=True)
+    ] = 2
+    retain: Annotated[
+        bool, about("Whether clients may have events retained; announced as Retain Available.", reload=True)
+    ] = True
+    keep_alive_max_s: Annotated[KeepAlive, about("Longest keep-alive granted.", reload=True)] = 65_535
     session_expiry_max_s: Annotated[
         Annotated[int, Meta(ge=0, le=FOREVER_S)],
         about("Longest session expiry granted; 4294967295 is forever.", reload=True),
@@ -200,9 +265,7 @@ class Limits(Section, frozen=True):
         Annotated[int, Meta(ge=1, le=65_535)],
         about("QoS 1 and 2 messages in flight to a client that sends no Receive Maximum.", reload=True),
     ] = 20
-    topic_alias_maximum: Annotated[
-        Annotated[int, Meta(ge=0, le=65_535)], about("Topic aliases per client and direction.", reload=True)
-    ] = 10
+    topic_alias_maximum: Annotated[TopicAliases, about("Topic aliases per client and direction.", reload=True)] = 10
     topic_levels_max: Annotated[
         Annotated[int, Meta(ge=1, le=200)], about("Levels of a topic or filter.", reload=True)
     ] = 200

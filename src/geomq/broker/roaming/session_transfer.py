@@ -86,6 +86,7 @@ def pack(
             location=client.location,
             asks=client.asks,
             queue_full=client.queue_full,
+            mount=session.mount,
         ),
         tuple(
             SubscriptionRecord(subscription, None if (fence := fences.get(whole)) is None else fence_text(fence))

@@ -53,7 +53,13 @@ def anonymous_allowed(auth: Auth, listener: Listener) -> bool:
 
     The listener's address decides, not the client's: behind a proxy on this machine every client is local.
     """
-    return auth.anonymous == "always" or (auth.anonymous == "loopback" and listener.loopback)
+    anonymous = listener.anonymous or auth.anonymous
+    return anonymous == "always" or (anonymous == "loopback" and listener.loopback)
+
+
+def empty_client_id_allowed(auth: Auth, listener: Listener) -> bool:
+    """Whether a client that has no client id gets one here."""
+    return auth.empty_client_id if listener.empty_client_id is None else listener.empty_client_id
 
 
 def certificate_user(listener: Listener, certificate: Mapping[str, Any] | None) -> str | None:
