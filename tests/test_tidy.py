@@ -53,6 +53,8 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/broker/workers/process.py": "broker/workers/test_crew.py",
     "geomq/broker/workers/worker.py": "broker/workers/test_crew.py",
     "geomq/broker/config/federation.py": "broker/config/test_load.py",
+    "geomq/broker/config/mosquitto_file.py": "broker/config/test_mosquitto_conf.py",
+    "geomq/broker/config/mosquitto_state.py": "broker/config/test_mosquitto_conf.py",
     "geomq/broker/config/toml_tables.py": "broker/config/test_load.py",
     "geomq/broker/operations/view.py": "broker/test_server_operations.py",
     "geomq/cli/analyse.py": "testbed/test_analyse.py",

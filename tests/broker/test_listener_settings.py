@@ -235,9 +235,11 @@ class TestMountPoints:
             assert await answer(other, "$SYS/x") == ReasonCode.SUCCESS
             assert (await outside.expect(Publish)).topic == "site/$SYS/x"
             assert (await inside.expect(Publish)).topic == "$SYS/x"
-            outside.publish("door/open", b"elsewhere")
-            outside.publish("site/door/open", b"here")
-            assert (await inside.expect(Publish)).payload == b"here"
+            for qos in (0, 1):
+                for _ in range(2):
+                    outside.publish("door/open", b"elsewhere", qos)
+                outside.publish("site/door/open", b"here", qos)
+                assert (await inside.expect(Publish)).payload == b"here"
 
     async def test_retained_events_wills_shares_and_aliases_stay_inside(self) -> None:
         async with running({"mount_point": "site/"}, {}) as broker:

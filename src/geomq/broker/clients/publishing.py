@@ -269,7 +269,7 @@ class Publishing:
 
 
 def _mounted(client: Client, message: ApplicationMessage) -> ApplicationMessage:
-    """What the client published, under the topic that the broker knows. Raises EventRefused if that is none."""
+    """What the client published, under the topic that the broker knows. Raises EventRefused where that is invalid."""
     mount = client.session.mount
     if not mount:
         return message

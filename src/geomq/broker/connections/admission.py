@@ -93,6 +93,8 @@ class Admission:
         user = certificate_user(connection.listener, None if tls is None else tls.getpeercert())
         if user is not None:
             self._finish(connection, connect, Identity(user, Proof.CERTIFICATE))
+        elif connection.listener.certificate_user != "none":
+            self._refuse(connection, ReasonCode.BAD_USER_NAME_OR_PASSWORD, "the certificate names no user")
         elif connect.username is None:
             self._finish_if_allowed(connection, connect, ANONYMOUS)
         else:
