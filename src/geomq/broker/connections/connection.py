@@ -140,10 +140,13 @@ class Connection:
             self._transport.set_write_buffer_limits(high, high // 4)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """What has to be forgotten now may be much, and so may be the connections that end at the same time."""
+        """Who was let in may leave much to be forgotten, and many may leave at the same time: they wait for turns. Who
+        was not is gone at once, so that nobody lets it in."""
         self._handlers.endings.over(id(self))
-        if not self.closed:
-            self._transport, self.write, self.paused = None, nowhere, False
+        self._transport, self.write, self.paused = None, nowhere, False
+        if self.client is None:
+            self.end()
+        else:
             self._stopped, self._rest = True, b""
             self._core.turns.wait(self.end)
 

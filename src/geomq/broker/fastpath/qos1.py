@@ -100,8 +100,10 @@ class FastQos1:
         self._fast.drain()
         was_arriving = outbox.arriving
         outbox.arrive()
-        new, end, count = connection.version == V5, len(data), 0
+        new, start, end, count = connection.version == V5, pos, len(data), 0
         between, event_id, sent, pressure = 2 + new, None, list[Sent](), self._core.pressure
+        unplaced: tuple[int, int, ReasonCode] | None = None
+        pressure.begin()
         for _ in STEPS:
             if pos == end or data[pos] != 0x32 or pressure.active:
                 break
@@ -115,19 +117,28 @@ class FastQos1:
                     break
                 route.writer = client
             if linked:
+                if not self._has_room(route, end - start, len(sent)):
+                    break
                 event_id = self._number(route)
                 sent.append(Sent(route, event_id.sequence, pos, stop))
             message = ApplicationMessage(route.topic, data[payload_at:stop], 1, event_id=event_id)
             head, tail = data[pos:id_at], data[id_at + 2 : stop]
-            if self.deliver(message, route.v5 if new else route.old, head, tail) or linked:
+            reached = self.deliver(message, route.v5 if new else route.old, head, tail) or linked
+            reason = ReasonCode.SUCCESS if reached else ReasonCode.NO_MATCHING_SUBSCRIBERS
+            if pressure.active:
+                unplaced = int.from_bytes(packet_id), 1, reason
+            elif reached:
                 outbox.hold(connection, b"\x40\x02" + packet_id)
             else:
-                answer = client.session.answer(int.from_bytes(packet_id), 1, ReasonCode.NO_MATCHING_SUBSCRIBERS)
-                outbox.hold(connection, answer)
+                outbox.hold(connection, client.session.answer(int.from_bytes(packet_id), 1, reason))
             pos = stop
             count += 1
         if sent:
             self._send_on(connection, data, sent)
+        if unplaced is None:
+            pressure.end()
+        else:
+            pressure.answer(client, *unplaced, None)
         self._counts.events_received += count
         self._counts.packets_received += count
         if not was_arriving:
@@ -141,8 +152,14 @@ class FastQos1:
             and client.publish_bucket is None
             and not client.rights.fenced
             and not client.session.receiving
+            and not self._outbox.crowded
             and (bool(self._outbox.held) or not self._outbox.full)
         )
+
+    def _has_room(self, route: Route, size: int, before: int) -> bool:
+        """Whether one more event, after so many in the same data, fits into what waits for all of its peers: else it
+        takes the normal path, where it is decided what becomes of it."""
+        return route.targets is None or self._fast.links.room(route.targets, size) > before
 
     def _number(self, route: Route) -> EventId:
         """The id of an event; what comes back of it from peers is recognised, also after a restart."""
