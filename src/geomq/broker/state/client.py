@@ -68,8 +68,8 @@ class Client:
 
     `asks` is whether it wants the details of events; `prefixes` counts the subscriptions under each prefix,
     `levels` those of all its filters. `patterns` counts the subscriptions under each arrangement of wildcards, as soon
-    as there are so many that it matters. `listener` is the one it came by last, if it is known, and `queue_full` what that
-    one says of a full queue. `told_new` says that it was told at its last CONNACK that it had no session.
+    as there are so many that it matters. `listener` is the one it came by last, if it is known, and `queue_full` what
+    that one says of a full queue. `told_new` says that it was told at its last CONNACK that it had no session.
     """
 
     __slots__ = (
