@@ -127,6 +127,22 @@ async def test_rules_of_a_listener_hold_for_clients_that_are_away_and_after_a_re
         assert (rights.may_read("closed/x"), rights.may_write("open/x")) == (True, False)
 
 
+async def test_who_only_claims_a_name_does_not_get_the_session_of_who_proved_it(users: str) -> None:
+    public, local = {"anonymous": "never", "password_file": users}, {"anonymous": "always"}
+    async with running(public, local) as broker:
+        anna = Connect("a", username="anna", password=b"secret", clean_start=False, properties=LASTING)
+        first, _ = await come(broker, 0, anna)
+        for _ in range(2):  # while anna is there, and while she is away
+            assert (await come(broker, 1, anna))[1].reason == ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
+            await first.drop()
+        again, connack = await come(broker, 0, anna)
+        assert connack.session_present
+        await again.drop()
+        other = msgspec.structs.replace(anna, client_id="b")
+        assert (await come(broker, 1, other))[1].reason == ReasonCode.SUCCESS
+        assert (await come(broker, 0, other))[1].session_present
+
+
 async def test_only_the_versions_of_the_listener_are_spoken() -> None:
     async with running({"versions": ("5",)}, {"versions": ("3.1.1",)}, {}) as broker:
         old, new = Connect("a", V311), Connect("b", V5)

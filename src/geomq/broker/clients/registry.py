@@ -16,6 +16,7 @@ from geomq.broker.clients.publishing import EventRefused, Publishing
 from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
+from geomq.broker.security.identity import Identity
 from geomq.broker.security.limits import make_bucket
 from geomq.broker.state.client import Client, ClientConnection
 from geomq.broker.storage.records import SessionRecord, StoredSession
@@ -61,10 +62,10 @@ class Registry:
     # Coming.
 
     def open(
-        self, connection: ClientConnection, connect: Connect, agreement: Agreement, user: str | None
+        self, connection: ClientConnection, connect: Connect, agreement: Agreement, identity: Identity
     ) -> tuple[Client, bool, list[bytes]]:
         """A client is let in: its record, whether its session was there, and what goes out after CONNACK."""
-        core = self._core
+        core, user = self._core, identity.user
         client_id = agreement.client_id
         client = core.clients.get(client_id)
         if client is not None and client.connection is not None:
@@ -85,7 +86,7 @@ class Registry:
             client.session.forget_journal()
             self._forget_stored(client)
         client.session.renew(core.policy_at(listener), mount=mount)
-        client.attach(connection, user, now_ms=int(core.wall_s() * 1000))
+        client.attach(connection, user, proved=identity.proved, now_ms=int(core.wall_s() * 1000))
         self.give_rights(client)
         asks = bool(core.config.geo.details) and connect.properties.user(DETAILS_PROPERTY) is not None
         client.agree(roams=roams(connect), asks=asks, told_new=not present)
@@ -336,7 +337,7 @@ class Registry:
         listener = core.security.listener_at(record.place)
         rights = core.security.rights(record.user, client_id, listener)
         client = Client(session, record.user, rights, asks=record.asks)
-        client.came_by(listener, record.queue_full)
+        client.came_by(listener, record.queue_full, proved=record.proved)
         core.clients[client_id] = client
         if core.tracer is not None:
             core.tracer.watch(client)
@@ -386,6 +387,7 @@ def _record(client: Client) -> SessionRecord:
         queue_full=client.queue_full,
         place=client.place,
         mount=session.mount,
+        proved=client.proved,
     )
 
 

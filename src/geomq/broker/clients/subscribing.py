@@ -48,9 +48,10 @@ class Subscribing:
         reasons: list[ReasonCode] = []
         complaint: str | None = None
         due: list[tuple[Subscription, Reading, Fence | None]] = []
+        qos_max = self._core.policy_at(client.listener).qos_max
         for request in packet.requests:
             try:
-                subscription, reading, fence, existed = self._place(client, request, packet, text)
+                subscription, reading, fence, existed = self._place(client, request, packet, text, qos_max)
             except _Refused as refused:
                 reasons.append(refused.reason)
                 complaint = complaint or str(refused)
@@ -70,7 +71,7 @@ class Subscribing:
                 yield
 
     def _place(
-        self, client: Client, request: SubscribeRequest, packet: Subscribe, text: str | None
+        self, client: Client, request: SubscribeRequest, packet: Subscribe, text: str | None, qos_max: int
     ) -> tuple[Subscription, Reading, Fence | None, bool]:
         request = _mounted(client, request)
         reading = self._read(request.topic_filter)
@@ -90,7 +91,6 @@ class Subscribing:
         most = limits.wildcard_patterns_per_client_max
         if not existed and len(mine) >= most and _is_new_pattern(client, reading, most):
             raise _Refused(ReasonCode.QUOTA_EXCEEDED, f"more than {most} arrangements of wildcards")
-        qos_max = self._core.policy_at(client.listener).qos_max
         subscription = subscription_of(request, packet.properties.subscription_identifiers, qos_max)
         self.take(client, subscription, reading, fence)
         if client.session.durable:

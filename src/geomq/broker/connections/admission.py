@@ -169,6 +169,7 @@ class Admission:
             user=user,
             owner=None if known is None else known.user,
             exists=known is not None,
+            only_claimed=known is not None and known.proved and not identity.proved,
         )
         if text is not None:
             self._refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, text)
@@ -240,7 +241,7 @@ class Admission:
     def _come_in(self, newcomer: Newcomer, since_ms: int | None) -> None:
         connection, connect, agreement, identity, location = newcomer
         core = self._core
-        client, present, resumed = self._registry.open(connection, connect, agreement, identity.user)
+        client, present, resumed = self._registry.open(connection, connect, agreement, identity)
         connack = welcome(connect, agreement, core.policy_at(connection.listener), session_present=present)
         told = list(_told(client, core.config.geo.details))
         if told:

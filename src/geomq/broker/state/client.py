@@ -85,6 +85,7 @@ class Client:
         "location_bucket",
         "patterns",
         "prefixes",
+        "proved",
         "publish_bucket",
         "queue_full",
         "rights",
@@ -103,6 +104,8 @@ class Client:
         self.asks = asks
         self.connection: ClientConnection | None = None
         self.listener: Listener | None = None
+        self.proved = False
+        """Whether the user was more than a name when the client came in last."""
         self.queue_full: QueueFull | None = None
         self.due_will: DueWill | None = None
         self.location: Location | None = None
@@ -124,12 +127,12 @@ class Client:
 
     # Its connections.
 
-    def attach(self, connection: ClientConnection, user: str | None, *, now_ms: int) -> None:
+    def attach(self, connection: ClientConnection, user: str | None, *, proved: bool, now_ms: int) -> None:
         """The session goes on with this connection; a will that was due stays unpublished."""
         self.connection = connection
         self.listener = connection.listener
         self.queue_full = connection.listener.queue_full
-        self.user = user
+        self.user, self.proved = user, proved
         self.due_will = None
         self.since_ms = now_ms
 
@@ -142,8 +145,9 @@ class Client:
     def authorize(self, rights: Rights) -> None:
         self.rights = rights
 
-    def came_by(self, listener: Listener | None, queue_full: QueueFull | None) -> None:
-        """Where the client came in last and what goes for a full queue, as it was written down."""
+    def came_by(self, listener: Listener | None, queue_full: QueueFull | None, *, proved: bool) -> None:
+        """Where and how the client came in last and what goes for a full queue, as it was written down."""
+        self.proved = proved
         self.listener = listener
         self.queue_full = queue_full
 

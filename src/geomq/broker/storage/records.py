@@ -40,6 +40,8 @@ class SessionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     place: str | None = None
     """The listener that the client came in by last."""
     mount: str = ""
+    proved: bool = False
+    """Whether the user was more than a name."""
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
