@@ -100,9 +100,10 @@ class FastQos1:
         self._fast.drain()
         was_arriving = outbox.arriving
         outbox.arrive()
-        new, start, end, count = connection.version == V5, pos, len(data), 0
+        new, end, count, room = connection.version == V5, len(data), 0, STEPS.stop
         between, event_id, sent, pressure = 2 + new, None, list[Sent](), self._core.pressure
         unplaced: tuple[int, int, ReasonCode] | None = None
+        asked: PeerTargets | None = None
         pressure.begin()
         for _ in STEPS:
             if pos == end or data[pos] != 0x32 or pressure.active:
@@ -117,7 +118,9 @@ class FastQos1:
                     break
                 route.writer = client
             if linked:
-                if not self._has_room(route, end - start, len(sent)):
+                if route.targets is not asked:
+                    asked, room = route.targets, self._room(route.targets, end - pos)
+                if room <= len(sent):
                     break
                 event_id = self._number(route)
                 sent.append(Sent(route, event_id.sequence, pos, stop))
@@ -135,10 +138,9 @@ class FastQos1:
             count += 1
         if sent:
             self._send_on(connection, data, sent)
-        if unplaced is None:
-            pressure.end()
-        else:
+        if unplaced is not None:
             pressure.answer(client, *unplaced, None)
+        pressure.end()
         self._counts.events_received += count
         self._counts.packets_received += count
         if not was_arriving:
@@ -156,10 +158,10 @@ class FastQos1:
             and (bool(self._outbox.held) or not self._outbox.full)
         )
 
-    def _has_room(self, route: Route, size: int, before: int) -> bool:
-        """Whether one more event, after so many in the same data, fits into what waits for all of its peers: else it
-        takes the normal path, where it is decided what becomes of it."""
-        return route.targets is None or self._fast.links.room(route.targets, size) > before
+    def _room(self, targets: PeerTargets | None, size: int) -> int:
+        """How many events, of so many bytes together, fit into what waits for all of these peers; more take the normal
+        path, where it is decided what becomes of them."""
+        return STEPS.stop if targets is None else self._fast.links.room(targets, size)
 
     def _number(self, route: Route) -> EventId:
         """The id of an event; what comes back of it from peers is recognised, also after a restart."""

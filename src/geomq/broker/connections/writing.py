@@ -1,0 +1,50 @@
+"""The writing half of a connection: bytes gather for its client, and so many may wait until it reads them."""
+
+from collections.abc import Callable
+
+from geomq.broker.connections.transport import Transport, nowhere, write_pieces
+from geomq.broker.core import Core
+from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.packets import Packet
+from geomq.mqtt.codec.types import V311
+
+
+class Writing:
+    """What has gathered is in `out`; it is `paused` while the client does not read. Without a transport bytes go
+    nowhere."""
+
+    __slots__ = ("_core", "_transport", "out", "paused", "version", "write")
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._transport: Transport | None = None
+        self.write: Callable[[bytes | memoryview], object] = nowhere
+        self.out: list[bytes] = []
+        self.paused = False
+        self.version = V311
+
+    def bound_buffer(self) -> None:
+        """So much may wait for the client to read it, as the settings and the memory are now."""
+        if self._transport is not None:
+            high = self._core.budget.buffer_bytes(self._core.config.limits.write_buffer_bytes_max)
+            self._transport.set_write_buffer_limits(high, high // 4)
+
+    def send(self, data: bytes) -> None:
+        """Write at the end of this tick."""
+        if not self.out:
+            self._core.outbox.mark(self)
+        self.out.append(data)
+
+    def send_packet(self, packet: Packet) -> None:
+        self.send(encode(packet, self.version))
+
+    def write_part(self, data: bytes | memoryview) -> None:
+        """Write a part of something larger; a copy of it, where others wait already, so that the rest goes free."""
+        waits = self._transport is not None and self._transport.get_write_buffer_size() > 0
+        self.write(bytes(data) if waits else data)
+
+    def write_out(self) -> None:
+        """Hand over what has gathered."""
+        out, self.out = self.out, []
+        if out:
+            self._core.counts.bytes_sent += write_pieces(self.write, out)
