@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from geomq.broker.config.settings import Config, Limits, Listener
 from geomq.broker.connections.connection import Connection
-from geomq.broker.core import Security
 from geomq.broker.parts import Parts
 from geomq.broker.platform import Platform
+from geomq.broker.security.access import Security
 from geomq.broker.storage.memory import MemoryStore
 from geomq.mqtt.codec.decoder import Decoder, Side
 from geomq.mqtt.codec.encode import encode

@@ -153,7 +153,9 @@ class PacketHandlers:
 
     def publish(self, client: Client, packet: Publish) -> None:
         self._delivery.forget_last()
-        if self._publishing.receive(client, packet) and not packet.retain and packet.properties is NO_PROPERTIES:
+        is_routed = self._publishing.receive(client, packet)
+        # Behind a mount point the topic of the packet is not that of the event.
+        if is_routed and not packet.retain and packet.properties is NO_PROPERTIES and not client.session.mount:
             learner = self._qos1 if packet.qos else self._fast
             learner.learn(packet.topic, self._delivery.last)
 

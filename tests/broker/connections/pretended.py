@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from geomq.broker.config.settings import Config, Limits, Listener
-from geomq.broker.core import Security
 from geomq.broker.packet_handlers import PacketHandlers
 from geomq.broker.parts import Parts
 from geomq.broker.platform import Platform
+from geomq.broker.security.access import Security
 from geomq.broker.storage.memory import MemoryStore
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import Connect, Subscribe, SubscribeRequest

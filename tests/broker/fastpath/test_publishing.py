@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from geomq.broker.config.settings import Config, Limits, Listener
 from geomq.broker.connections.connection import Connection
-from geomq.broker.core import Security
 from geomq.broker.parts import Parts
 from geomq.broker.platform import Platform
+from geomq.broker.security.access import Security
 from geomq.broker.security.acl import Acl
 from geomq.broker.storage.memory import MemoryStore
 from geomq.broker.storage.outbox import PROMPT_MAX

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from geomq.broker.clients.fenced import FencedFilters
 from geomq.broker.clients.geotopics import Reading, read_filter
+from geomq.broker.clients.mounting import mounted_filter
 from geomq.broker.clients.retention import Retention
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
@@ -45,9 +48,10 @@ class Subscribing:
         reasons: list[ReasonCode] = []
         complaint: str | None = None
         due: list[tuple[Subscription, Reading, Fence | None]] = []
+        qos_max = self._core.policy_at(client.listener).qos_max
         for request in packet.requests:
             try:
-                subscription, reading, fence, existed = self._place(client, request, packet, text)
+                subscription, reading, fence, existed = self._place(client, request, packet, text, qos_max)
             except _Refused as refused:
                 reasons.append(refused.reason)
                 complaint = complaint or str(refused)
@@ -67,8 +71,9 @@ class Subscribing:
                 yield
 
     def _place(
-        self, client: Client, request: SubscribeRequest, packet: Subscribe, text: str | None
+        self, client: Client, request: SubscribeRequest, packet: Subscribe, text: str | None, qos_max: int
     ) -> tuple[Subscription, Reading, Fence | None, bool]:
+        request = _mounted(client, request)
         reading = self._read(request.topic_filter)
         fence = self._fence(client, reading, text)
         mine = client.session.subscriptions
@@ -86,7 +91,7 @@ class Subscribing:
         most = limits.wildcard_patterns_per_client_max
         if not existed and len(mine) >= most and _is_new_pattern(client, reading, most):
             raise _Refused(ReasonCode.QUOTA_EXCEEDED, f"more than {most} arrangements of wildcards")
-        subscription = subscription_of(request, packet.properties.subscription_identifiers, self._core.policy.qos_max)
+        subscription = subscription_of(request, packet.properties.subscription_identifiers, qos_max)
         self.take(client, subscription, reading, fence)
         if client.session.durable:
             written = None if fence is None else fence_text(fence)
@@ -142,7 +147,10 @@ class Subscribing:
         """Drop all that is named and answer; driven as `subscribe` is."""
         reasons: list[ReasonCode] = []
         for topic_filter in packet.topic_filters:
-            reasons.append(self._drop(client, topic_filter))
+            try:
+                reasons.append(self._drop(client, mounted_filter(client.session.mount, topic_filter)))
+            except TopicError:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
             if self._core.turns.over():
                 self._core.topology_changed()
                 yield
@@ -182,6 +190,17 @@ class Subscribing:
     def _answer(self, client: Client, packet: Suback | Unsuback) -> None:
         if client.connection is not None:
             self._core.outbox.hold(client.connection, client.session.reply(packet))
+
+
+def _mounted(client: Client, request: SubscribeRequest) -> SubscribeRequest:
+    """What the client asks for, in the broker's words."""
+    if not client.session.mount:
+        return request
+    try:
+        whole = mounted_filter(client.session.mount, request.topic_filter)
+    except TopicError as error:
+        raise _Refused(ReasonCode.TOPIC_FILTER_INVALID, str(error)) from None
+    return structs.replace(request, topic_filter=whole)
 
 
 def _pattern(reading: Reading) -> Pattern:

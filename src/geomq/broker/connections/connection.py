@@ -11,7 +11,7 @@ from geomq.broker.config.settings import Listener
 from geomq.broker.connections.acknowledgements import acknowledge
 from geomq.broker.connections.farewell import farewell
 from geomq.broker.connections.order import State, check_order
-from geomq.broker.connections.ports import Exchange, Handlers, Steps
+from geomq.broker.connections.ports import Exchange, Handlers, Steps, plain_together
 from geomq.broker.connections.stuck import Standing
 from geomq.broker.connections.transport import nowhere
 from geomq.broker.connections.writing import Writing
@@ -67,6 +67,7 @@ class Connection(Writing):
         "listener",
         "opened_at",
         "pending_connect",
+        "plain_size_max",
         "size_max",
     )
 
@@ -80,7 +81,7 @@ class Connection(Writing):
         self._rest: bytes = b""
         self._steps: Steps | None = None
         self._greedy = self._stopped = self._slowed = False
-        self.size_max = core.config.limits.pre_auth_bytes_max
+        self.size_max = self.plain_size_max = core.config.limits.pre_auth_bytes_max
         self.listener = listener
         self.client: Client | None = None
         self.identity: Identity | None = None
@@ -322,7 +323,7 @@ class Connection(Writing):
         elif isinstance(packet, Subscribe | Unsubscribe):
             self._finish(self._handlers.subscriptions(client, packet))
         elif isinstance(packet, Disconnect):
-            expiry_after(packet, session.expiry_s, self._core.policy)
+            expiry_after(packet, session.expiry_s, self._core.policy_at(self.listener))
             self._shut(packet)
         else:
             raise ProtocolViolation(f"{packet.type.name} is not allowed from a client")
@@ -351,7 +352,10 @@ class Connection(Writing):
         self._state = State.OPEN
         self.heard, self.last_read = False, self._core.loop.time()
         self._admitted_at = self.last_read
-        self.size_max = self._core.policy.packet_size_max
+        policy, limits = self._core.policy_at(self.listener), self._core.config.limits
+        self.size_max = policy.packet_size_max
+        self.plain_size_max = min(self.size_max, limits.payload_bytes_max or self.size_max)
+        self._together = plain_together(self._together, self.listener.mount_point, policy.qos_max)
         self.keep_alive_s = agreement.keep_alive_s
 
     @property

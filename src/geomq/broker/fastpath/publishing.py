@@ -154,7 +154,7 @@ class FastPath:
                 break
             body, topic_end, payload, stop = plain_publish(data, pos, end, new, between)
             route = self._routes.get(data[body:topic_end])
-            if route is None or stop - pos > connection.size_max or not (all_allowed or may_write(route.topic)):
+            if route is None or stop - pos > connection.plain_size_max or not (all_allowed or may_write(route.topic)):
                 break
             count, alike, others = 1, route.v5 if new else route.old, route.old if new else route.v5
             if others is not None:

@@ -111,7 +111,7 @@ class FastQos1:
             body, id_at, payload_at, stop = plain_publish(data, pos, end, new, between)
             packet_id = data[id_at : id_at + 2]
             route = self._routes.get(data[body:id_at])
-            if route is None or packet_id == b"\0\0" or stop - pos > connection.size_max:
+            if route is None or packet_id == b"\0\0" or stop - pos > connection.plain_size_max:
                 break
             if route.writer is not client:
                 if not client.rights.may_write(route.topic):

@@ -86,6 +86,8 @@ def pack(
             location=client.location,
             asks=client.asks,
             queue_full=client.queue_full,
+            mount=session.mount,
+            proved=client.proved,
         ),
         tuple(
             SubscriptionRecord(subscription, None if (fence := fences.get(whole)) is None else fence_text(fence))

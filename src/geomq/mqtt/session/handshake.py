@@ -6,7 +6,7 @@ Knows nothing of passwords or stored sessions: the caller decides whether the cl
 import msgspec
 
 from geomq.mqtt.codec.faults import ProtocolViolation
-from geomq.mqtt.codec.packets import Connack, Connect, Disconnect
+from geomq.mqtt.codec.packets import Connack, Connect, Disconnect, Publish
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode, to_connack
 from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
@@ -108,6 +108,14 @@ def refusal(reason: ReasonCode, text: str | None = None, *, server_reference: st
     if text is None and server_reference is None:
         return Connack(False, to_connack(reason), NO_PROPERTIES)
     return Connack(False, to_connack(reason), Properties(reason_string=text, server_reference=server_reference))
+
+
+def check_offered(publish: Publish, policy: Policy) -> None:
+    """A violation if the client publishes in a way that it was told is not to be had."""
+    if publish.qos > policy.qos_max:
+        raise ProtocolViolation(f"events above QoS {policy.qos_max}", ReasonCode.QOS_NOT_SUPPORTED)
+    if publish.retain and not policy.retain_available:
+        raise ProtocolViolation("retained events are not supported", ReasonCode.RETAIN_NOT_SUPPORTED)
 
 
 def expiry_after(farewell: Disconnect | None, expiry_s: int, policy: Policy) -> int:

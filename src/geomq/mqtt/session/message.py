@@ -98,9 +98,10 @@ class Fanout:
         retain: bool,
         identifiers: tuple[int, ...] = (),
         alias: int | None = None,
-        bare: bool = False,
+        topic: str | None = None,
     ) -> Publish:
-        """The PUBLISH for one receiver, still without identifier; `bare` leaves the topic to the alias."""
+        """The PUBLISH for one receiver, still without identifier; `topic` is what this one calls it, nothing where its
+        alias says it."""
         message = self.message
         properties = NO_PROPERTIES
         if version == V5:
@@ -112,7 +113,7 @@ class Fanout:
                     subscription_identifiers=identifiers,
                     topic_alias=alias,
                 )
-        return Publish("" if bare else message.topic, message.payload, qos, retain, properties=properties)
+        return Publish(message.topic if topic is None else topic, message.payload, qos, retain, properties=properties)
 
     def preset(self, version: int, qos: int, head: bytes, tail: bytes) -> None:
         """Use a received PUBLISH, not retained, for receivers of that version and QoS: what is before and after its

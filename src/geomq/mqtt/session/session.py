@@ -16,7 +16,7 @@ from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
 from geomq.mqtt.session.answers import pubrel, unexplained
 from geomq.mqtt.session.backlog import Backlog
 from geomq.mqtt.session.changes import EventsMissed, Journal
-from geomq.mqtt.session.handshake import Agreement, Policy
+from geomq.mqtt.session.handshake import Agreement, Policy, check_offered
 from geomq.mqtt.session.inbound import Inbound
 from geomq.mqtt.session.message import ApplicationMessage, Fanout, message_of
 from geomq.mqtt.session.outbound import InFlight, Outbound, Phase, Step
@@ -45,6 +45,7 @@ class Session:
         "expires_at",
         "expiry_s",
         "missed",
+        "mount",
         "oversized",
         "packet_size_max",
         "stalled",
@@ -78,6 +79,7 @@ class Session:
         self.oversized = 0
         self.missed = 0
         """Events dropped since the client was last told."""
+        self.mount = ""
         self._tally: Tally = tally or Uncounted()
         self._on_drop = on_drop
         self._on_full = on_full
@@ -104,8 +106,8 @@ class Session:
 
     @property
     def uses_aliases(self) -> bool:
-        """Whether the client accepts topic aliases, so that its packets are made for it alone."""
-        return self._outbound_aliases is not None
+        """Whether the client knows topics by other names, so that its packets are made for it alone."""
+        return self._outbound_aliases is not None or bool(self.mount)
 
     @property
     def dropped(self) -> int:
@@ -127,9 +129,9 @@ class Session:
         """Whether so many messages of QoS 1 and 2 wait that another would be dropped."""
         return self._outbound is not None and self._outbound.full
 
-    def renew(self, policy: Policy) -> None:
-        """Go on, with the next connection, under a policy that may have changed."""
-        self._policy = policy
+    def renew(self, policy: Policy, *, mount: str = "") -> None:
+        """Go on, with the next connection, under a policy that may have changed; the client does not see the mount."""
+        self._policy, self.mount = policy, mount
         if self._outbound is not None:
             self._outbound.queue_max, self._outbound.bytes_max = policy.queue_max, policy.queue_bytes_max
 
@@ -182,6 +184,7 @@ class Session:
 
     def accept(self, publish: Publish, now: float) -> ApplicationMessage | None:
         """The message of a PUBLISH; None for a repeated QoS 2 one, which only needs its PUBREC again."""
+        check_offered(publish, self._policy)
         topic = publish.topic
         if publish.properties.topic_alias is not None:
             if self._inbound_aliases is None:
@@ -275,7 +278,7 @@ class Session:
         return missed
 
     def _qos0(self, fanout: Fanout, retain: bool, identifiers: tuple[int, ...]) -> bytes:
-        if identifiers or self._outbound_aliases is not None:
+        if identifiers or self.uses_aliases:
             data = self._special(fanout, 0, retain, identifiers, 0, again=False)
         else:
             data = fanout.qos0(self.version, retain=retain)
@@ -347,9 +350,9 @@ class Session:
         if self._inbound is not None:
             self._inbound.forget_journal()
 
-    def leave(self, version: int, expiry_s: int, expires_at: float | None) -> None:
+    def leave(self, version: int, expiry_s: int, expires_at: float | None, *, mount: str = "") -> None:
         """Be as a client of that version left it."""
-        self.version, self.expiry_s, self.expires_at = version, expiry_s, expires_at
+        self.version, self.expiry_s, self.expires_at, self.mount = version, expiry_s, expires_at, mount
 
     def restore(self, deliveries: list[InFlight], receipts: list[int]) -> None:
         """Put back what a store remembered, deliveries in the order of their numbers. While the client is connected
@@ -419,7 +422,7 @@ class Session:
 
     def _publish_wire(self, delivery: InFlight, fanout: Fanout, *, again: bool) -> bytes:
         packet_id = delivery.packet_id
-        if again or delivery.identifiers or self._outbound_aliases is not None:
+        if again or delivery.identifiers or self.uses_aliases:
             data = self._special(fanout, delivery.qos, delivery.retain, delivery.identifiers, packet_id, again=again)
         else:
             head, tail = fanout.parts(self.version, delivery.qos, retain=delivery.retain)
@@ -440,9 +443,8 @@ class Session:
     ) -> bytes:
         aliases, topic = self._outbound_aliases, fanout.message.topic
         alias, known = (None, False) if aliases is None else aliases.alias(topic, waits=qos > 0)
-        if self.version != V5:
-            identifiers = ()
-        publish = fanout.publish(self.version, qos, retain=retain, identifiers=identifiers, alias=alias, bare=known)
+        text = "" if known else topic.removeprefix(self.mount)
+        publish = fanout.publish(self.version, qos, retain=retain, identifiers=identifiers, alias=alias, topic=text)
         head, tail = publish_parts(publish, self.version)
         if again:
             head = bytes((head[0] | 8,)) + head[1:]
