@@ -70,6 +70,8 @@ class PendingConnect(Search):
         self.refuses = sought.refuses
         self.absent: dict[BrokerId, None] = {}
         """Brokers that may have the session, but have been away for too long to be waited for."""
+        self.is_elsewhere = False
+        """Whether a peer says that the client came there later, and has its session."""
         self.successor: tuple[BrokerId, SessionWanted] | None = None
         """A broker the client came to later, which gets what is found."""
 

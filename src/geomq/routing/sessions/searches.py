@@ -191,7 +191,10 @@ class SessionSearches:
         self._act(SendToPeer(peer, msgspec.structs.replace(wanted, token=token)))
 
     def _give_up(self, pending: PendingConnect) -> None:
-        """Not everybody answered in time: the client comes in without, and gets later what is found; or not at all."""
+        """No session was found in time: the client comes in without, and gets later what is found; or not at all."""
+        if pending.is_elsewhere and not pending.wanted.clean:
+            self._turn_away(pending, "connects again")
+            return
         is_missing = (pending.waiting or pending.absent) and not pending.wanted.clean
         if is_missing and pending.refuses:
             self._turn_away(pending, "session missing")
@@ -326,8 +329,9 @@ class SessionSearches:
         self._answered(peer, said)
         if pending is None or said.token not in pending.tokens:
             return
-        if said.refused or said.later:
-            self._turn_away(pending, "another user's" if said.refused else "connects again")
+        pending.is_elsewhere = pending.is_elsewhere or said.later
+        if said.refused:
+            self._turn_away(pending, "another user's")
         elif not pending.waiting:
             self._give_up(pending)
 

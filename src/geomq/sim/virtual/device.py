@@ -350,7 +350,7 @@ class Device:
         """Publish the next event now, or as soon as that is possible; its name. `note` goes along in a property."""
         self.published += 1
         event = f"{self.name}:{self.published}"
-        user = () if fence is None else (("geo-fence", fence.text),)
+        user: tuple[tuple[str, str], ...] = () if fence is None else (("geo-fence", fence.text),)
         if note and self.profile.version == V5:
             user += (("note", note),)
         properties = Properties(message_expiry_interval=expiry_s, user_properties=user)
