@@ -22,12 +22,12 @@ from geomq.broker.state.client import Client
 from geomq.mqtt.codec.cutter import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.decode import BODIES, decode_publish
 from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
-from geomq.mqtt.codec.encode import encode
+from geomq.mqtt.codec.encode import encode_within
 from geomq.mqtt.codec.faults import MqttError, ProtocolViolation
 from geomq.mqtt.codec.packets import Auth, Connack, Connect, Disconnect, Packet, Subscribe, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.codec.reasons import ReasonCode
-from geomq.mqtt.codec.types import V5, V311, PacketType
+from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5, V311, PacketType
 from geomq.mqtt.session.handshake import Agreement, expiry_after
 
 log = logging.getLogger("geomq.broker")
@@ -45,6 +45,7 @@ class Connection:
 
     __slots__ = (
         "_admitted_at",
+        "_answer_max",
         "_core",
         "_counts",
         "_extra_s",
@@ -89,6 +90,7 @@ class Connection:
         self._steps: Steps | None = None
         self._greedy = self._stopped = self._slowed = False
         self.size_max = core.config.limits.pre_auth_bytes_max
+        self._answer_max = PACKET_SIZE_MAX
         self._transport: Transport | None = None
         self.write: Callable[[bytes | memoryview], object] = nowhere
         self.listener = listener
@@ -323,6 +325,7 @@ class Connection:
                 self.version, self._state = V5, State.CHECKING
             raise
         self.version = packet.version
+        self._answer_max = packet.properties.maximum_packet_size or PACKET_SIZE_MAX
         self._state = State.CHECKING
         self.stop_reading()
         self._handlers.connect(self, packet)
@@ -410,8 +413,19 @@ class Connection:
             self._core.outbox.mark(self)
         self.out.append(data)
 
+    def takes(self, packet: Packet) -> bool:
+        """Whether the client takes packets as long as this one, said in the shortest way."""
+        fits = bool(encode_within(packet, self.version, self._answer_max))
+        if not fits:
+            log.info("client at %s takes no packet as long as %s", self.address, packet.type.name)
+        return fits
+
     def send_packet(self, packet: Packet) -> None:
-        self.send(encode(packet, self.version))
+        """Send it, or end the connection of a client that does not take it and would wait for it."""
+        if self.takes(packet):
+            self.send(encode_within(packet, self.version, self._answer_max))
+        else:
+            self._shut(None)
 
     def write_part(self, data: bytes | memoryview) -> None:
         """Write a part of something larger; a copy of it, where others wait already, so that the rest goes free."""

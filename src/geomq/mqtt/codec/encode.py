@@ -29,6 +29,11 @@ from geomq.mqtt.codec.reasons import to_connack_v311
 from geomq.mqtt.codec.types import V5, PacketType
 from geomq.mqtt.codec.wire import binary, text, varint
 
+_MAY_BE_UNSAID: Final[tuple[dict[str, Any], ...]] = (
+    {"reason_string": None, "user_properties": ()},
+    {"topic_alias_maximum": None},
+)
+
 
 def encode(packet: Packet, version: int) -> bytes:
     """The whole packet as it goes on the wire."""
@@ -36,14 +41,18 @@ def encode(packet: Packet, version: int) -> bytes:
 
 
 def encode_within(packet: Packet, version: int, size_max: int) -> bytes:
-    """As `encode`, but never longer: first without reason string and user properties, then nothing."""
+    """As `encode`, but never longer: first without what may be left unsaid (reason string, user properties, and in
+    CONNACK that topic aliases are taken), then nothing."""
     data = encode(packet, version)
     if len(data) <= size_max or isinstance(packet, Publish):
         return data if len(data) <= size_max else b""
     properties: Properties = getattr(packet, "properties", NO_PROPERTIES)
-    trimmed = msgspec.structs.replace(properties, reason_string=None, user_properties=())
-    data = encode(msgspec.structs.replace(packet, properties=trimmed), version)
-    return data if len(data) <= size_max else b""
+    for unsaid in _MAY_BE_UNSAID:
+        properties = msgspec.structs.replace(properties, **unsaid)
+        data = encode(msgspec.structs.replace(packet, properties=properties), version)
+        if len(data) <= size_max:
+            return data
+    return b""
 
 
 def publish_parts(publish: Publish, version: int) -> tuple[bytes, bytes]:
