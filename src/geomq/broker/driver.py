@@ -15,6 +15,7 @@ from geomq.routing.core.actions import (
     Action,
     DeliverToClients,
     DeliverToOne,
+    DropEvent,
     ForgetNote,
     KeepNote,
     RefuseRetained,
@@ -24,7 +25,7 @@ from geomq.routing.core.actions import (
     SessionAction,
     StoreRetained,
 )
-from geomq.routing.core.events import PeerSaid, RetainedStored, RoutingEvent, SessionPacked
+from geomq.routing.core.events import PeerSaid, RetainedStored, RoutingEvent, SessionPacked, SharedReturned
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId, Match
 from geomq.routing.core.plan import EventBatch
@@ -134,6 +135,12 @@ class Driver:
         delivered = self._carry_out(event, actions, message)
         self._watch_soon()
         return delivered
+
+    def hand_on(self, returned: SharedReturned, message: ApplicationMessage) -> bool:
+        """Give another member what one of its group never had; False if there is none."""
+        actions = self._node.handle(returned, now=self._time_s() * 1000.0)
+        self._carry_out(returned, actions, message)
+        return not any(isinstance(action, DropEvent) for action in actions)
 
     def _due(self) -> None:
         """The node's deadline has come."""

@@ -12,6 +12,7 @@ from itertools import islice
 from msgspec import structs
 
 from geomq.broker.clients.geotopics import read_filter
+from geomq.broker.clients.passing_on import PassingOn
 from geomq.broker.clients.publishing import EventRefused, Publishing
 from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.core import Core
@@ -55,6 +56,7 @@ class Registry:
         self._handle = driver.handle
         self._publishing = publishing
         self._subscribing = subscribing
+        self._passing_on = PassingOn(core, driver)
         self._deadlines: list[tuple[float, str]] = []
         self._is_ending = False
 
@@ -178,7 +180,7 @@ class Registry:
         if client.due_will is not None:
             self._publish_will(client)
         self._subscribing.forget(client)
-        self._core.drops.ended(client.session)
+        self._core.drops.ended(client.session, self._passing_on.pass_on(client.session))
         self.give_away(client)
 
     def give_away(self, client: Client) -> None:

@@ -266,7 +266,7 @@ def _judge_groups(ledger: Ledger) -> Iterator[Violation]:
                 counts[receipt.event].append((member.name, receipt))
         for event in ledger.events.values():
             got = counts.get(event.name, [])
-            servers = dict.fromkeys(name for name, _ in got)
+            servers = dict.fromkeys(name for name, receipt in got if receipt.qos == 2)
             if len(servers) > 1 and event.qos == 2 and not event.ambiguous and event.sends == 1:
                 yield Violation("duplicate", f"{event.name} went to {', '.join(servers)} of {share}")
             if not got and _promised_to_group(ledger, event, members, share):
