@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.broker.federated import until
 from tests.broker.probes import Probe, client, drop_all
 from tests.probe import Closed
 
 from geomq.broker.config.settings import Config, Listener, Metrics, Persistence
+from geomq.broker.connections import endings
 from geomq.broker.server import Broker
+from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import Connack, Connect
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
@@ -28,17 +31,6 @@ async def broker() -> AsyncIterator[Broker]:
     async with Broker(CONFIG) as running:
         yield running
         await drop_all()
-
-
-async def all_bytes(port: int, data: bytes) -> bytes:
-    """Everything that comes back for these bytes until the broker closes."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(data)
-    try:
-        async with asyncio.timeout(30):
-            return await reader.read()
-    finally:
-        writer.close()
 
 
 def _small(size_max: int, **more: object) -> Connect:
@@ -79,3 +71,45 @@ async def test_who_takes_no_connack_takes_nobody_s_session_over(broker: Broker) 
         with pytest.raises(Closed):
             await probe.receive()
         assert await first.silent()
+
+
+async def _flooding(broker: Broker, first: bytes) -> bytes:
+    """What a client reads that only looks after it has sent much behind what ends its connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    writer.write(first)
+    async with asyncio.timeout(30):
+        for _ in range(8):
+            writer.write(bytes(16_384))
+            await writer.drain()
+            await asyncio.sleep(0)
+        await until(lambda: not broker.parts.handlers.connections)
+        writer.write(bytes(16_384))
+        await writer.drain()
+        found = await reader.read()
+    writer.close()
+    return found
+
+
+async def test_who_sends_on_can_still_read_why_it_was_turned_away(broker: Broker) -> None:
+    refused = encode(Connect("c", V5, properties=Properties(authentication_method="none such")), V5)
+    found = await _flooding(broker, refused)
+    assert found[:1] + found[3:4] == bytes((0x20, ReasonCode.BAD_AUTHENTICATION_METHOD))
+
+
+async def test_who_sends_on_can_still_read_why_it_was_disconnected(broker: Broker) -> None:
+    found = await _flooding(broker, encode(Connect("c", V5), V5) + b"\xf3\0")
+    assert b"\xe0" in found
+    assert bytes((ReasonCode.MALFORMED_PACKET,)) in found
+    await until(lambda: not len(broker.parts.handlers.endings))
+
+
+async def test_a_client_that_stays_after_it_was_told_why_is_left(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endings, "LINGER_S", 0.05)
+    _, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    writer.write(encode(Connect("c", V5, properties=Properties(authentication_method="none such")), V5))
+    await until(lambda: len(broker.parts.handlers.endings) == 1)
+    await until(lambda: not len(broker.parts.handlers.endings))
+    assert broker.core.counts.connections_refused == 1
+    writer.close()

@@ -392,6 +392,13 @@ async def test_a_long_connect_is_refused_before_it_is_read() -> None:
         probe.send_bytes(b"\x10\xff\xff\x7f")
         with pytest.raises(Closed):
             await probe.receive()
+        for version, answered in ((V5, True), (V311, False)):
+            probe = await Probe.open(broker.port)
+            probe.send_bytes(b"\x10\xff\xff\x7f\0\4MQTT" + bytes((version,)) + bytes(40_000))
+            if answered:
+                assert (await probe.expect(Connack)).reason == ReasonCode.PACKET_TOO_LARGE
+            with pytest.raises(Closed):
+                await probe.receive()
 
 
 async def test_a_client_above_its_rate_is_slowed_down_and_loses_nothing() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.acknowledgements import acknowledge
 from geomq.broker.connections.farewell import farewell
+from geomq.broker.connections.greeting import speaks_v5
 from geomq.broker.connections.order import State, check_order
 from geomq.broker.connections.ports import Exchange, Handlers, Steps
 from geomq.broker.connections.stuck import Standing
@@ -142,7 +143,6 @@ class Connection:
 
     def connection_lost(self, _error: Exception | None) -> None:
         """What has to be forgotten now may be much, and so may be the connections that end at the same time."""
-        self._handlers.endings.over(id(self))
         if not self.closed:
             self._transport, self.write, self.paused = None, nowhere, False
             self._stopped, self._rest = True, b""
@@ -227,6 +227,8 @@ class Connection:
         except MqttError as error:
             self._counts.protocol_errors += 1
             log.info("client %s at %s: %s", self.client.id if self.client else "?", self.address, error)
+            if self._state is State.OPENING and speaks_v5(data):
+                self.version, self._state = V5, State.CHECKING  # it can be told what is wrong with its CONNECT
             self.dismiss(error.reason, str(error))
         except Exception:
             log.exception("client %s at %s: internal error", self.client.id if self.client else "?", self.address)
@@ -318,11 +320,6 @@ class Connection:
             packet = decode_connect(data, body, stop)
         except UnsupportedVersion as error:
             self.version = error.answer_version
-            raise
-        except MqttError:
-            # A damaged CONNECT of MQTT 5 still deserves its reason code.
-            if data[body : body + 7] == b"\0\4MQTT\5":
-                self.version, self._state = V5, State.CHECKING
             raise
         self.version = packet.version
         self._answer_max = packet.properties.maximum_packet_size or PACKET_SIZE_MAX
@@ -441,21 +438,23 @@ class Connection:
     def refuse(self, connack: Connack) -> None:
         """Turn the client away."""
         self.send_packet(connack)
-        self._shut(None)
+        self._shut(None, told=True)
 
     def dismiss(self, reason: ReasonCode, text: str | None = None, *, go_to: str | None = None) -> None:
         """End the connection, telling the client why, and where to `go_to`, as far as its version can be told."""
         if self.closed:
             return
-        packet = farewell(reason, text, go_to, admitted=self.client is not None)
+        packet, told = farewell(reason, text, go_to, admitted=self.client is not None), False
         if self.client is not None:
             if self.version == V5:
                 self.send(self.client.session.reply(packet))
+                told = True
         elif self._state is State.CHECKING or reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             self.send_packet(packet)
-        self._shut(None)
+            told = True
+        self._shut(None, told=told)
 
-    def _shut(self, farewell: Disconnect | None) -> None:
+    def _shut(self, farewell: Disconnect | None, *, told: bool = False) -> None:
         if self.closed:
             return
         self._state = State.CLOSED
@@ -468,7 +467,7 @@ class Connection:
         self.write = nowhere
         self._rest, self._reassembly, self.last_route, self._steps = b"", None, None, None
         if transport is not None:
-            self._handlers.endings.begin(id(self), transport, reads=not self.paused)
+            self._handlers.endings.begin(transport, reads=not self.paused, told=told)
 
     @property
     def standing(self) -> Standing | None:
