@@ -70,6 +70,8 @@ class Subscribing:
         self, client: Client, request: SubscribeRequest, packet: Subscribe, text: str | None
     ) -> tuple[Subscription, Reading, Fence | None, bool]:
         reading = self._read(request.topic_filter)
+        if not reading.private and not client.rights.may_subscribe(reading.plain):
+            raise _Refused(ReasonCode.NOT_AUTHORIZED, f"not authorized to subscribe to {reading.plain[:80]!r}")
         fence = self._fence(client, reading, text)
         mine = client.session.subscriptions
         existed = request.topic_filter in mine
