@@ -132,9 +132,22 @@ class Driver:
         actions = self._node.handle(event, now=self._time_s() * 1000.0)
         if said is not None and said.message.keeps and self._kept is not None:
             self._kept.note_received(said.peer, said.message, said.edition)
-        delivered = self._carry_out(event, actions, message)
+        delivered = self._carry_out(event, actions, message) if said is None else self._carry_out_said(said, actions)
         self._watch_soon()
         return delivered
+
+    def _carry_out_said(self, said: PeerSaid, actions: list[Action]) -> int:
+        """What a peer said follows: QoS 0 behind what its publisher published before, if that waits for the disk."""
+        outbox, event = self._core.outbox, getattr(said.message, "event", None)
+        if event is None:
+            return self._carry_out(said, actions, None)
+        outbox.hold_back(None if event.qos else event.publisher)
+        try:
+            return self._carry_out(said, actions, None)
+        finally:
+            outbox.hold_back(None)
+            if event.qos:
+                outbox.promised(event.publisher)
 
     def hand_on(self, returned: SharedReturned, message: ApplicationMessage) -> bool:
         """Give another member what one of its group never had; False if there is none."""

@@ -153,9 +153,24 @@ class PacketHandlers:
 
     def publish(self, client: Client, packet: Publish) -> None:
         self._delivery.forget_last()
-        if self._publishing.receive(client, packet) and not packet.retain and packet.properties is NO_PROPERTIES:
+        if packet.qos or self._core.outbox.is_behind(client.id):
+            received = self._publish_in_order(client, packet)
+        else:
+            received = self._publishing.receive(client, packet)
+        if received and not packet.retain and packet.properties is NO_PROPERTIES:
             learner = self._qos1 if packet.qos else self._fast
             learner.learn(packet.topic, self._delivery.last)
+
+    def _publish_in_order(self, client: Client, packet: Publish) -> bool:
+        """What waits for the disk is not overtaken by what its publisher publishes later at QoS 0."""
+        outbox, connection = self._core.outbox, client.connection
+        outbox.hold_back(None if packet.qos else client.id)
+        try:
+            return self._publishing.receive(client, packet)
+        finally:
+            outbox.hold_back(None)
+            if packet.qos and connection is not None:
+                self._fast.promised(client, connection)
 
     def subscriptions(self, client: Client, packet: Subscribe | Unsubscribe) -> Steps:
         if isinstance(packet, Subscribe):

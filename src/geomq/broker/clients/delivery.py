@@ -150,7 +150,11 @@ class Delivery:
             self._core.drops.missed(client.session, reason)
             trouble = "slow reader" if connection.paused else "too large for the client"
             return self._kept_back(client, fanout.message, 0, trouble)
-        connection.send(data)
+        before = self._core.outbox.before
+        if before is not None:
+            before.append((connection, data))
+        else:
+            connection.send(data)
         counts.events_delivered += 1
         if self._core.tracer is not None:
             self._core.tracer.handed(client.id, fanout.message, 0, None)

@@ -1,6 +1,7 @@
 """SUBSCRIBE and UNSUBSCRIBE: options, fences, limits, and the retained events that follow."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from geomq.broker.clients.fenced import FencedFilters
 from geomq.broker.clients.geotopics import Reading, read_filter
@@ -8,7 +9,7 @@ from geomq.broker.clients.retention import Retention
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
 from geomq.broker.state.budget import SHORT_OF_MEMORY
-from geomq.broker.state.client import Client, Pattern
+from geomq.broker.state.client import Client, ClientConnection, Pattern
 from geomq.broker.storage.records import SubscriptionRecord
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Fence, fence_text
@@ -22,6 +23,9 @@ from geomq.vocabulary import FENCE_PROPERTY
 
 LEVELS_EACH = 10
 """That filters of a client may have on average: each level takes memory."""
+
+
+_Due = tuple[Subscription, Reading, Fence | None]
 
 
 class _Refused(Exception):  # noqa: N818
@@ -44,7 +48,7 @@ class Subscribing:
         text = packet.properties.user(FENCE_PROPERTY)
         reasons: list[ReasonCode] = []
         complaint: str | None = None
-        due: list[tuple[Subscription, Reading, Fence | None]] = []
+        due: list[_Due] = []
         for request in packet.requests:
             try:
                 subscription, reading, fence, existed = self._place(client, request, packet, text)
@@ -61,10 +65,14 @@ class Subscribing:
         properties = NO_PROPERTIES if complaint is None else Properties(reason_string=complaint)
         self._core.topology_changed()
         self._answer(client, Suback(packet.packet_id, tuple(reasons), properties))
-        for subscription, reading, fence in due:
-            self._retention.give(client, subscription, reading, fence)
-            if self._core.turns.over():
-                yield
+        if due:
+            self._core.outbox.when_safe(partial(self._give_retained, client, client.connection, due))
+
+    def _give_retained(self, client: Client, connection: ClientConnection | None, due: list[_Due]) -> None:
+        """What is retained comes behind SUBACK."""
+        if client.connection is connection:
+            for subscription, reading, fence in due:
+                self._retention.give(client, subscription, reading, fence)
 
     def _place(
         self, client: Client, request: SubscribeRequest, packet: Subscribe, text: str | None

@@ -130,6 +130,8 @@ class FastQos1:
             self._send_on(connection, data, sent)
         self._counts.events_received += count
         self._counts.packets_received += count
+        if count:
+            self._fast.promised(client, connection)
         if not was_arriving:
             outbox.arrived()
         return pos
