@@ -119,3 +119,17 @@ async def test_order_is_kept_across_a_link(tmp_path: Path, disk: threading.Event
                 await asyncio.sleep(0)
             assert await taken(subscriber, len(NUMBERS)) == NUMBERS
         await drop_all()
+
+
+async def test_what_waits_introduces_no_alias_to_what_does_not(broker: Broker, disk: threading.Event) -> None:
+    subscriber = await client(broker, "s", properties=Properties(session_expiry_interval=60, topic_alias_maximum=5))
+    await subscriber.subscribe(SubscribeRequest("+", 1))
+    publisher, other = await client(broker, "p"), await client(broker, "o")
+    disk.clear()
+    publisher.publish("u", b"first", 1)
+    publisher.publish("t", b"second")
+    await until(lambda: broker.core.counts.events_received == 2)
+    other.publish("t", b"other")
+    assert await subscriber.expect(Publish) == Publish("t", b"other", properties=Properties(topic_alias=2))
+    disk.set()
+    assert await taken(subscriber, 2) == [b"first", b"second"]

@@ -144,13 +144,13 @@ class Delivery:
         connection = client.connection
         if connection is None:
             return self._kept_back(client, fanout.message, 0, "offline")
-        data = b"" if connection.paused else client.session.deliver(fanout, terms)
+        before = self._core.outbox.before
+        data = b"" if connection.paused else client.session.deliver(fanout, terms, held=before is not None)
         if not data:
             reason = Reason.SLOW_READER if connection.paused else Reason.TOO_LARGE
             self._core.drops.missed(client.session, reason)
             trouble = "slow reader" if connection.paused else "too large for the client"
             return self._kept_back(client, fanout.message, 0, trouble)
-        before = self._core.outbox.before
         if before is not None:
             before.append((connection, data))
         else:

@@ -213,11 +213,12 @@ class Session:
 
     # Towards the client.
 
-    def deliver(self, fanout: Fanout, terms: Terms) -> bytes | None:
-        """Take a message for the client: the bytes to send now, none if it waits; None if there is no room for it."""
+    def deliver(self, fanout: Fanout, terms: Terms, *, held: bool = False) -> bytes | None:
+        """Take a message for the client: the bytes to send now, none if it waits; None if there is no room for it. If it
+        is `held`, what is sent later may go before."""
         qos, retain, identifiers = terms
         if qos == 0:
-            return self._qos0(fanout, retain, identifiers) if self.connected else b""
+            return self._qos0(fanout, retain, identifiers, held) if self.connected else b""
         delivery = self._take(fanout.message, qos, retain, identifiers, fanout.size)
         if delivery is None:
             return None
@@ -274,8 +275,10 @@ class Session:
             self._journal.append(EventsMissed(self.client_id, 0))
         return missed
 
-    def _qos0(self, fanout: Fanout, retain: bool, identifiers: tuple[int, ...]) -> bytes:
-        if identifiers or self._outbound_aliases is not None:
+    def _qos0(self, fanout: Fanout, retain: bool, identifiers: tuple[int, ...], held: bool) -> bytes:
+        if held and self._outbound_aliases is not None:  # which are for packets that keep their order
+            data = b"".join(publish_parts(fanout.publish(V5, 0, retain=retain, identifiers=identifiers), V5))
+        elif identifiers or self._outbound_aliases is not None:
             data = self._special(fanout, 0, retain, identifiers, 0, again=False)
         else:
             data = fanout.qos0(self.version, retain=retain)
