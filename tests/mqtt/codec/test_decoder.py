@@ -28,10 +28,11 @@ def _fault(wire: bytes, version: int | None, side: Side = Side.SERVER) -> Reason
 
 
 CONNECTS = {
-    "another protocol name": ("100c 0006 4d5149736470 03 02 003c", VERSION),
+    "another protocol name": ("100c 0006 4d5149736471 03 02 003c", VERSION),
     "version 3": ("100c 0004 4d515454 03 02 003c 0000", VERSION),
     "version 6": ("100d 0004 4d515454 06 02 003c 00 0000", VERSION),
-    "a bridge's version bit": ("100c 0004 4d515454 84 02 003c 0000", VERSION),
+    "MQTT 3.1.1 under the name of 3.1": ("100c 0006 4d5149736470 04 02 003c", VERSION),
+    "a bridge of version 6": ("100c 0004 4d515454 86 02 003c 0000", VERSION),
     "the reserved flag": ("100c 0004 4d515454 04 03 003c 0000", MALFORMED),
     "will QoS without will": ("100c 0004 4d515454 04 0a 003c 0000", MALFORMED),
     "will retain without will": ("100c 0004 4d515454 04 22 003c 0000", MALFORMED),
@@ -175,7 +176,7 @@ def test_packets_before_a_fault_are_still_given() -> None:
 
 
 def test_the_version_to_answer_an_unknown_protocol_in_is_known() -> None:
-    for level, answer in ((3, V311), (6, V5), (0x84, V311)):
+    for level, answer in ((3, V311), (6, V5), (0x83, V311), (0x86, V311)):
         decoder = Decoder()
         with pytest.raises(MqttError):
             list(decoder.feed(b"\x10\x0c\x00\x04MQTT" + bytes((level,)) + b"\x02\x00\x3c\x00\x00"))

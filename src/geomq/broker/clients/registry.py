@@ -87,7 +87,7 @@ class Registry:
         client.attach(connection, user, now_ms=int(core.wall_s() * 1000))
         self.give_rights(client)
         asks = bool(core.config.geo.details) and connect.properties.user(DETAILS_PROPERTY) is not None
-        client.agree(roams=roams(connect), asks=asks, told_new=not present)
+        client.agree(roams=roams(connect), asks=asks, told_new=not present, bridges=connect.bridge)
         if core.tracer is not None:
             core.tracer.connected(client)
         resumed = client.session.attach(agreement, connect.will, core.now_s())

@@ -17,7 +17,7 @@ from geomq.mqtt.codec.packets import Suback, Subscribe, SubscribeRequest, Unsuba
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.topics import wildcard_pattern
-from geomq.mqtt.session.subscriptions import Subscription, subscription_of
+from geomq.mqtt.session.subscriptions import Subscription, as_of_bridge, subscription_of
 from geomq.routing.core.events import ClientGone, ClientMoved, ClientSubscribed, ClientUnsubscribed
 from geomq.vocabulary import FENCE_PROPERTY
 
@@ -49,7 +49,7 @@ class Subscribing:
         reasons: list[ReasonCode] = []
         complaint: str | None = None
         due: list[_Due] = []
-        for request in packet.requests:
+        for request in map(as_of_bridge, packet.requests) if client.bridges else packet.requests:
             try:
                 subscription, reading, fence, existed = self._place(client, request, packet, text)
             except _Refused as refused:

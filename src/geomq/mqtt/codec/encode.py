@@ -26,7 +26,7 @@ from geomq.mqtt.codec.packets import (
 )
 from geomq.mqtt.codec.properties import NO_PROPERTIES, WILL, Properties, encode_properties
 from geomq.mqtt.codec.reasons import to_connack_v311
-from geomq.mqtt.codec.types import V5, PacketType
+from geomq.mqtt.codec.types import V5, V31, PacketType
 from geomq.mqtt.codec.wire import binary, text, varint
 
 _MAY_BE_UNSAID: Final[tuple[dict[str, Any], ...]] = (
@@ -93,7 +93,8 @@ def _connect(packet: Connect, _version: int) -> bytes:
             raise ProtocolError("MQTT 3.1.1 allows no password without a user name")
         flags |= 0x40
         body += binary(packet.password)
-    head = b"\0\4MQTT" + bytes((version, flags)) + packet.keep_alive.to_bytes(2, "big")
+    name, level = (b"MQIsdp", V31) if packet.is_v31 else (b"MQTT", version)
+    head = binary(name) + bytes((level | packet.bridge << 7, flags)) + packet.keep_alive.to_bytes(2, "big")
     properties = encode_properties(packet.properties, PacketType.CONNECT) if version == V5 else b""
     return _framed(0x10, head + properties + text(packet.client_id) + body)
 

@@ -214,7 +214,7 @@ class Session:
     # Towards the client.
 
     def deliver(self, fanout: Fanout, terms: Terms, *, held: bool = False) -> bytes | None:
-        """Take a message for the client: the bytes to send now, none if it waits; None if there is no room for it. If it
+        """Take a message for the client: the bytes to send now, none if it waits; None if there is no room. If it
         is `held`, what is sent later may go before."""
         qos, retain, identifiers = terms
         if qos == 0:
