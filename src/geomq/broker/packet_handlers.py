@@ -145,6 +145,7 @@ class PacketHandlers:
             self._pending.release(connection.address)
 
     def connect(self, connection: Connection, packet: Connect) -> None:
+        self._core.counts.connects_received += 1
         self._no_longer_pending(connection)
         self._admission.begin(connection, packet)
 

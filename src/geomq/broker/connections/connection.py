@@ -271,6 +271,7 @@ class Connection:
             if is_publish:
                 self._publish(data, first & 15, body, stop)
             else:
+                counts.control_bytes_received += stop - pos
                 self._control(first, data, body, stop)
             pos = stop
         if self._stopped and self._state is not State.CLOSED:
@@ -433,7 +434,11 @@ class Connection:
         """Hand over what has gathered."""
         out, self.out = self.out, []
         if out:
-            self._core.counts.bytes_sent += write_pieces(self.write, out)
+            counts = self._counts
+            counts.bytes_sent += write_pieces(self.write, out)
+            answers = [len(piece) for piece in out if piece and piece[0] & 0xF0 != 0x30]
+            counts.answers_sent += len(answers)
+            counts.answer_bytes_sent += sum(answers)
 
     def refuse(self, connack: Connack) -> None:
         """Turn the client away."""

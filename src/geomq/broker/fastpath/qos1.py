@@ -195,6 +195,7 @@ class FastQos1:
                 for out in client.session.pump(self._core.now_s()):
                     outbox.hold(connection, out)
             pos += 4 * len(packet_ids)
+            self._counts.control_bytes_received += 4 * len(packet_ids)
             self._counts.packets_received += len(packet_ids)
         except ProtocolViolation:
             pass  # one of them is not what this acknowledges: the normal path finds it
