@@ -1,10 +1,12 @@
 """Some scenarios are played twice: by brokers that carry their clients themselves, and by brokers with two workers."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from tests.broker.probes import OPEN
 
 from geomq.broker.config.settings import Config
 from geomq.broker.server import Broker
@@ -34,6 +36,13 @@ def _is_wanted(item: pytest.Item) -> bool:
     if call is None or call.params.get("workers_of_brokers", 1) == 1:
         return True
     return re.search(WITH_WORKERS[item.path.stem], item.name) is not None
+
+
+@pytest.fixture(autouse=True)
+def _no_probes_of_others() -> Iterator[None]:
+    """A test that failed leaves probes whose event loop is closed; the next one has nothing to do with them."""
+    yield
+    OPEN.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.broker.federated import configs, federation, until
+from tests.broker.federated import configs, federation, peers_up, until
 from tests.broker.probes import Probe, client, drop_all
 
 from geomq.broker.config.queues import QueueFull, Queues, TopicRule
 from geomq.broker.config.settings import BrokerSettings, Config, Limits, Listener, Metrics, Persistence
 from geomq.broker.server import Broker
 from geomq.broker.state.drops import Drop, Reason
+from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import (
     Connect,
     Disconnect,
@@ -132,6 +133,37 @@ async def test_a_publisher_is_answered_when_its_event_has_a_place_in_the_queue(t
         assert broker.core.counts.events_dropped == 0
         assert broker.core.counts.events_slowed == 3
         await until(lambda: not broker.core.pressure.active)
+
+
+@pytest.mark.parametrize("version", [V5, V311])
+async def test_the_first_event_beyond_the_end_waits_also_where_its_way_is_known(tmp_path: Path, version: int) -> None:
+    async with running(tmp_path) as broker:
+        await sleeper(broker)
+        p = await client(broker, "p", version)
+        for payload in payloads(0, ROOM):
+            p.publish("t", payload, 1)
+            await p.expect(Puback)
+        assert broker.parts.qos1._routes, "or the test shows nothing"
+        p.publish("t", b"5", 1)
+        await waits(broker, p)
+        assert await read(broker, ROOM + 1) == payloads(0, ROOM + 1)
+        await p.expect(Puback)
+
+
+async def test_events_for_which_memory_is_missing_are_refused_also_where_their_way_is_known(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await subscriber(broker)
+        p = await client(broker, "p")
+        for payload in payloads(0, 3):
+            p.publish("t", payload, 1)
+            await p.expect(Puback)
+        broker.core.outbox.held.append((broker.core.clients["p"].connection, b""))  # type: ignore[arg-type]
+        broker.core.outbox.crowd("no memory")
+        assert broker.parts.qos1.publish(broker.core.clients["p"].connection, plain(b"x"), 0) == 0  # type: ignore[arg-type]
+
+
+def plain(payload: bytes) -> bytes:
+    return encode(Publish("t", payload, 1, packet_id=1), V5)
 
 
 async def test_what_was_not_acknowledged_is_in_the_store_with_what_was(tmp_path: Path) -> None:
@@ -374,6 +406,27 @@ async def test_a_paused_peer_slows_publishers_and_loses_nothing() -> None:
         assert [(await p.expect(Puback)).reason for _ in range(11)] == [ReasonCode.SUCCESS] * 11
         assert await read_on(s, 61) == payloads(0, 61)
         assert first.core.counts.events_dropped == second.core.counts.events_dropped == 0
+
+
+async def test_of_a_burst_for_a_peer_that_is_away_only_what_has_room_is_acknowledged() -> None:
+    async with two(Queues(peer_messages_max=5, slow_s_max=0)) as (first, second):
+        s = await client(second, "s", clean_start=False, properties=KEEPS)
+        await s.subscribe(SubscribeRequest("t", 1))
+        p = await client(first, "p")
+        p.publish("t", b"over the link", 1)
+        assert (await s.expect(Publish)).payload == b"over the link"
+        await p.expect(Puback)
+        await second.stop()
+        await until(lambda: not peers_up(first))
+        p.publish("t", b"0", 1)
+        await p.expect(Puback)
+        assert first.parts.qos1._routes, "or the test shows nothing"
+        p.send_bytes(b"".join(plain(payload) for payload in payloads(1, 8)))
+        await until(lambda: first.core.pressure.waiting == 1)
+        p.send(Pingreq())
+        for _ in range(4):
+            await p.expect(Puback)
+        await p.expect(Pingresp)
 
 
 async def test_events_of_qos_0_do_not_push_out_what_was_acknowledged() -> None:

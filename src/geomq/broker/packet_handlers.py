@@ -187,7 +187,6 @@ class PacketHandlers:
         now = self._core.loop.time()
         for connection in tuple(self.connections):
             connection.check_alive(now)
-
         if self._core.budget.sheds >= Shed.SLOW_READERS:
             self._end_stuck(self._stuck.look(self.connections))
 

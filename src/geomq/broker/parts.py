@@ -51,7 +51,8 @@ from geomq.routing.core.model import BrokerId
 from geomq.routing.federation.editions import Kept
 from geomq.routing.node import Node
 from geomq.routing.strategies.groups.broadcast_groups import BroadcastGroups
-from geomq.routing.wire.link import Link, WhenFull, events_in
+from geomq.routing.wire.carried import events_in, topic_of
+from geomq.routing.wire.link import Link, WhenFull
 
 
 class Parts:
@@ -159,6 +160,7 @@ class Parts:
                 outbox_max=self._config.queues.peer_messages_max, outbox_bytes_max=self._config.queues.peer_bytes_max
             ),
             on_full=self._link_full,
+            may_go=self._may_go,
             dial_tls=lambda: self.link_tls.dial,
             refusals=self._refusals,
             lost=self._lost,
@@ -273,9 +275,12 @@ class Parts:
 
     def _link_full(self, peer: BrokerId, link: Link, message: Message, size: int) -> WhenFull:
         """There is no room for an event in what waits for a peer."""
-        event = getattr(message, "event", None)
-        topic = "" if event is None else event.topic
-        return self.core.pressure.of_link(peer, link, topic, size, promised=is_promised(message))
+        topic = topic_of(message)
+        return self.core.pressure.of_link(peer, link, topic or "", size, promised=is_promised(message))
+
+    def _may_go(self, message: Message) -> bool:
+        """Whether an event that waits for a peer may be given up for a newer one."""
+        return self.core.pressure.may_go(topic_of(message), promised=is_promised(message))
 
     def _start_cloud(self, strategy: BroadcastGroups) -> CloudLink:
         notes, core = self._cloud_notes, self.core

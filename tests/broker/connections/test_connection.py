@@ -257,6 +257,17 @@ def test_who_had_to_wait_for_a_turn_waits_as_long_as_others_do_and_who_did_not_i
     assert not greedy._rest, "nobody waits any more"
 
 
+def test_a_connection_that_is_lost_before_its_client_is_let_in_is_closed_at_once() -> None:
+    handlers, loop = handlers_of_a_broker(limits=Limits())
+    connection = handlers.make_connection(Listener(host="127.0.0.1"))
+    connection.connection_made(PretendedTransport())
+    connection.connection_lost(None)
+    assert connection.closed, "or somebody who waits for something else lets it in"
+    assert not handlers.connections
+    loop.run()
+    assert connection.closed
+
+
 def test_a_socket_that_is_read_again_in_the_same_round_of_the_loop_waits_for_another_turn() -> None:
     """uvloop reads one up to 32 times before it looks at others; the pretended clock stands still, as its does."""
     handlers, loop = handlers_of_a_broker(limits=Limits())

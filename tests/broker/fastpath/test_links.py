@@ -45,6 +45,7 @@ class Sent:
         self.batched = self.batches = 0
         self.durable: list[DurableBatch] = []
         self.single: list[str] = []
+        self.room = broker.peering.room
         self._once_flushed = broker.peering.once_flushed
         broker.core.links.lead(self)
 

@@ -20,6 +20,9 @@ class Peers:
     def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
         self.sent.append((peer, batch))
 
+    def room(self, peer: BrokerId, size: int) -> int:
+        return 7
+
     def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
         self.sent.append((peer, message))
 
@@ -42,7 +45,9 @@ def test_messages_go_to_the_links_there_are_now_and_else_nowhere() -> None:
     outgoing.send(PARIS, RetainedWanted())
     outgoing.send_batch(PARIS, BATCH, None)
     assert not outgoing.active
+    assert outgoing.room(PARIS, 1) > 1_000_000
     outgoing.lead(peers)
+    assert outgoing.room(PARIS, 1) == 7
     outgoing.send(PARIS, RetainedWanted())
     outgoing.send_batch(PARIS, BATCH, None)
     assert outgoing.active
@@ -63,5 +68,7 @@ def test_what_is_for_the_cloud_goes_to_the_cloud_and_the_rest_to_peers() -> None
         links.send(PARIS, RetainedWanted())
         links.send_batch(PARIS, BATCH, None)
         links.once_flushed(PARIS, RetainedWanted(), links.send)
+    assert both.room(PARIS, 1) == 7
+    assert alone.room(PARIS, 1) > 1_000_000
     assert cloud.sent == [RetainedWanted()] * 2
     assert peers.sent == [(PARIS, RetainedWanted()), (PARIS, BATCH), (PARIS, RetainedWanted())]

@@ -4,7 +4,6 @@ from asyncio import TimerHandle
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +14,6 @@ from geomq.broker.state.client import Client
 from geomq.broker.state.counts import Counts
 from geomq.broker.state.pressure import IDLE_LOOK_S, LOOK_S, NO_ROOM, Pressure
 from geomq.mqtt.codec.encode import encode
-from geomq.mqtt.codec.faults import ProtocolViolation
 from geomq.mqtt.codec.packets import Puback, Publish
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
@@ -196,9 +194,89 @@ def test_what_is_not_taken_is_said_in_the_words_of_the_version() -> None:
     assert stage.publish(new, 1, 0) == [False]
     ((_, data),) = [sent for sent in stage.outbox.sent if sent[0] is new.connection]
     assert data == encode(Puback(1, ReasonCode.QUOTA_EXCEEDED, Properties(reason_string=NO_ROOM)), V5)
-    with pytest.raises(ProtocolViolation, match=NO_ROOM):
-        stage.publish(old, 1, 0)
+    stage.publish(old, 1, 0)
+    connection: Any = old.connection
+    assert connection.dismissed == [ReasonCode.QUOTA_EXCEEDED]
+    assert stage.answers(old) == []
     assert stage.counts.events_refused == 2
+
+
+def test_what_peers_send_on_makes_no_client_wait_and_refuses_it_nothing() -> None:
+    stage = Stage()
+    p = stage.client("p")
+    line = stage.lines[0]
+    line.length = ROOM
+    assert stage.pressure.of_link("b", line, "t", 10, promised=True) == "slow"
+    line.length = 2 * ROOM
+    assert stage.pressure.of_link("b", line, "t", 10, promised=True) == "drop_newest"
+    stage.pressure.answer(p, 1, 1, ReasonCode.SUCCESS, None)
+    assert stage.answers(p) == [1], "it was a repeated one, which was routed long ago"
+    assert stage.counts.events_refused == 0
+    stage.publish(p, 2, 1)
+    assert stage.answers(p) == [1, 2]
+
+
+def test_what_was_answered_elsewhere_makes_nobody_wait() -> None:
+    stage = Stage()
+    p = stage.client("p")
+    stage.lines[0].length = ROOM
+    stage.pressure.begin()
+    stage.pressure.end()
+    assert stage.pressure.of_link("b", stage.lines[0], "t", 10, promised=True) == "slow"
+    stage.pressure.answer(p, 1, 1, ReasonCode.SUCCESS, None)
+    assert stage.answers(p) == [1]
+
+
+def test_a_client_that_does_not_keep_to_its_receive_maximum_is_read_no_further() -> None:
+    stage = Stage()
+    p = stage.client("p")
+    connection: Any = p.connection
+    stage.lines[0].length = ROOM
+    stage.publish(p, 1, 0)
+    stage.publish(p, 1, 1)
+    assert connection.reads, "as many as it may"
+    stage.publish(p, 1, 1)
+    assert not connection.reads, "it uses the same identifier again and again"
+    stage.lines[0].length = ROOM - 1
+    stage.clock.pass_(LOOK_S)
+    assert connection.reads
+    assert stage.answers(p) == [1, 1, 1]
+
+
+def test_nothing_is_kept_for_connections_a_publisher_no_longer_has() -> None:
+    stage = Stage()
+    p = stage.client("p")
+    stage.lines[0].length = ROOM
+    for _ in range(2):
+        stage.publish(p, 1, 0)
+        stage.publish(p, 2, 1)
+        p.connection = Connection(V5)  # type: ignore[assignment]
+    stage.publish(p, 3, 1)
+    assert stage.answers(p) == [3], "what waits is for others"
+    stage.publish(p, 4, 0)
+    stage.lines[0].length = ROOM + 1
+    stage.clock.pass_(LOOK_S)
+    assert stage.answers(p) == [3]
+    stage.lines[0].length = ROOM
+    stage.clock.pass_(LOOK_S)
+    assert stage.answers(p) == [3, 4]
+    assert stage.pressure.waiting == 0
+
+
+def test_many_full_queues_are_looked_at_less_often() -> None:
+    stage = Stage()
+    p = stage.client("p")
+    for number in range(10_000):
+        line = Line()
+        line.length = ROOM
+        stage.pressure.of_link(str(number), line, "t", 10, promised=True)
+    stage.lines[0].length = ROOM
+    stage.publish(p, 1, 0)
+    stage.lines[0].length = 0
+    stage.clock.pass_(5 * LOOK_S)
+    assert stage.answers(p) == []
+    stage.clock.pass_(6 * LOOK_S)
+    assert stage.answers(p) == [1]
 
 
 def test_a_client_of_the_older_version_is_read_again_when_it_has_answers() -> None:
@@ -244,3 +322,19 @@ def test_a_link_takes_what_its_settings_and_the_topic_say() -> None:
     stage.pressure.take_config(Config())
     assert stage.pressure.of_link("b", line, "t", 10, promised=True) == "slow"
     assert stage.pressure.of_link("b", line, "t", 10, promised=False) == "drop_newest"
+
+
+def test_only_events_whose_own_policy_it_is_are_given_up_for_newer_ones() -> None:
+    rules = (
+        TopicRule(topic_filter="alarm/#", queue_full="slow"),
+        TopicRule(topic_filter="state/#", queue_full="drop_oldest"),
+    )
+    stage = Stage(topics=rules)
+    assert stage.pressure.may_go("state/a", promised=True)
+    assert not stage.pressure.may_go("alarm/a", promised=True)
+    assert not stage.pressure.may_go("t", promised=True), "what is slowed down for peers"
+    assert not stage.pressure.may_go(None, promised=True), "some of it may be an alarm"
+    assert stage.pressure.may_go("t", promised=False)
+    assert stage.pressure.may_go(None, promised=False)
+    stage.pressure.take_config(Config(queues=Queues(full_for_peers="drop_oldest")))
+    assert stage.pressure.may_go(None, promised=True)

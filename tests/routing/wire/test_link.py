@@ -13,6 +13,7 @@ from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId
 from geomq.routing.core.plan import NOTHING, Batched, EventBatch
 from geomq.routing.core.sizes import event_bytes
 from geomq.routing.federation.edition_messages import wrapped
+from geomq.routing.wire.carried import topic_of
 from geomq.routing.wire.link import (
     MESSAGE_BYTES,
     RUN_BYTES_MAX,
@@ -390,6 +391,39 @@ def test_the_driver_decides_what_becomes_of_an_event_without_room(then: WhenFull
     first = 3 if then == "drop_oldest" else 0
     assert heard == [event(number) for number in range(first, first + kept)]
     assert link.fits(0, 0)
+
+
+def test_only_what_may_go_is_given_up_for_a_newer_event() -> None:
+    odd = {number for number in range(20) if number % 2}
+
+    def may_go(message: Message) -> bool:
+        return isinstance(message, ForwardEvent) and message.event.id.sequence in odd
+
+    link, peer = Link(epoch=0, outbox_max=3, on_full=lambda *_: "drop_oldest", may_go=may_go), Link(epoch=0)
+    outputs = [link.take(event(number)) for number in (0, 1, 2, 4, 6, 8)]
+    assert [output.lost for output in outputs] == [(), (), (), (event(1),), (event(6),), (event(8),)]
+    assert [output.lost_numbers for output in outputs] == [(), (), (), (1,), (), ()]
+    joined(link, peer)
+    heard = talk(link, peer, list(link.on_deadline(now=1e6).frames))
+    assert [message for message in heard if isinstance(message, ForwardEvent)] == [event(0), event(2), event(4)]
+
+
+def test_the_room_there_is_counts_events_and_bytes() -> None:
+    size = event_bytes(event(0).event)
+    link = Link(epoch=0, outbox_max=3, outbox_bytes_max=3 * size)
+    assert link.room(0) == 3
+    link.take(event(0))
+    assert link.room(size) == 2
+    assert link.room(2 * size) == 0
+    link.take(event(1))
+    link.take(event(2))
+    assert link.room(0) == 0
+
+
+def test_the_topic_of_an_event_is_found_in_every_edition() -> None:
+    assert topic_of(event(0)) == topic_of(wrapped(event(0), Edition(1, "a"))) == event(0).event.topic
+    assert topic_of(place(0)) is None
+    assert topic_of(NOTHING) is None
 
 
 def test_what_waits_for_a_peer_that_left_waits_no_more() -> None:

@@ -82,7 +82,8 @@ class Publishing:
         if packet.qos and (full := core.outbox.full):
             self._refuse_for_space(client, packet, full)
             return False
-        core.pressure.begin()
+        if packet.qos:
+            core.pressure.begin()
         try:
             delivered = self.publish(client, message)
         except EventRefused as refused:

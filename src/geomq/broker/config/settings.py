@@ -88,11 +88,7 @@ class Listener(Section, frozen=True):
             " loopback listener only by a name of this machine."
         ),
     ] = ()
-
-    queue_full: Annotated[
-        QueueFull | None,
-        about("When the queue of a client that came here is full, in place of what `[queues]` says."),
-    ] = None
+    queue_full: Annotated[QueueFull | None, about("In place of `[queues] full` for clients that came here.")] = None
 
     @property
     def tls(self) -> bool:

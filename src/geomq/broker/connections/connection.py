@@ -5,7 +5,6 @@ The connection knows MQTT's rules about packet order and keep-alive; what packet
 """
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from geomq.broker.config.settings import Listener
@@ -15,7 +14,8 @@ from geomq.broker.connections.greeting import speaks_v5
 from geomq.broker.connections.order import State, check_order
 from geomq.broker.connections.ports import Exchange, Handlers, Steps
 from geomq.broker.connections.stuck import Standing
-from geomq.broker.connections.transport import Transport, nowhere, write_pieces
+from geomq.broker.connections.transport import nowhere
+from geomq.broker.connections.writing import Writing
 from geomq.broker.core import Core
 from geomq.broker.security.identity import Identity
 from geomq.broker.state.budget import BUFFER_BYTES, Shed
@@ -23,12 +23,11 @@ from geomq.broker.state.client import Client
 from geomq.mqtt.codec.cutter import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.decode import BODIES, decode_publish
 from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
-from geomq.mqtt.codec.encode import encode_within
 from geomq.mqtt.codec.faults import MqttError, ProtocolViolation
 from geomq.mqtt.codec.packets import Auth, Connack, Connect, Disconnect, Packet, Subscribe, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.codec.reasons import ReasonCode
-from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5, V311, PacketType
+from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5, PacketType
 from geomq.mqtt.session.handshake import Agreement, expiry_after
 
 log = logging.getLogger("geomq.broker")
@@ -41,13 +40,11 @@ SLOW_S = 1.0
 LARGE_BYTES = 4_096  # While others wait for a turn, what brings more than this waits behind them.
 
 
-class Connection:
+class Connection(Writing):
     """The protocol side of a transport; also driven by the WebSocket layer."""
 
     __slots__ = (
         "_admitted_at",
-        "_answer_max",
-        "_core",
         "_counts",
         "_extra_s",
         "_greedy",
@@ -60,8 +57,6 @@ class Connection:
         "_steps",
         "_stopped",
         "_together",
-        "_transport",
-        "address",
         "client",
         "exchange",
         "heard",
@@ -71,41 +66,31 @@ class Connection:
         "last_route",
         "listener",
         "opened_at",
-        "out",
-        "paused",
         "pending_connect",
         "size_max",
-        "version",
-        "write",
     )
 
     def __init__(self, core: Core, handlers: "Handlers[Connection]", listener: Listener) -> None:
-        self._core = core
+        super().__init__(core)
         self._counts = core.counts
         self._handlers = handlers
         self._together = handlers.together
         self._state = State.OPENING
-        self.out: list[bytes] = []
         self._reassembly: Reassembly | None = None
         self._rest: bytes = b""
         self._steps: Steps | None = None
         self._greedy = self._stopped = self._slowed = False
         self.size_max = core.config.limits.pre_auth_bytes_max
-        self._answer_max = PACKET_SIZE_MAX
-        self._transport: Transport | None = None
-        self.write: Callable[[bytes | memoryview], object] = nowhere
         self.listener = listener
         self.client: Client | None = None
         self.identity: Identity | None = None
         self.exchange: Exchange | None = None
         self.pending_connect: Connect | None = None
-        self.address = ""
-        self.version = V311
         self.keep_alive_s = 0
         self.opened_at = self.last_read = self._admitted_at = core.loop.time()
         self._extra_s = 0.0
         self._read_at = -1.0
-        self.paused = self.heard = False
+        self.heard = False
         self.last_route: Any = None
 
     @property
@@ -135,16 +120,13 @@ class Connection:
         self._transport, self.write = transport, transport.write
         self.bound_buffer()
 
-    def bound_buffer(self) -> None:
-        """So much may wait for the client to read it, as the settings and the memory are now."""
-        if self._transport is not None:
-            high = self._core.budget.buffer_bytes(self._core.config.limits.write_buffer_bytes_max)
-            self._transport.set_write_buffer_limits(high, high // 4)
-
     def connection_lost(self, _error: Exception | None) -> None:
-        """What has to be forgotten now may be much, and so may be the connections that end at the same time."""
-        if not self.closed:
-            self._transport, self.write, self.paused = None, nowhere, False
+        """Who was let in may leave much to be forgotten, and many may leave at the same time: they wait for turns. Who
+        was not is gone at once, so that nobody lets it in."""
+        self._transport, self.write, self.paused = None, nowhere, False
+        if self.client is None:
+            self.end()
+        else:
             self._stopped, self._rest = True, b""
             self._core.turns.wait(self.end)
 
@@ -323,7 +305,7 @@ class Connection:
             self.version = error.answer_version
             raise
         self.version = packet.version
-        self._answer_max = packet.properties.maximum_packet_size or PACKET_SIZE_MAX
+        self.answer_max = packet.properties.maximum_packet_size or PACKET_SIZE_MAX
         self._state = State.CHECKING
         self.stop_reading()
         self._handlers.connect(self, packet)
@@ -405,40 +387,12 @@ class Connection:
             self._parse(rest, 0)
         self.read_on()
 
-    def send(self, data: bytes) -> None:
-        """Write at the end of this tick."""
-        if not self.out:
-            self._core.outbox.mark(self)
-        self.out.append(data)
-
-    def takes(self, packet: Packet) -> bool:
-        """Whether the client takes packets as long as this one, said in the shortest way."""
-        fits = bool(encode_within(packet, self.version, self._answer_max))
-        if not fits:
-            log.info("client at %s takes no packet as long as %s", self.address, packet.type.name)
-        return fits
-
     def send_packet(self, packet: Packet) -> None:
         """Send it, or end the connection of a client that does not take it and would wait for it."""
         if self.takes(packet):
-            self.send(encode_within(packet, self.version, self._answer_max))
+            self.send(self.short(packet))
         else:
             self._shut(None)
-
-    def write_part(self, data: bytes | memoryview) -> None:
-        """Write a part of something larger; a copy of it, where others wait already, so that the rest goes free."""
-        waits = self._transport is not None and self._transport.get_write_buffer_size() > 0
-        self.write(bytes(data) if waits else data)
-
-    def write_out(self) -> None:
-        """Hand over what has gathered."""
-        out, self.out = self.out, []
-        if out:
-            counts = self._counts
-            counts.bytes_sent += write_pieces(self.write, out)
-            answers = [len(piece) for piece in out if piece and piece[0] & 0xF0 != 0x30]
-            counts.answers_sent += len(answers)
-            counts.answer_bytes_sent += sum(answers)
 
     def refuse(self, connack: Connack) -> None:
         """Turn the client away."""

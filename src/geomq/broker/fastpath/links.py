@@ -42,7 +42,7 @@ class FastLinks:
         self._edition: Edition | None = None
         self.waiting: dict[BrokerId, PeerBatch] = {}
         self.durable: dict[BrokerId, PeerBatch] = {}
-        self._bytes = 0
+        self._bytes = self._durable_events = 0
 
     def gather(self, connection: Connection, targets: PeerTargets, data: bytes, count: int) -> None:
         """Take `count` events of a client."""
@@ -51,6 +51,7 @@ class FastLinks:
 
     def gather_durable(self, connection: Connection, targets: PeerTargets, data: bytes, count: int, first: int) -> None:
         """Take `count` events of QoS 1 of a client, which have ids from `first` on; nothing else may wait."""
+        self._durable_events += count
         self._gather(self.durable, connection, targets, data, count, first)
 
     def _gather(
@@ -78,13 +79,18 @@ class FastLinks:
         if self._bytes >= BATCH_BYTES_MAX:
             self.send()
 
+    def room(self, targets: PeerTargets, size: int) -> int:
+        """How many events of QoS 1 may be taken for all of these peers, of so many bytes together."""
+        room, size = self._core.links.room, size + self._bytes
+        return min([room(peer, size) for peer, _ in targets.peers]) - self._durable_events
+
     def use(self, edition: Edition | None) -> None:
         """What is gathered from now on is of this edition."""
         self._edition = edition
 
     def send(self) -> None:
         """Let everything go that waits."""
-        self._bytes = 0
+        self._bytes = self._durable_events = 0
         core = self._core
         at_ms = int(core.wall_s() * 1000)
         if self.durable:

@@ -100,8 +100,11 @@ class FastQos1:
         self._fast.drain()
         was_arriving = outbox.arriving
         outbox.arrive()
-        new, end, count = connection.version == V5, len(data), 0
+        new, end, count, room = connection.version == V5, len(data), 0, STEPS.stop
         between, event_id, sent, pressure = 2 + new, None, list[Sent](), self._core.pressure
+        unplaced: tuple[int, int, ReasonCode] | None = None
+        asked: PeerTargets | None = None
+        pressure.begin()
         for _ in STEPS:
             if pos == end or data[pos] != 0x32 or pressure.active:
                 break
@@ -115,19 +118,29 @@ class FastQos1:
                     break
                 route.writer = client
             if linked:
+                if route.targets is not asked:
+                    asked, room = route.targets, self._room(route.targets, end - pos)
+                if room <= len(sent):
+                    break
                 event_id = self._number(route)
                 sent.append(Sent(route, event_id.sequence, pos, stop))
             message = ApplicationMessage(route.topic, data[payload_at:stop], 1, event_id=event_id)
             head, tail = data[pos:id_at], data[id_at + 2 : stop]
-            if self.deliver(message, route.v5 if new else route.old, head, tail) or linked:
+            reached = self.deliver(message, route.v5 if new else route.old, head, tail) or linked
+            reason = ReasonCode.SUCCESS if reached else ReasonCode.NO_MATCHING_SUBSCRIBERS
+            if pressure.active:
+                unplaced = int.from_bytes(packet_id), 1, reason
+            elif reached:
                 outbox.hold(connection, b"\x40\x02" + packet_id)
             else:
-                answer = client.session.answer(int.from_bytes(packet_id), 1, ReasonCode.NO_MATCHING_SUBSCRIBERS)
-                outbox.hold(connection, answer)
+                outbox.hold(connection, client.session.answer(int.from_bytes(packet_id), 1, reason))
             pos = stop
             count += 1
         if sent:
             self._send_on(connection, data, sent)
+        if unplaced is not None:
+            pressure.answer(client, *unplaced, None)
+        pressure.end()
         self._counts.events_received += count
         self._counts.packets_received += count
         if count:
@@ -143,8 +156,14 @@ class FastQos1:
             and client.publish_bucket is None
             and not client.rights.fenced
             and not client.session.receiving
+            and not self._outbox.crowded
             and (bool(self._outbox.held) or not self._outbox.full)
         )
+
+    def _room(self, targets: PeerTargets | None, size: int) -> int:
+        """How many events, of so many bytes together, fit into what waits for all of these peers; more take the normal
+        path, where it is decided what becomes of them."""
+        return STEPS.stop if targets is None else self._fast.links.room(targets, size)
 
     def _number(self, route: Route) -> EventId:
         """The id of an event; what comes back of it from peers is recognised, also after a restart."""

@@ -6,7 +6,7 @@ or reordered, whatever the connections do.
 
 import asyncio
 import logging
-import ssl
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
@@ -17,7 +17,7 @@ from geomq.broker.peers.dialling import Dialler
 from geomq.broker.peers.flushes import Flushes
 from geomq.broker.peers.latency import Latency
 from geomq.broker.peers.namesakes import RETRY_S, Namesakes
-from geomq.broker.peers.peer_settings import DEFAULT_LIMITS, PeerAddress, PeerLimits
+from geomq.broker.peers.peer_settings import DEFAULT_LIMITS, PeerAddress, PeerLimits, TlsNow
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.store import OUTBOX, Notes, PeerStore
 from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrokers, Unproven
@@ -33,7 +33,7 @@ from geomq.routing.core.model import BrokerId, Edition
 from geomq.routing.core.plan import EventBatch
 from geomq.routing.federation.edition_messages import unwrapped, wrapped
 from geomq.routing.wire.frames import BUILT_IN, Aside, AskToJoin, LooseBatch, NameTaken, Ping, Pong, Refused, unsendable
-from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, WhenFull, runs
+from geomq.routing.wire.link import TAKEN, Data, Frame, Link, LinkOutput, MayGo, WhenFull, anything_may_go, runs
 
 log = logging.getLogger("geomq.peers")
 
@@ -77,16 +77,17 @@ class Peering:
         kept: PeerStore | None = None,
         notes: Notes | None = None,
         limits: PeerLimits = DEFAULT_LIMITS,
-        dial_tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+        dial_tls: TlsNow = lambda: None,
         lost: Callable[[BrokerId, Message, Reason], object] = lambda _, __, ___: None,
         on_full: Callable[[BrokerId, Link, Message, int], WhenFull] | None = None,
+        may_go: MayGo = anything_may_go,
         unknown_broker_handler: UnknownBrokerHandler | None = None,
         platform: Platform = SYSTEM,
         now_s: Callable[[], float] | None = None,
     ) -> None:
         self._me = me
         self._platform, self._now_s = platform, now_s or platform.wall_s
-        self._lost, self._on_full = lost, on_full
+        self._lost, self._on_full, self._may_go = lost, on_full, may_go
         self._handle = handle
         self.credentials = credentials
         self._refusals = refusals
@@ -113,6 +114,7 @@ class Peering:
             outbox_max=self._limits.outbox_max,
             outbox_bytes_max=self._limits.outbox_bytes_max,
             on_full=None if self._on_full is None else partial(self._on_full, name),
+            may_go=self._may_go,
             window=WINDOW,
             unsent=[] if self._kept is None else self._kept.load_outbox(name, self._notes),
         )
@@ -126,12 +128,10 @@ class Peering:
             is_missing=lambda: peer.channel is None,
             platform=self._platform,
         )
-        peer: _Peer = _Peer(name, link, dialler)
+        peer = _Peer(name, link, dialler)
         return peer
 
-    async def start(
-        self, host: str | None, port: int | None, tls: Callable[[], ssl.SSLContext | None] = lambda: None
-    ) -> None:
+    async def start(self, host: str | None, port: int | None, tls: TlsNow = lambda: None) -> None:
         """Listen for peers (if there is a port) and dial those that are ours to dial."""
         self._loop = asyncio.get_running_loop()
         self._turns = Turns(self._loop, self._platform.turn_ns)  # their own: peers never wait behind clients
@@ -250,6 +250,11 @@ class Peering:
         if behind or channel is None or not channel.send_loose(batch, edition):
             self.send(peer, wrapped(batch, edition))
             self._pump(known)
+
+    def room(self, peer: BrokerId, size: int) -> int:
+        """How many more events may wait for a peer, of so many bytes together."""
+        known = self._peers.get(peer)
+        return sys.maxsize if known is None else known.link.room(size)
 
     def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
         """Have a message sent as soon as all that was sent so far, to any peer, has arrived."""

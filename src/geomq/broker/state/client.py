@@ -67,9 +67,8 @@ class Client:
 
     `asks` is whether it wants the details of events; `prefixes` counts the subscriptions under each prefix,
     `levels` those of all its filters. `patterns` counts the subscriptions under each arrangement of wildcards, as soon
-    as there are so many that it matters. `queue_full` is
-    what the listener it came by last says of a full queue. `told_new` says that it was told at its last CONNACK that
-    it had no session.
+    as there are so many that it matters. `queue_full` is what the listener it came by last says of a full queue.
+    `told_new` says that it was told at its last CONNACK that it had no session.
     """
 
     __slots__ = (

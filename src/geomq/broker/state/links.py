@@ -1,5 +1,6 @@
 """Where messages to other brokers go: to the links with peers, to the cloud, or nowhere."""
 
+import sys
 from collections.abc import Callable
 from typing import Protocol
 
@@ -19,6 +20,9 @@ class Links(Protocol):
     def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
         """Send plain events, now."""
 
+    def room(self, peer: BrokerId, size: int) -> int:
+        """How many more events may wait for a peer, of so many bytes together; less than one if none may."""
+
     def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
         """Have a message sent as soon as all that was sent so far, to any peer, has arrived."""
 
@@ -37,7 +41,7 @@ class Cloud(Protocol):
 
 
 class Outgoing:
-    """The links there are now. `send`, `send_batch` and `once_flushed` are those of the links themselves."""
+    """The links there are now. `send`, `send_batch`, `room` and `once_flushed` are those of the links themselves."""
 
     def __init__(self) -> None:
         self.lead(None)
@@ -47,6 +51,7 @@ class Outgoing:
         self.active = links is not None
         self.send = _nowhere if links is None else links.send
         self.send_batch = _nowhere_at_once if links is None else links.send_batch
+        self.room = _endless if links is None else links.room
         self.once_flushed = _never if links is None else links.once_flushed
 
 
@@ -56,6 +61,11 @@ def _nowhere(peer: BrokerId, message: Message) -> None:
 
 def _nowhere_at_once(peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
     """A broker without links sends nothing."""
+
+
+def _endless(_peer: BrokerId, _size: int) -> int:
+    """What is sent nowhere needs no room."""
+    return sys.maxsize
 
 
 def _never(peer: BrokerId, message: Message, send: Send) -> None:
@@ -78,6 +88,9 @@ class CloudAndPeers:
     def send_batch(self, peer: BrokerId, batch: EventBatch, edition: Edition | None) -> None:
         if self._peers is not None:
             self._peers.send_batch(peer, batch, edition)
+
+    def room(self, peer: BrokerId, size: int) -> int:
+        return _endless(peer, size) if self._peers is None else self._peers.room(peer, size)
 
     def once_flushed(self, peer: BrokerId, message: Message, send: Send) -> None:
         if self._peers is not None:

@@ -22,7 +22,6 @@ from geomq.broker.config.settings import Config
 from geomq.broker.state.client import Client, ClientConnection
 from geomq.broker.state.counts import Counts
 from geomq.broker.storage.outbox import Outbox
-from geomq.mqtt.codec.faults import ProtocolViolation
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.topics import topic_matches
 from geomq.mqtt.codec.types import V5
@@ -34,8 +33,10 @@ log = logging.getLogger("geomq.broker")
 
 LOOK_S = 0.02
 """How often it is looked whether a full queue has room again for which somebody waits."""
+EACH_LOOK_S = 0.000_02
+"""So much for each full queue, if that is longer: looking takes a small part of the time, however many there are."""
 IDLE_LOOK_S = 1.0
-"""And one for which nobody does."""
+"""How often it is looked after queues for which nobody waits."""
 LOG_PAUSE_S = 10.0
 NO_ROOM = "no room in the queue of a receiver"
 
@@ -111,8 +112,8 @@ class Pressure:
         self._unanswered: dict[Client, deque[_Answer]] = {}
         self._stopped: dict[ClientConnection, None] = {}
         """Connections of which nothing is read until answers have gone."""
-        self._reached: list[tuple[_Full, int]] = []
-        """The queues beyond whose end the event in hand went, and its size there."""
+        self._reached: list[tuple[_Full, int]] | None = None
+        """The queues beyond whose end the event in hand went, and its size there; None if nobody is to be answered."""
         self._refused = False
         """Whether some queue did not take it at all."""
         self._log_at = 0.0
@@ -134,8 +135,12 @@ class Pressure:
     # What becomes of an event.
 
     def begin(self) -> None:
-        """An event of a client is about to be routed."""
+        """An event is about to be routed whose publisher gets an answer."""
         self._reached, self._refused = [], False
+
+    def end(self) -> None:
+        """It was routed, and answered elsewhere."""
+        self._reached = None
 
     def of_session(self, session: Session, queue: Outbound, message: ApplicationMessage, size: int) -> bool:
         """There is no room for a message in a session's queue: whether it is taken all the same."""
@@ -153,10 +158,20 @@ class Pressure:
 
     def of_link(self, peer: str, queue: Queue, topic: str, size: int, *, promised: bool) -> QueueFull:
         """There is no room for an event in what waits for a peer: what is to become of it; `slow` takes it."""
-        policy = self._of_topic(topic) or self._config.queues.full_for_peers
+        policy = self._policy_of_peers(topic, promised=promised)
         if policy != "slow":
             return policy
         return "slow" if promised and self._goes_beyond(queue, size, peer) else "drop_newest"
+
+    def may_go(self, topic: str | None, *, promised: bool) -> bool:
+        """Whether an event that waits for a peer may be given up for a newer one; its topic is None if it is several
+        events, of topics that nobody has looked at."""
+        if topic is None and self._config.topics:
+            return not promised
+        return not promised or self._policy_of_peers(topic or "", promised=True) == "drop_oldest"
+
+    def _policy_of_peers(self, topic: str, *, promised: bool) -> QueueFull:
+        return (self._of_topic(topic) if promised else None) or self._config.queues.full_for_peers
 
     def _of_topic(self, topic: str) -> QueueFull | None:
         rules = self._config.topics
@@ -182,9 +197,10 @@ class Pressure:
         if full.given_up:
             return False
         if queue.overfull:
-            self._refused = True
+            self._refused = self._reached is not None
             return False
-        self._reached.append((full, size))
+        if self._reached is not None:
+            self._reached.append((full, size))
         return True
 
     def _disconnect(self, connection: ClientConnection) -> None:
@@ -195,39 +211,56 @@ class Pressure:
     # Answers.
 
     def answer(self, client: Client, packet_id: int, qos: int, reason: ReasonCode, text: str | None) -> None:
-        """Tell the publisher what became of its event, as soon as it may know. Raises ProtocolViolation if it has to be
-        told that the event was not taken, and its version has no words for that."""
-        reached, self._reached = self._reached, []
-        if self._refused and reason < ReasonCode.UNSPECIFIED_ERROR:
+        """Tell the publisher what became of its event, as soon as it may know. It is disconnected if it has to be told
+        that the event was not taken, and its version has no words for that."""
+        reached, self._reached = self._reached or [], None
+        refused, self._refused = self._refused, False
+        if refused and reason < ReasonCode.UNSPECIFIED_ERROR:
             reached, reason, text = [], ReasonCode.QUOTA_EXCEEDED, NO_ROOM
             self._counts.events_refused += 1
             if client.session.version != V5:
-                client.session.answer(packet_id, qos, reason, text)
-                raise ProtocolViolation(NO_ROOM, reason)
-        unanswered = self._unanswered.get(client)
+                self._turn_away(client, packet_id, qos)
+                return
         answer = _Answer(client, packet_id, qos, reason, text)
-        if unanswered is None and not reached:
+        unanswered = self._unanswered_of(client)
+        if not unanswered and not reached:
             self._send(answer)
-            return
-        if unanswered is None:
-            unanswered = self._unanswered[client] = deque()
+        else:
+            self._wait(answer, unanswered, reached)
+
+    def _turn_away(self, client: Client, packet_id: int, qos: int) -> None:
+        """Its event was not taken: it has to come again."""
+        client.session.answer(packet_id, qos, ReasonCode.QUOTA_EXCEEDED, NO_ROOM)
+        if client.connection is not None:
+            client.connection.dismiss(ReasonCode.QUOTA_EXCEEDED, NO_ROOM)
+
+    def _unanswered_of(self, client: Client) -> deque[_Answer]:
+        """What its connection has not been told yet; nobody asks for what was to go to one before."""
+        unanswered = self._unanswered.get(client)
+        if unanswered is None or unanswered[0].connection is not client.connection:
+            return deque()
+        return unanswered
+
+    def _wait(self, answer: _Answer, unanswered: deque[_Answer], reached: list[tuple[_Full, int]]) -> None:
+        """Answer when the event has its place, and what was published before is answered."""
         now = self._clock.time()
         for full, size in reached:
             full.answers.append((answer, size, now))
             full.bytes += size
         answer.waits = len(reached)
         unanswered.append(answer)
+        self._unanswered[answer.client] = unanswered
         if reached:
             self._counts.events_slowed += 1
-            self._look_in(LOOK_S)
-        connection = client.connection
-        if connection is not None and connection.version != V5 and len(unanswered) >= self._unanswered_max:
+            self._look_in(self._look_s)
+        connection = answer.connection
+        if connection is not None and len(unanswered) >= self._unanswered_max(connection):
             self._stopped[connection] = None
             connection.stop_reading()
 
-    @property
-    def _unanswered_max(self) -> int:
-        return self._config.limits.receive_maximum
+    def _unanswered_max(self, connection: ClientConnection) -> int:
+        """With so many a client is read no further; one of MQTT 5 that keeps to what it was told never has so many."""
+        return self._config.limits.receive_maximum + (connection.version == V5)
 
     def _send(self, answer: _Answer) -> None:
         """Unless the connection that the event came on is gone."""
@@ -245,7 +278,7 @@ class Pressure:
         if not unanswered:
             self._unanswered.pop(client, None)
         connection = answer.connection
-        if connection in self._stopped and len(unanswered or ()) < self._unanswered_max:
+        if connection in self._stopped and len(unanswered or ()) < self._unanswered_max(connection):
             del self._stopped[connection]
             self._clock.call_soon(connection.go_on)
 
@@ -279,7 +312,11 @@ class Pressure:
                 del self._full[queue]
         self.active = not all(full.given_up for full in self._full.values())
         if self._full:
-            self._look_in(LOOK_S if self._unanswered else IDLE_LOOK_S)
+            self._look_in(self._look_s if self._unanswered else IDLE_LOOK_S)
+
+    @property
+    def _look_s(self) -> float:
+        return max(LOOK_S, EACH_LOOK_S * len(self._full))
 
     def _is_too_long(self, full: _Full) -> bool:
         longest = self._config.queues.slow_s_max

@@ -23,6 +23,8 @@ FEW = 16
 WRITE_NS = 5_000_000
 GATHERED_MAX = 1 << 20
 """So many bytes may gather within a tick, as many times as they are to be written, before they are."""
+WATCHED_MAX = 1 << 23
+"""After so many bytes it is looked how much memory there is, however little time has passed."""
 
 
 class Sender(Protocol):
@@ -31,10 +33,6 @@ class Sender(Protocol):
     def send(self, data: bytes) -> None: ...
 
     def write_out(self) -> None: ...
-
-
-WATCHED_MAX = 1 << 23
-"""After so many bytes it is looked how much memory there is, however little time has passed."""
 
 
 class Turns(Protocol):

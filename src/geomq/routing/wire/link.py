@@ -13,15 +13,14 @@ what the peer must know. That may be far more at once than there may be events, 
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from geomq.routing.core.messages import Message, is_promised
-from geomq.routing.core.model import Event
-from geomq.routing.core.plan import NOTHING, EventBatch
-from geomq.routing.core.sizes import event_bytes
-from geomq.routing.federation.edition_messages import OfEdition
+from geomq.routing.core.plan import NOTHING
+from geomq.routing.wire.carried import is_batch, is_event, size_of
 
 WINDOW = 256
 """How many unacknowledged messages may be on the wire at once, unless the driver says otherwise."""
@@ -36,7 +35,6 @@ RUN_BYTES_MAX = 1 << 15
 """When a frame of several messages is full, so that nothing waits for long behind it: by their sizes and so much for
 each:"""
 MESSAGE_BYTES = 64
-MATCH_BYTES = 64
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -74,33 +72,6 @@ class Ack(Frame, frozen=True):
     next_number: int
 
 
-def _inner(message: Message) -> Message:
-    return message.message if isinstance(message, OfEdition) else message
-
-
-def _is_event(message: Message) -> bool:
-    return _inner(message).kind in ("event", "delivery")
-
-
-def _size(message: Message) -> int:
-    """The bytes that a message takes on the wire, roughly, beside `MESSAGE_BYTES`."""
-    inner = _inner(message)
-    if isinstance(inner, EventBatch):
-        return sum(map(len, inner.packets))
-    event = getattr(inner, "event", None)
-    if isinstance(event, Event):
-        return event_bytes(event) + MATCH_BYTES * len(getattr(inner, "matches", ()))
-    return len(getattr(inner, "data", b""))
-
-
-def events_in(message: Message) -> int:
-    """How many events the message carries."""
-    inner = _inner(message)
-    if isinstance(inner, EventBatch):
-        return sum([entry.events for entry in inner.entries])
-    return int(inner.kind in ("event", "delivery"))
-
-
 class LinkOutput(NamedTuple):
     """What to put on the wire, what to hand to the node, whether the peer has just come up, what is given up (and
     the numbers of what had one), and whether so much waits that the wire is to be cut."""
@@ -119,6 +90,15 @@ WhenFull = Literal["slow", "drop_oldest", "drop_newest", "disconnect"]
 """What becomes of an event for which there is no room: it goes beyond the end, or one is given up."""
 OnFull = Callable[["Link", Message, int], WhenFull]
 """Asked about an event or delivery, and so many bytes, for which there is no room."""
+MayGo = Callable[[Message], bool]
+"""Whether an event that waits may be given up for a newer one."""
+LOOKED_AT = 64
+"""So many of the oldest events are asked for."""
+
+
+def anything_may_go(_: Message) -> bool:
+    """The oldest is given up, whatever it is."""
+    return True
 
 
 class Link:
@@ -135,6 +115,7 @@ class Link:
         backlog_max: int = BACKLOG_MAX,
         unsent: Iterable[Message] = (),
         on_full: OnFull | None = None,
+        may_go: MayGo = anything_may_go,
     ) -> None:
         self.state: Literal["down", "greeting", "up"] = "down"
         self.dropped = 0
@@ -144,9 +125,9 @@ class Link:
         self._outbox_bytes_max = outbox_bytes_max
         self._window = window
         self._backlog_max = backlog_max
-        self._on_full = on_full
+        self._on_full, self._may_go = on_full, may_go
         self._outbox: deque[Message] = deque(unsent)
-        self._events = deque(number for number, message in enumerate(self._outbox) if _is_event(message))
+        self._events = deque(number for number, message in enumerate(self._outbox) if is_event(message))
         """The numbers of the events and deliveries in the outbox."""
         self._bytes = self._other_bytes = 0
         """Of the events and deliveries in the outbox, and of all else."""
@@ -161,7 +142,7 @@ class Link:
         self._heard_next = 0
         self._retry_at: float | None = None
         while len(self._events) > 2 * outbox_max:
-            self._drop_oldest()
+            self._drop(0)
 
     def connected(self, *, now: float) -> LinkOutput:
         """The wire is there: greet."""
@@ -211,23 +192,20 @@ class Link:
             given_up = self._cut_short()
             output = self.take(message)
             return output._replace(overrun=True, lost=(*given_up, *output.lost))
-        if not _is_event(message):
+        if not is_event(message):
             room = self._backlog_max if message.durable else self._outbox_max
             if self.state != "up" and len(self._outbox) >= room:
                 return LinkOutput([], [], lost=(message,))
             self._outbox.append(message)
-            self._other_bytes += _size(message)
+            self._other_bytes += size_of(message)
             return TAKEN
-        numbers, lost = [], []
         then = self._when_full(message) if self._is_full() else "slow"
-        if then in ("drop_newest", "disconnect"):
+        numbers, lost = self._make_room() if then == "drop_oldest" else ([], [])
+        if then != "slow" and not numbers:
             return LinkOutput([], [], lost=(message,))
-        while then == "drop_oldest" and self._events and self._is_full():
-            numbers.append(self._events[0])
-            lost += self._drop_oldest()
         self._events.append(self.acknowledged + len(self._outbox))
         self._outbox.append(message)
-        self._bytes += _size(message)
+        self._bytes += size_of(message)
         if not numbers:
             return TAKEN
         frames: list[Frame] = [self._hello(reply=True)] if self.state == "up" else []
@@ -242,10 +220,27 @@ class Link:
         return self._pump()
 
     def _when_full(self, message: Message) -> WhenFull:
-        return "drop_oldest" if self._on_full is None else self._on_full(self, message, _size(message))
+        return "drop_oldest" if self._on_full is None else self._on_full(self, message, size_of(message))
+
+    def _make_room(self) -> tuple[list[int], list[Message]]:
+        """Give up the oldest events that may go, until there is room: their numbers, and those that are lost by it."""
+        numbers, lost = list[int](), list[Message]()
+        while self._is_full():
+            first, outbox = self.acknowledged, self._outbox
+            oldest = enumerate(islice(self._events, LOOKED_AT))
+            place = next((place for place, number in oldest if self._may_go(outbox[number - first])), None)
+            if place is None:
+                break
+            numbers.append(self._events[place])
+            lost += self._drop(place)
+        return numbers, lost
 
     def _is_full(self) -> bool:
         return not self.fits(0, 0)
+
+    def room(self, size: int) -> int:
+        """How many more events may wait, of so many bytes together."""
+        return self._outbox_max - len(self._events) if self._bytes + size < self._outbox_bytes_max else 0
 
     def fits(self, events: int, size: int) -> bool:
         """Whether there is room, the last events not counted: so many, of this size."""
@@ -274,8 +269,8 @@ class Link:
 
     def _weigh(self) -> None:
         """Find out how many bytes there are."""
-        self._bytes = sum(_size(message) for message in self._outbox if _is_event(message))
-        self._other_bytes = sum(_size(message) for message in self._outbox if not _is_event(message))
+        self._bytes = sum(size_of(message) for message in self._outbox if is_event(message))
+        self._other_bytes = sum(size_of(message) for message in self._outbox if not is_event(message))
 
     def receive(self, frame: Frame, *, now: float) -> LinkOutput:
         """Take a frame off the wire. A frame that makes no sense here is ignored."""
@@ -328,7 +323,7 @@ class Link:
         for number in self._events:
             message = self._outbox[number - self.acknowledged]
             if number < self._sent and not is_promised(message):
-                self._bytes -= _size(message)
+                self._bytes -= size_of(message)
                 self._outbox[number - self.acknowledged] = NOTHING
 
     def _heard(self, epoch: int, number: int, messages: tuple[Message, ...]) -> LinkOutput:
@@ -352,11 +347,12 @@ class Link:
     def _hello(self, *, reply: bool) -> Hello:
         return Hello(self.epoch, self.acknowledged, self._heard_epoch, self._heard_next, reply)
 
-    def _drop_oldest(self) -> list[Message]:
-        """Give up the oldest event; if others stand before it, something else takes its number."""
-        place = self._events.popleft() - self.acknowledged
+    def _drop(self, event: int) -> list[Message]:
+        """Give up an event, counted from the oldest; if others stand before it, something else takes its number."""
+        place = self._events[event] - self.acknowledged
+        del self._events[event]
         lost, self._outbox[place] = self._outbox[place], NOTHING
-        self._bytes -= _size(lost)
+        self._bytes -= size_of(lost)
         while self._outbox and self._is_idle(self._outbox[0]):
             self._forget_first()
         if lost is NOTHING:
@@ -375,9 +371,9 @@ class Link:
         first = self._outbox.popleft()
         if self._events and self._events[0] == self.acknowledged:
             self._events.popleft()
-            self._bytes -= _size(first)
+            self._bytes -= size_of(first)
         else:
-            self._other_bytes -= _size(first)
+            self._other_bytes -= size_of(first)
         self.acknowledged += 1
         self._next = max(self._next, self.acknowledged)
 
@@ -395,7 +391,7 @@ class Link:
             frames.append(Data(self.epoch, first + place, message))
             kept = message.once_sent()
             if kept is not message:
-                self._bytes -= _size(message)
+                self._bytes -= size_of(message)
                 outbox[place] = kept
         return frames
 
@@ -409,17 +405,17 @@ def runs(frames: Sequence[Data]) -> Sequence[Data | Run]:
     run: list[Data] = []
     of_events, size = False, 0
     for data in frames:
-        is_event = _is_event(data.message)
-        if run and (is_event != of_events or size >= RUN_BYTES_MAX or data.number != run[-1].number + 1):
+        carries_events = is_event(data.message)
+        if run and (carries_events != of_events or size >= RUN_BYTES_MAX or data.number != run[-1].number + 1):
             found += _run(run)
             run, size = [], 0
-        of_events = is_event
-        if is_event and isinstance(_inner(data.message), EventBatch):
+        of_events = carries_events
+        if carries_events and is_batch(data.message):
             found += (*_run(run), data)
             run, size = [], 0
         else:
             run.append(data)
-            size += MESSAGE_BYTES + _size(data.message)
+            size += MESSAGE_BYTES + size_of(data.message)
     return [*found, *_run(run)]
 
 

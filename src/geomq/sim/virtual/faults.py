@@ -77,7 +77,7 @@ class Faults:
             path.weather = FAIR
             path.heal()
         for machine in self._machines:
-            machine.workers.spare()
+            machine.spare()
             machine.go_on()
             machine.disk.full = False
             machine.disk.broken = False

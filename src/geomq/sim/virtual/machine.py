@@ -149,6 +149,12 @@ class Machine:
             self._silently = power
             self.process.kill_at(kind, count)
 
+    def spare(self) -> None:
+        """Neither the broker nor its workers are to die in the midst of anything any more."""
+        if self.process is not None:
+            self.process.spare()
+        self.workers.spare()
+
     def _died(self, process: Process) -> None:
         power, self._silently = self._silently, False
         self._note(f"{self.name} {'loses power' if power else 'is dead'}")
