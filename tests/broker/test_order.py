@@ -12,6 +12,7 @@ from tests.broker.probes import Probe, client, drop_all
 
 from geomq.broker.config.settings import Config, Listener, Metrics, Persistence
 from geomq.broker.server import Broker
+from geomq.broker.storage import outbox
 from geomq.broker.storage.store import Store
 from geomq.mqtt.codec.packets import Puback, Publish, Suback, Subscribe, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties
@@ -119,6 +120,22 @@ async def test_order_is_kept_across_a_link(tmp_path: Path, disk: threading.Event
                 await asyncio.sleep(0)
             assert await taken(subscriber, len(NUMBERS)) == NUMBERS
         await drop_all()
+
+
+async def test_qos_0_that_waits_is_bounded(
+    broker: Broker, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "HELD_BACK_MAX", 20)
+    subscriber = await client(broker, "s", properties=Properties(session_expiry_interval=60))
+    await subscriber.subscribe(SubscribeRequest("t", 1))
+    publisher = await client(broker, "p")
+    disk.clear()
+    publisher.publish("t", b"kept", 1)
+    for payload in (b"0", b"1", b"2", b"3"):
+        publisher.publish("t", payload * 8)
+    assert await taken(subscriber, 2) == [b"2" * 8, b"3" * 8]
+    disk.set()
+    assert await taken(subscriber, 3) == [b"kept", b"0" * 8, b"1" * 8]
 
 
 async def test_what_waits_introduces_no_alias_to_what_does_not(broker: Broker, disk: threading.Event) -> None:

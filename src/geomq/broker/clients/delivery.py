@@ -152,7 +152,7 @@ class Delivery:
             trouble = "slow reader" if connection.paused else "too large for the client"
             return self._kept_back(client, fanout.message, 0, trouble)
         if before is not None:
-            before.append((connection, data))
+            self._core.outbox.send_behind(before, connection, data)
         else:
             connection.send(data)
         counts.events_delivered += 1

@@ -141,13 +141,16 @@ class FastQos1:
         if unplaced is not None:
             pressure.answer(client, *unplaced, None)
         pressure.end()
-        self._counts.events_received += count
-        self._counts.packets_received += count
         if count:
-            self._fast.promised(client, connection)
+            self._took(client, connection, count)
         if not was_arriving:
             outbox.arrived()
         return pos
+
+    def _took(self, client: Client, connection: Connection, count: int) -> None:
+        self._counts.events_received += count
+        self._counts.packets_received += count
+        self._fast.promised(client, connection)
 
     def _may_publish(self, client: Client) -> bool:
         """Whether what the client publishes now depends on nothing but its topic."""
