@@ -105,6 +105,12 @@ class PretendedTransport:
 
     resume_reading = pause_reading
 
+    def can_write_eof(self) -> bool:
+        return False
+
+    def set_protocol(self, protocol: Any) -> None:
+        """Nothing more comes."""
+
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         """There is no buffer."""
 

@@ -347,6 +347,8 @@ class Broker:
         parts.admission.close()
         core.outbox.write_all()
         await asyncio.sleep(FAREWELL_S if core.counts.connections_opened else 0)
+        parts.handlers.endings.close()
+        await asyncio.sleep(0)
 
 
 def load_security(config: Config, platform: Platform = SYSTEM) -> Security:

@@ -61,7 +61,10 @@ class PretendedTransport:
 
     def nothing(self, *_: object) -> None: ...
 
-    close = abort = pause_reading = resume_reading = set_write_buffer_limits = nothing
+    close = abort = pause_reading = resume_reading = set_write_buffer_limits = set_protocol = nothing
+
+    def can_write_eof(self) -> bool:
+        return False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("127.0.0.1", 1) if name == "peername" else default

@@ -68,6 +68,12 @@ class Wire:
 
     abort = close
 
+    def can_write_eof(self) -> bool:
+        return False
+
+    def set_protocol(self, protocol: object) -> None:
+        """Nothing more comes."""
+
     def pause_reading(self) -> None:
         pass
 

@@ -12,6 +12,7 @@ from itertools import islice
 from msgspec import structs
 
 from geomq.broker.clients.geotopics import read_filter
+from geomq.broker.clients.passing_on import PassingOn
 from geomq.broker.clients.publishing import EventRefused, Publishing
 from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.core import Core
@@ -56,6 +57,7 @@ class Registry:
         self._handle = driver.handle
         self._publishing = publishing
         self._subscribing = subscribing
+        self._passing_on = PassingOn(core, driver)
         self._deadlines: list[tuple[float, str]] = []
         self._is_ending = False
 
@@ -89,7 +91,7 @@ class Registry:
         client.attach(connection, user, proved=identity.proved, now_ms=int(core.wall_s() * 1000))
         self.give_rights(client)
         asks = bool(core.config.geo.details) and connect.properties.user(DETAILS_PROPERTY) is not None
-        client.agree(roams=roams(connect), asks=asks, told_new=not present)
+        client.agree(roams=roams(connect), asks=asks, told_new=not present, bridges=connect.bridge)
         if core.tracer is not None:
             core.tracer.connected(client)
         resumed = client.session.attach(agreement, connect.will, core.now_s())
@@ -182,7 +184,7 @@ class Registry:
         if client.due_will is not None:
             self._publish_will(client)
         self._subscribing.forget(client)
-        self._core.drops.ended(client.session)
+        self._core.drops.ended(client.session, self._passing_on.pass_on(client.session))
         self.give_away(client)
 
     def give_away(self, client: Client) -> None:

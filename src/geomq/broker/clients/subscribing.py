@@ -1,6 +1,7 @@
 """SUBSCRIBE and UNSUBSCRIBE: options, fences, limits, and the retained events that follow."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from msgspec import structs
 
@@ -11,7 +12,7 @@ from geomq.broker.clients.retention import Retention
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
 from geomq.broker.state.budget import SHORT_OF_MEMORY
-from geomq.broker.state.client import Client, Pattern
+from geomq.broker.state.client import Client, ClientConnection, Pattern
 from geomq.broker.storage.records import SubscriptionRecord
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Fence, fence_text
@@ -19,12 +20,15 @@ from geomq.mqtt.codec.packets import Suback, Subscribe, SubscribeRequest, Unsuba
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.topics import wildcard_pattern
-from geomq.mqtt.session.subscriptions import Subscription, subscription_of
+from geomq.mqtt.session.subscriptions import Subscription, as_of_bridge, subscription_of
 from geomq.routing.core.events import ClientGone, ClientMoved, ClientSubscribed, ClientUnsubscribed
 from geomq.vocabulary import FENCE_PROPERTY
 
 LEVELS_EACH = 10
 """That filters of a client may have on average: each level takes memory."""
+
+
+_Due = tuple[Subscription, Reading, Fence | None]
 
 
 class _Refused(Exception):  # noqa: N818
@@ -47,9 +51,9 @@ class Subscribing:
         text = packet.properties.user(FENCE_PROPERTY)
         reasons: list[ReasonCode] = []
         complaint: str | None = None
-        due: list[tuple[Subscription, Reading, Fence | None]] = []
+        due: list[_Due] = []
         qos_max = self._core.policy_at(client.listener).qos_max
-        for request in packet.requests:
+        for request in map(as_of_bridge, packet.requests) if client.bridges else packet.requests:
             try:
                 subscription, reading, fence, existed = self._place(client, request, packet, text, qos_max)
             except _Refused as refused:
@@ -65,16 +69,22 @@ class Subscribing:
         properties = NO_PROPERTIES if complaint is None else Properties(reason_string=complaint)
         self._core.topology_changed()
         self._answer(client, Suback(packet.packet_id, tuple(reasons), properties))
-        for subscription, reading, fence in due:
-            self._retention.give(client, subscription, reading, fence)
-            if self._core.turns.over():
-                yield
+        if due:
+            self._core.outbox.when_safe(partial(self._give_retained, client, client.connection, due))
+
+    def _give_retained(self, client: Client, connection: ClientConnection | None, due: list[_Due]) -> None:
+        """What is retained comes behind SUBACK."""
+        if client.connection is connection:
+            for subscription, reading, fence in due:
+                self._retention.give(client, subscription, reading, fence)
 
     def _place(
         self, client: Client, request: SubscribeRequest, packet: Subscribe, text: str | None, qos_max: int
     ) -> tuple[Subscription, Reading, Fence | None, bool]:
         request = _mounted(client, request)
         reading = self._read(request.topic_filter)
+        if not reading.private and not client.rights.may_subscribe(reading.plain):
+            raise _Refused(ReasonCode.NOT_AUTHORIZED, f"not authorized to subscribe to {reading.plain[:80]!r}")
         fence = self._fence(client, reading, text)
         mine = client.session.subscriptions
         existed = request.topic_filter in mine

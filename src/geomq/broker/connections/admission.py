@@ -162,6 +162,10 @@ class Admission:
             core.counts.geo_errors += 1
             self._refuse(connection, ReasonCode.PAYLOAD_FORMAT_INVALID, str(error))
             return
+        if not connection.takes(welcome(connect, agreement, core.policy_at(listener), session_present=False)):
+            core.counts.connections_refused += 1
+            connection.end()
+            return
         known = core.clients.get(agreement.client_id)
         text = client_id_refusal(
             core.config.auth,

@@ -10,6 +10,7 @@ from typing import Any
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.acknowledgements import acknowledge
 from geomq.broker.connections.farewell import farewell
+from geomq.broker.connections.greeting import speaks_v5
 from geomq.broker.connections.order import State, check_order
 from geomq.broker.connections.ports import Exchange, Handlers, Steps, plain_together
 from geomq.broker.connections.stuck import Standing
@@ -26,7 +27,7 @@ from geomq.mqtt.codec.faults import MqttError, ProtocolViolation
 from geomq.mqtt.codec.packets import Auth, Connack, Connect, Disconnect, Packet, Subscribe, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.codec.reasons import ReasonCode
-from geomq.mqtt.codec.types import V5, PacketType
+from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5, PacketType
 from geomq.mqtt.session.handshake import Agreement, expiry_after
 
 log = logging.getLogger("geomq.broker")
@@ -56,7 +57,6 @@ class Connection(Writing):
         "_steps",
         "_stopped",
         "_together",
-        "address",
         "client",
         "exchange",
         "heard",
@@ -87,7 +87,6 @@ class Connection(Writing):
         self.identity: Identity | None = None
         self.exchange: Exchange | None = None
         self.pending_connect: Connect | None = None
-        self.address = ""
         self.keep_alive_s = 0
         self.opened_at = self.last_read = self._admitted_at = core.loop.time()
         self._extra_s = 0.0
@@ -125,7 +124,6 @@ class Connection(Writing):
     def connection_lost(self, _error: Exception | None) -> None:
         """Who was let in may leave much to be forgotten, and many may leave at the same time: they wait for turns. Who
         was not is gone at once, so that nobody lets it in."""
-        self._handlers.endings.over(id(self))
         self._transport, self.write, self.paused = None, nowhere, False
         if self.client is None:
             self.end()
@@ -177,13 +175,12 @@ class Connection(Writing):
                 self._rest = data
                 self._wait_for_turn()
                 return
-        first, taken, tried = data[0], 0, -1
+        first, taken = data[0], 0
         if self._state is _OPEN and (take := self._together.get(first)) is not None:
             taken = take(self, data, 0)
         if taken < len(data):
-            tried = taken if data[taken] == first else -1
             self._core.turns.begin()
-            self._parse(data, taken, tried)
+            self._parse(data, taken, taken if data[taken] == first else -1)
 
     def _hold(self, unfinished: Reassembly) -> None:
         """Memory runs short: a large packet is not read on until there is more of it."""
@@ -212,6 +209,8 @@ class Connection(Writing):
         except MqttError as error:
             self._counts.protocol_errors += 1
             log.info("client %s at %s: %s", self.client.id if self.client else "?", self.address, error)
+            if self._state is State.OPENING and speaks_v5(data):
+                self.version, self._state = V5, State.CHECKING  # it can be told what is wrong with its CONNECT
             self.dismiss(error.reason, str(error))
         except Exception:
             log.exception("client %s at %s: internal error", self.client.id if self.client else "?", self.address)
@@ -254,6 +253,7 @@ class Connection(Writing):
             if is_publish:
                 self._publish(data, first & 15, body, stop)
             else:
+                counts.control_bytes_received += stop - pos
                 self._control(first, data, body, stop)
             pos = stop
         if self._stopped and self._state is not State.CLOSED:
@@ -304,12 +304,8 @@ class Connection(Writing):
         except UnsupportedVersion as error:
             self.version = error.answer_version
             raise
-        except MqttError:
-            # A damaged CONNECT of MQTT 5 still deserves its reason code.
-            if data[body : body + 7] == b"\0\4MQTT\5":
-                self.version, self._state = V5, State.CHECKING
-            raise
         self.version = packet.version
+        self.answer_max = packet.properties.maximum_packet_size or PACKET_SIZE_MAX
         self._state = State.CHECKING
         self.stop_reading()
         self._handlers.connect(self, packet)
@@ -394,24 +390,33 @@ class Connection(Writing):
             self._parse(rest, 0)
         self.read_on()
 
+    def send_packet(self, packet: Packet) -> None:
+        """Send it, or end the connection of a client that does not take it and would wait for it."""
+        if self.takes(packet):
+            self.send(self.short(packet))
+        else:
+            self._shut(None)
+
     def refuse(self, connack: Connack) -> None:
         """Turn the client away."""
         self.send_packet(connack)
-        self._shut(None)
+        self._shut(None, told=True)
 
     def dismiss(self, reason: ReasonCode, text: str | None = None, *, go_to: str | None = None) -> None:
         """End the connection, telling the client why, and where to `go_to`, as far as its version can be told."""
         if self.closed:
             return
-        packet = farewell(reason, text, go_to, admitted=self.client is not None)
+        packet, told = farewell(reason, text, go_to, admitted=self.client is not None), False
         if self.client is not None:
             if self.version == V5:
                 self.send(self.client.session.reply(packet))
+                told = True
         elif self._state is State.CHECKING or reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             self.send_packet(packet)
-        self._shut(None)
+            told = True
+        self._shut(None, told=told)
 
-    def _shut(self, farewell: Disconnect | None) -> None:
+    def _shut(self, farewell: Disconnect | None, *, told: bool = False) -> None:
         if self.closed:
             return
         self._state = State.CLOSED
@@ -424,7 +429,7 @@ class Connection(Writing):
         self.write = nowhere
         self._rest, self._reassembly, self.last_route, self._steps = b"", None, None, None
         if transport is not None:
-            self._handlers.endings.begin(id(self), transport, reads=not self.paused)
+            self._handlers.endings.begin(transport, reads=not self.paused, told=told)
 
     @property
     def standing(self) -> Standing | None:

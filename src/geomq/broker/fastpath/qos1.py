@@ -141,11 +141,16 @@ class FastQos1:
         if unplaced is not None:
             pressure.answer(client, *unplaced, None)
         pressure.end()
-        self._counts.events_received += count
-        self._counts.packets_received += count
+        if count:
+            self._took(client, connection, count)
         if not was_arriving:
             outbox.arrived()
         return pos
+
+    def _took(self, client: Client, connection: Connection, count: int) -> None:
+        self._counts.events_received += count
+        self._counts.packets_received += count
+        self._fast.promised(client, connection)
 
     def _may_publish(self, client: Client) -> bool:
         """Whether what the client publishes now depends on nothing but its topic."""
@@ -212,6 +217,7 @@ class FastQos1:
                 for out in client.session.pump(self._core.now_s()):
                     outbox.hold(connection, out)
             pos += 4 * len(packet_ids)
+            self._counts.control_bytes_received += 4 * len(packet_ids)
             self._counts.packets_received += len(packet_ids)
         except ProtocolViolation:
             pass  # one of them is not what this acknowledges: the normal path finds it

@@ -161,6 +161,10 @@ def _check_message(message: ApplicationMessage) -> None:
     if message.properties != NO_PROPERTIES:
         check_properties(encode_properties(message.properties, PacketType.PUBLISH))
     _check_time(message.expires_at)
+    if message.shared is not None:
+        check_filter(read_filter(message.shared.topic_filter).plain)
+        if message.shared.place is not None:
+            make_location(*message.shared.place)
 
 
 def _check_time(moment: float | None) -> None:

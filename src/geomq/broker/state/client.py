@@ -74,6 +74,7 @@ class Client:
 
     __slots__ = (
         "asks",
+        "bridges",
         "connection",
         "due_will",
         "fences",
@@ -102,6 +103,7 @@ class Client:
         self.user = user
         self.rights = rights
         self.asks = asks
+        self.bridges = False
         self.connection: ClientConnection | None = None
         self.listener: Listener | None = None
         self.proved = False
@@ -136,8 +138,10 @@ class Client:
         self.due_will = None
         self.since_ms = now_ms
 
-    def agree(self, *, roams: bool | None, asks: bool, told_new: bool) -> None:
-        """What the client wants while it is connected, and whether it was told that its session is new."""
+    def agree(self, *, roams: bool | None, asks: bool, told_new: bool, bridges: bool) -> None:
+        """What the client wants while it is connected, whether it was told that its session is new, and whether it is a
+        broker."""
+        self.bridges = bridges
         self.roams = roams
         self.asks = asks
         self.told_new = told_new

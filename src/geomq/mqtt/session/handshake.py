@@ -54,7 +54,7 @@ def agree(connect: Connect, policy: Policy, *, spare_id: str) -> Agreement:
         wanted_s = properties.session_expiry_interval or 0
     else:
         wanted_s = 0 if connect.clean_start else NEVER_EXPIRES
-        if not connect.client_id and not connect.clean_start:
+        if not connect.client_id and (connect.is_v31 or not connect.clean_start):
             raise ProtocolViolation("an empty client id needs a clean session", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
     will = connect.will
     if will is not None and will.qos > policy.qos_max:
@@ -85,7 +85,7 @@ def _keep_alive_s(connect: Connect, policy: Policy) -> int:
 def welcome(connect: Connect, agreement: Agreement, policy: Policy, *, session_present: bool) -> Connack:
     """The CONNACK of a successful handshake, naming every term that differs from MQTT's defaults."""
     if connect.version != V5:
-        return Connack(session_present)
+        return Connack(session_present and not connect.is_v31)  # a bit that MQTT 3.1 keeps at 0
     wanted_s = connect.properties.session_expiry_interval or 0
     changed = agreement.keep_alive_s != connect.keep_alive
     limited = policy.packet_size_max < PACKET_SIZE_MAX

@@ -6,6 +6,7 @@ there are.
 """
 
 from math import ceil
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,10 +16,21 @@ from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.types import NEVER_EXPIRES, V5
 
 
+class Shared(NamedTuple):
+    """For which shared subscription a message was taken, and what it takes to find another member for it: who
+    published it and where, and the fence it is for, as text."""
+
+    topic_filter: str
+    publisher: str
+    place: tuple[float, float] | None = None
+    fence: str | None = None
+
+
 class ApplicationMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """`properties` holds only what MQTT 5 forwards; `expires_at` is the end of the message expiry.
 
-    `event_id` is what its driver calls it, if it wants to know it again.
+    `event_id` is what its driver calls it, if it wants to know it again; `shared` is there if somebody else may get it
+    should its receiver never come back.
     """
 
     topic: str
@@ -28,6 +40,7 @@ class ApplicationMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=Tr
     properties: Properties = NO_PROPERTIES
     expires_at: float | None = None
     event_id: tuple[str, int, int] | None = None
+    shared: Shared | None = None
 
     def expired(self, now: float) -> bool:
         return self.expires_at is not None and now >= self.expires_at

@@ -8,7 +8,7 @@ only once those are safe.
 from collections.abc import Callable, Iterable
 
 from geomq.mqtt.codec.aliases import InboundAliases, OutboundAliases
-from geomq.mqtt.codec.encode import encode, encode_within, publish_parts
+from geomq.mqtt.codec.encode import encode, encode_within
 from geomq.mqtt.codec.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Will
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
@@ -21,6 +21,7 @@ from geomq.mqtt.session.inbound import Inbound
 from geomq.mqtt.session.message import ApplicationMessage, Fanout, message_of
 from geomq.mqtt.session.outbound import InFlight, Outbound, Phase, Step
 from geomq.mqtt.session.outcomes import EXPIRED, QUEUE_FULL, TOO_LARGE, OnDrop, OnFull, Tally, Uncounted, Watch
+from geomq.mqtt.session.own_packets import own_packet
 from geomq.mqtt.session.subscriptions import Subscription, Terms
 
 
@@ -216,11 +217,12 @@ class Session:
 
     # Towards the client.
 
-    def deliver(self, fanout: Fanout, terms: Terms) -> bytes | None:
-        """Take a message for the client: the bytes to send now, none if it waits; None if there is no room for it."""
+    def deliver(self, fanout: Fanout, terms: Terms, *, held: bool = False) -> bytes | None:
+        """Take a message for the client: the bytes to send now, none if it waits; None if there is no room. If it
+        is `held`, what is sent later may go before."""
         qos, retain, identifiers = terms
         if qos == 0:
-            return self._qos0(fanout, retain, identifiers) if self.connected else b""
+            return self._qos0(fanout, terms, held) if self.connected else b""
         delivery = self._take(fanout.message, qos, retain, identifiers, fanout.size)
         if delivery is None:
             return None
@@ -277,11 +279,11 @@ class Session:
             self._journal.append(EventsMissed(self.client_id, 0))
         return missed
 
-    def _qos0(self, fanout: Fanout, retain: bool, identifiers: tuple[int, ...]) -> bytes:
-        if identifiers or self.uses_aliases:
-            data = self._special(fanout, 0, retain, identifiers, 0, again=False)
+    def _qos0(self, fanout: Fanout, terms: Terms, held: bool) -> bytes:
+        if terms.identifiers or self.uses_aliases:
+            data = self._own_packet(fanout, terms, 0, again=False, in_order=not held)
         else:
-            data = fanout.qos0(self.version, retain=retain)
+            data = fanout.qos0(self.version, retain=terms.retain)
         if len(data) > self.packet_size_max:
             self.oversized += 1
             return b""
@@ -423,7 +425,8 @@ class Session:
     def _publish_wire(self, delivery: InFlight, fanout: Fanout, *, again: bool) -> bytes:
         packet_id = delivery.packet_id
         if again or delivery.identifiers or self.uses_aliases:
-            data = self._special(fanout, delivery.qos, delivery.retain, delivery.identifiers, packet_id, again=again)
+            terms = Terms(delivery.qos, delivery.retain, delivery.identifiers)
+            data = self._own_packet(fanout, terms, packet_id, again=again)
         else:
             head, tail = fanout.parts(self.version, delivery.qos, retain=delivery.retain)
             data = b"%b%c%c%b" % (head, packet_id >> 8, packet_id & 0xFF, tail)
@@ -438,17 +441,8 @@ class Session:
                 self._watch(delivery.message, delivery.qos, None)
         return data
 
-    def _special(
-        self, fanout: Fanout, qos: int, retain: bool, identifiers: tuple[int, ...], packet_id: int, *, again: bool
-    ) -> bytes:
-        aliases, topic = self._outbound_aliases, fanout.message.topic
-        alias, known = (None, False) if aliases is None else aliases.alias(topic, waits=qos > 0)
-        text = "" if known else topic.removeprefix(self.mount)
-        publish = fanout.publish(self.version, qos, retain=retain, identifiers=identifiers, alias=alias, topic=text)
-        head, tail = publish_parts(publish, self.version)
-        if again:
-            head = bytes((head[0] | 8,)) + head[1:]
-        data = head + (packet_id.to_bytes(2) if qos else b"") + tail
-        if aliases is not None and alias is not None and not known and len(data) <= self.packet_size_max:
-            aliases.introduced(topic, waits=qos > 0)
-        return data
+    def _own_packet(self, fanout: Fanout, terms: Terms, packet_id: int, *, again: bool, in_order: bool = True) -> bytes:
+        """One made for this client alone. Aliases are for packets that keep their order."""
+        aliases = self._outbound_aliases if in_order else None
+        size_max, mount = self.packet_size_max, self.mount
+        return own_packet(fanout, self.version, terms, packet_id, aliases, mount, size_max, again=again)
