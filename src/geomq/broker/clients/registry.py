@@ -313,15 +313,15 @@ class Registry:
 
     def go_on(self, client: Client, stored: StoredSession) -> None:
         """A session began, and its client does not know it: it is the former one, with all its identifiers."""
-        core, session = self._core, client.session
+        core = self._core
         self.complete(client, stored)
-        session.restore(stored.deliveries, stored.receipts)
-        session.miss(stored.missed)
-        if session.durable:
+        client.session.restore(stored.deliveries, stored.receipts)
+        client.session.miss(stored.missed)
+        if client.session.durable:
             core.outbox.journal.extend(_changes_of(client.id, stored))
             core.outbox.schedule()
         if client.connection is not None:
-            for data in session.pump(core.now_s()):
+            for data in client.session.pump(core.now_s()):
                 core.outbox.hold(client.connection, data)
 
     def _store_wishes(self, client: Client, stored: StoredSession) -> None:
