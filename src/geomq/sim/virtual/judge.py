@@ -178,7 +178,7 @@ def _judge_order(ledger: Ledger, client: Client) -> Iterator[Violation]:
 
 def _may_overtake(ledger: Ledger, client: Client, event: Event, before: Event | None, receipt: Receipt) -> bool:
     """Whether the client may get events in another order just then."""
-    if ledger.in_change(receipt.at_s):
+    if ledger.in_change(receipt.at_s) or _was_passed_on(ledger, client, event, receipt):
         return True
     if not ledger.in_trouble(receipt.at_s):
         return False
@@ -189,6 +189,19 @@ def _may_overtake(ledger: Ledger, client: Client, event: Event, before: Event | 
         or client.moves
         or may_have_two_sessions
         or not _steady(client, event, before, receipt)
+    )
+
+
+def _was_passed_on(ledger: Ledger, client: Client, event: Event, receipt: Receipt) -> bool:
+    """Whether a member that left its share group meanwhile may have been the one to get the event."""
+    shares = {held.wish.share for held in client.wishes if held.wish.share is not None}
+    return any(
+        held.taken_back_s is not None
+        and held.taken_back_s <= receipt.at_s
+        and event.sent_s <= ledger.settled(held.gone_s)
+        for other in ledger.clients.values()
+        for held in other.wishes
+        if held.wish.share in shares
     )
 
 
