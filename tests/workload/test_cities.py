@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from geomq.errors import DataError, UsageError
-from geomq.workload.cities import POPULATION_MIN, PUBLISHED, choose_cities, large_cities, read_places
+from geomq.workload.cities import PUBLISHED, choose_cities, large_cities, read_places
+from geomq.workload.geonames import POPULATION_MIN
 
 
 def test_large_cities_are_large_and_stand_apart() -> None:
