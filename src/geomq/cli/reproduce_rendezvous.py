@@ -87,20 +87,14 @@ def _plan(quick: bool, networks: int | None, seed: int) -> "StudyPlan":
 
 
 def _study_locally(plan: "StudyPlan") -> "dict[int, list[Sample]]":
-    from rich.console import Console
-    from rich.progress import track
-
     from geomq.reproduction.rendezvous.study import measure
 
     samples: dict[int, list[Sample]] = {}
-    for nodes, number in track(
-        plan.tasks(),
-        "Measuring networks",
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    ):
+    tasks = list(plan.tasks())
+    for done, (nodes, number) in enumerate(tasks, 1):
         samples.setdefault(nodes, []).append(measure(nodes, number, plan))
+        if sys.stderr.isatty():
+            click.echo(f"\r{done:,}/{len(tasks):,} networks", err=True, nl=done == len(tasks))
     return samples
 
 

@@ -144,21 +144,26 @@ def _csv(rows: Sequence[SimulationRow]) -> str:
 
 def _print_table(rows: Sequence[SimulationRow], wall_s: float) -> None:
     """What differs between the runs, seeds brought together."""
-    from rich.console import Console
-    from rich.table import Table
+    from geomq.cli.tables import Table, show
 
     given = ("strategy", "options", "brokers", "clients", "seconds", "topics")
     swept = [name for name in given if name == "strategy" or len({getattr(row, name) for row in rows}) > 1]
     groups: dict[tuple[str, ...], list[SimulationRow]] = {}
     for row in rows:
         groups.setdefault(tuple(str(getattr(row, name)) for name in swept), []).append(row)
-    table = Table(caption=f"inter-broker messages; means over the seeds and their spread; {wall_s} s of real time")
-    for column in (*swept, "runs", "messages", "deliveries", "latency ms", "verdict"):
-        table.add_column(column, justify="left" if column in ("strategy", "options", "verdict") else "right")
+    shown = []
     for key, group in groups.items():
         measured = [_spread(group, name) for name in ("total_messages", "deliveries", "latency_mean_ms")]
-        table.add_row(*key, str(len(group)), *measured, _verdict(group))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+        shown.append([*key, str(len(group)), *measured, _verdict(group)])
+    show(
+        Table(
+            (*swept, "runs", "messages", "deliveries", "latency ms", "verdict"),
+            shown,
+            left=("strategy", "options", "verdict"),
+            spare=("deliveries", "runs", "latency ms"),
+            caption=f"inter-broker messages; means over the seeds and their spread; {wall_s} s of real time",
+        )
+    )
 
 
 def _spread(rows: list[SimulationRow], name: str) -> str:
