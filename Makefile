@@ -20,7 +20,7 @@ $(VENV)/.run: pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[spark,fast]' --group dev
 	@touch $@
 
 run: $(VENV)/.run ## Start three linked brokers with demo clients; Ctrl-C stops them

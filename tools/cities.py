@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from geomq.workload.geonames import CITIES, LARGE, POPULATION_MIN
+from geomq.workload.geonames import CITIES, LARGE
 
+LARGE_MIN = 1_000_000
 LISTED_MIN = 15_000
 
 
@@ -20,7 +21,7 @@ def large_cities(rows: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     chosen: dict[tuple[float, float], tuple[Any, ...]] = {}
     for row in sorted(rows, key=lambda row: int(row["geonameid"])):
         spot = (float(row["latitude"]), float(row["longitude"]))
-        if int(row["population"]) >= POPULATION_MIN:
+        if int(row["population"]) >= LARGE_MIN:
             chosen.setdefault(spot, (str(row["name"]), *spot, int(row["population"])))
     return list(chosen.values())
 

@@ -10,6 +10,7 @@ import click
 from geomq.cli.numbers import NumberRange
 from geomq.cli.workload import engine_options
 from geomq.errors import UsageError
+from geomq.extras import need
 
 if TYPE_CHECKING:
     from geomq.workload.traffic.advice import Advice
@@ -89,9 +90,8 @@ def advise(
 
 
 def _read(traces: tuple[Path, ...], last: float | None) -> "Traffic":
-    from geomq.workload.files import need_pyarrow
 
-    need_pyarrow()
+    need("pyarrow")
     from geomq.workload.traffic.archived_traffic import is_archive, read_archived_traffic
     from geomq.workload.traffic.recorded_traffic import read_traffic
 
@@ -114,9 +114,8 @@ def _listen(live: tuple[str, ...], seconds: float, token_file: Path | None) -> "
 
 
 def _evaluate(engine: str, master: str | None) -> Any:
-    from geomq.workload.files import need_numba
 
-    need_numba()
+    need("numba")
 
     def run(jobs: Any) -> Any:
         if engine == "spark":

@@ -10,6 +10,7 @@ import click
 from geomq.cli.interrupt import quiet_interrupt
 from geomq.cli.workload import engine_options, workload_options
 from geomq.errors import UsageError
+from geomq.extras import need
 
 if TYPE_CHECKING:
     from geomq.workload.evaluation.results import Outcome
@@ -79,7 +80,6 @@ def evaluate(
 def run_requests(requests: "list[Any]", *, data: Path | None, engine: str, master: str | None) -> "list[Outcome]":
     """Evaluate requests with either engine."""
     from geomq.workload.dataset import DatasetSpec
-    from geomq.workload.files import need_numba
     from geomq.workload.generation.presets import build, describe
     from geomq.workload.world import World
 
@@ -91,7 +91,7 @@ def run_requests(requests: "list[Any]", *, data: Path | None, engine: str, maste
         else:
             world, spec = build(request)
         jobs.append((describe(request, world, spec, number), world, spec, request.seed, request.variant == "paper"))
-    need_numba()
+    need("numba")
     _say_what_is_left_out(jobs)
     if engine == "spark":
         from geomq.pipeline.evaluate import evaluate_on_spark

@@ -10,7 +10,8 @@ import click
 
 from geomq.cli.output import check_files, overwrite_option, write_text
 from geomq.cli.workload import engine_options
-from geomq.errors import MissingModuleError, UsageError
+from geomq.errors import UsageError
+from geomq.extras import missing
 
 if TYPE_CHECKING:
     from geomq.reproduction.rendezvous.findings import Findings
@@ -82,7 +83,7 @@ def _plan(quick: bool, networks: int | None, seed: int) -> "StudyPlan":
     try:
         from geomq.reproduction.rendezvous.study import SIZES, StudyPlan
     except ImportError:
-        raise MissingModuleError("numba") from None
+        raise missing("numba") from None
     return StudyPlan(sizes=SIZES, networks=count, pairs=QUICK_PAIRS if quick else PAIRS, seed=seed)
 
 

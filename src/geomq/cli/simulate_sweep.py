@@ -15,6 +15,7 @@ import click
 
 from geomq.cli.interrupt import quiet_interrupt
 from geomq.errors import UsageError
+from geomq.extras import need
 from geomq.pipeline.simulation import Scenario
 from geomq.pipeline.sweep import SimulationRow, SimulationRun, runs_of, sweep_locally
 
@@ -78,6 +79,7 @@ def run_sweep(
     if sweep.as_csv and as_json:
         raise UsageError("give either --csv or --json")
     if sweep.out is not None:
+        need("pyarrow")
         check_new(sweep.out, kind="sweep", overwrite=sweep.overwrite)
     runs = runs_of(scenario, strategies, sweep.terms, options)
     started = time.monotonic()
@@ -121,12 +123,11 @@ def _on_spark(runs: list[SimulationRun], master: str | None) -> list[SimulationR
 
 def write_sweep(directory: Path, rows: Sequence[SimulationRow], *, overwrite: bool) -> None:
     """A directory with the rows; it appears when it is complete."""
-    from geomq.workload.dataset import write_manifest
-    from geomq.workload.files import need_pyarrow, new_directory, write_table
-    from geomq.workload.schema import arrow_schema
-
-    need_pyarrow()
     import pyarrow as pa
+
+    from geomq.workload.dataset import write_manifest
+    from geomq.workload.files import new_directory, write_table
+    from geomq.workload.schema import arrow_schema
 
     table = pa.Table.from_pylist([asdict(row) for row in rows], schema=arrow_schema("simulations"))
     with new_directory(directory, kind="sweep", overwrite=overwrite) as partial:

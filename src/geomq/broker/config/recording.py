@@ -9,7 +9,7 @@ from geomq.routing.trace.records import STEPS, Step
 
 
 class Trace(Section, frozen=True):
-    """What happens to every event and client, record by record, in Parquet files. Needs `pip install geomq[trace]`."""
+    """What happens to every event and client, record by record, in Parquet files. Needs `geomq[data]`."""
 
     directory: Annotated[
         Path | None,

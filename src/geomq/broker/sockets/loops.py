@@ -1,4 +1,4 @@
-"""Which event loop a process runs on: uvloop's, where it is there."""
+"""Which event loop a process runs on: uvloop's, where `geomq[fast]` has installed it."""
 
 import asyncio
 from collections.abc import Callable

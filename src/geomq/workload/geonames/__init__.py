@@ -10,8 +10,6 @@ import gzip
 from pathlib import Path
 from typing import NamedTuple
 
-POPULATION_MIN = 1_000_000
-"""How many people a city with a name has at least."""
 LARGE = Path(__file__).with_name("large.csv")
 CITIES = Path(__file__).with_name("cities.csv.gz")
 
