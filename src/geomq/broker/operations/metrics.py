@@ -16,6 +16,8 @@ from geomq.broker.operations.admin_view import BrokerView
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 HELP = {
+    "answer_bytes_sent": "Bytes of packets sent to clients that are no PUBLISH.",
+    "answers_sent": "MQTT packets sent to clients that are no PUBLISH.",
     "brokers_refused": "Brokers refused: no proof of the name, another certificate, or not named in `admit`.",
     "bytes_received": "Bytes received from clients.",
     "bytes_sent": "Bytes sent to clients.",
@@ -24,6 +26,8 @@ HELP = {
     "connections_opened": "Connections accepted.",
     "connections_refused": "Connections or CONNECTs refused.",
     "connections_revoked": "Connections ended by a reload: user gone, or password or right to connect changed.",
+    "connects_received": "CONNECT packets received.",
+    "control_bytes_received": "Bytes of packets received from clients that are no PUBLISH.",
     "deliveries_denied": "Deliveries denied by access control.",
     "events_delivered": "Events delivered to subscribers.",
     "dropped_events": "Deliveries given up by `reason`, `receiver` (`client`, `session`, `peer`, `cloud`) and `peer`.",
