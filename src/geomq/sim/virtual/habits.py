@@ -80,6 +80,8 @@ async def hop(world: World, rng: random.Random) -> None:
     while world.elapsed_s < HEALED_S:
         await asyncio.sleep(rng.uniform(*pause_s))
         device = rng.choice(devices)
+        if device.unanswered < 10:
+            device.publish("load", 2)
         device.go_to(rng.choice(world.scenario.names))
 
 
