@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 TEST ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench soak docs web clean system-packages
+.PHONY: help run test check format bench soak docs cities web clean system-packages
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -20,7 +20,7 @@ $(VENV)/.run: pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[spark,fast]' --group dev
 	@touch $@
 
 run: $(VENV)/.run ## Start three linked brokers with demo clients; Ctrl-C stops them
@@ -30,14 +30,14 @@ test: check system-packages ## Lint, type-check and run all tests
 	$(BIN)/python -m pytest -n 4 --dist worksteal $(TEST)
 
 check: $(VENV)/.dev ## Lint, types, layers
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench tools
+	$(BIN)/ruff format --check src tests bench tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## Put the code into its one format
-	$(BIN)/ruff check --fix src tests bench
-	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench tools
+	$(BIN)/ruff format src tests bench tools
 
 soak: $(VENV)/.dev ## Long runs: faults simulated (SEEDS=1000), whole brokers too, and in real processes, hopping clients, fuzzing, 200 kills under load, partitions, power failures (as root)
 	$(BIN)/python -m geomq.sim.soak --whole --seeds $(SEEDS)
@@ -66,6 +66,10 @@ docs: $(VENV)/.dev ## Write the generated reference pages and build the document
 	$(BIN)/python -m geomq.dashboard.diagram docs/topics/strategies/images
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/mkdocs build --strict --quiet
+
+cities: $(VENV)/.dev ## Write the tables of cities from those of GeoNames
+	$(BIN)/python -m pip install --quiet --group cities
+	$(BIN)/python -m tools.cities
 
 web: ## Check, test and build the dashboard's page from web/ into the package; needs Node 20 or newer
 	cd web && npm install --no-save --silent --no-audit --no-fund && npm run --silent check && npm run --silent test && npm run --silent build

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from bench.brokers import ROOT, GeoMQ
+from geomq.cli.tables import Table, show
 
 SECTIONS = "qos0,pingpong,qos1,geo,link"
 
@@ -37,7 +36,7 @@ def main(tree: Path, only: str, repeats: int) -> None:
             for name in list(trees) if turn % 2 == 0 else list(reversed(trees)):
                 for load, value in _figures(_measured(section, trees[name])):
                     found[load][name].append(value)
-    Console(width=130).print(_table(found))
+    show(_table(found))
 
 
 def _measured(section: str, tree: Path) -> list[dict[str, Any]]:
@@ -57,12 +56,12 @@ def _figures(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Load, float]]:
 
 
 def _table(found: Mapping[Load, Mapping[str, list[float]]]) -> Table:
-    table = Table("load", "figure", "unit", "before", "now", "now / before")
+    rows = []
     for (section, load, name, unit), values in found.items():
         before, now = statistics.median(values["before"]), statistics.median(values["now"])
         ratio = f"{now / before:.2f}" if before else "-"
-        table.add_row(f"{section}: {load}", name, unit, f"{before:.3g}", f"{now:.3g}", ratio)
-    return table
+        rows.append([f"{section}: {load}", name, unit, f"{before:.3g}", f"{now:.3g}", ratio])
+    return Table(("load", "figure", "unit", "before", "now", "now / before"), rows, left=("load", "figure", "unit"))
 
 
 if __name__ == "__main__":

@@ -72,7 +72,6 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/broker/peers/peer_settings.py": "broker/peers/test_peering.py",
     "geomq/mqtt/session/inbound.py": "mqtt/session/test_session_model.py",
     "geomq/pipeline/generate.py": "pipeline/test_spark_evaluate.py",
-    "geomq/pipeline/progress.py": "pipeline/test_spark_evaluate.py",
     "geomq/workload/evaluation/adaptive_kernel.py": "workload/evaluation/test_parity_adaptive.py",
     "geomq/testbed/replay_client.py": "testbed/test_replay.py",
     "geomq/testbed/soak.py": "testbed/test_faults.py",

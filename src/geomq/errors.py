@@ -43,13 +43,7 @@ class DataError(UsageError):
 
 
 class MissingModuleError(UsageError):
-    """A package that comes only with an extra of GeoMQ is not installed."""
-
-    def __init__(self, module: str, *, extra: str = "spark") -> None:
-        super().__init__(
-            f"this needs {module}; install it with: pip install 'geomq[{extra}]', "
-            f"or in a clone with: .venv/bin/pip install -e '.[{extra}]'"
-        )
+    """A package that comes only with an extra of GeoMQ is not installed; geomq.extras says it."""
 
 
 class GeometryError(GeomqError):

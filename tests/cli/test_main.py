@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import click
@@ -10,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from geomq import __version__
-from geomq.cli import COMMANDS, SPARK_EXTRA, main
-from geomq.errors import ConfigError, MissingModuleError
+from geomq.cli import COMMANDS, main
+from geomq.errors import ConfigError
+from geomq.extras import EXTRAS, missing
 from geomq.workload.generation.disgb import DisgbSpec
 from geomq.workload.generation.presets import PRESETS
 from geomq.workload.generation.scenarios import SCENARIOS
@@ -44,7 +44,7 @@ def test_listing_loads_no_command() -> None:
         "print(*[name for name in sys.modules if name.startswith(('geomq.', 'numpy', 'shapely', 'pyspark'))])"
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert sorted(finished.stdout.split()) == ["geomq.cli", "geomq.errors"]
+    assert sorted(finished.stdout.split()) == ["geomq.cli", "geomq.errors", "geomq.extras"]
 
 
 @pytest.mark.parametrize(
@@ -62,42 +62,89 @@ def test_a_wrong_word_is_one_line(arguments: list[str], line: str) -> None:
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "dashboard --setup 3,4",
-        "dashboard .",
-        "up --view .",
-        "why .",
-        "workload --out made",
-        "evaluate --engine local",
-        "evaluate --data .",
-        "testbed plan.toml --out made",
-        "advise .",
-        "analyse . --out made",
-        "report .",
-        "archive report rates .",
-        "reproduce disgb",
-        "reproduce groups",
-        "reproduce live",
-        "reproduce mesh",
-        "reproduce rendezvous",
-    ],
+WITHOUT = """
+import sys
+class Absent:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in {hidden!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+import geomq.cli
+geomq.cli.main({words!r})
+"""
+
+
+def run_without(hidden: tuple[str, ...], command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a process that does not find these packages."""
+    code = WITHOUT.format(hidden=hidden, words=command.split())
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+
+
+NEED_DATA = (
+    "dashboard --setup 3,4",
+    "dashboard .",
+    "up --view .",
+    "why .",
+    "workload --engine local --out made",
+    "evaluate --engine local",
+    "evaluate --engine local --data .",
+    "simulate --sweep seed=1,2 --engine local --out made",
+    "simulate --trace made",
+    "testbed plan.toml --out made",
+    "advise --engine local .",
+    "report .",
+    "reproduce disgb --engine local",
+    "reproduce rendezvous --engine local",
 )
-def test_without_the_spark_extra_one_line_says_how_to_get_it(command: str, tmp_path: Path) -> None:
-    hide = f"import sys; sys.modules.update(dict.fromkeys({SPARK_EXTRA!r}))"
-    run = f"import geomq.cli; geomq.cli.main({command.split()!r})"
-    finished = subprocess.run([sys.executable, "-c", f"{hide}; {run}"], cwd=tmp_path, capture_output=True, text=True)
+NEED_SPARK = (
+    "workload --out made",
+    "evaluate",
+    "evaluate --data .",
+    "simulate --sweep seed=1,2",
+    "advise .",
+    "analyse . --out made",
+    "archive land --brokers 127.0.0.1:1 made",
+    "archive report rates .",
+    "reproduce disgb",
+    "reproduce groups",
+    "reproduce live",
+    "reproduce mesh",
+    "reproduce rendezvous",
+)
+
+
+@pytest.mark.parametrize(
+    ("extra", "command"), [*(("data", each) for each in NEED_DATA), *(("spark", each) for each in NEED_SPARK)]
+)
+def test_without_an_extra_one_line_says_how_to_get_it(extra: str, command: str, tmp_path: Path) -> None:
+    finished = run_without((*EXTRAS["data"], *EXTRAS["spark"]), command, tmp_path)
     assert (finished.returncode, finished.stdout) == (2, "")
-    package = finished.stderr.partition(";")[0].rpartition(" ")[2]
-    assert package in SPARK_EXTRA
-    assert finished.stderr == f"geomq: {MissingModuleError(package)}\n"
-    assert "pip install -e '.[spark]'" in finished.stderr
+    package = finished.stderr.partition(",")[0].rpartition(" ")[2]
+    assert package in EXTRAS[extra]
+    assert finished.stderr == f"geomq: {missing(package)}\n"
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_the_spark_extra_is_what_the_package_says() -> None:
-    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert {line.partition(">")[0] for line in extras["optional-dependencies"]["spark"]} == set(SPARK_EXTRA)
+def test_the_data_extra_is_enough_for_all_that_runs_on_this_machine(tmp_path: Path) -> None:
+    small = "--clients 300 --topics 5 --seconds 100 --engine local"
+    for command in (
+        f"workload {small} --out made",
+        "evaluate --engine local --data made --out results",
+        "report results --out report",
+        "simulate -b 4 -c 20 -t 100 --topics 5 -s dht --trace trace",
+        "why --limit 1 trace",
+        "advise --engine local --samples 0 trace",
+        "simulate -b 4 -c 20 -t 60 -s dht --sweep seed=1,2 --engine local --out sweep",
+        "reproduce rendezvous --engine local --networks 1 --out rendezvous",
+    ):
+        finished = run_without(EXTRAS["spark"], command, tmp_path)
+        assert finished.returncode == 0, f"{command}: {finished.stderr}"
+
+
+def test_nothing_but_the_base_is_needed_to_simulate(tmp_path: Path) -> None:
+    hidden = (*EXTRAS["data"], *EXTRAS["spark"], "uvloop")
+    finished = run_without(hidden, "simulate -b 4 -c 20 -t 60 --topics 5", tmp_path)
+    assert (finished.returncode, finished.stderr.count("Traceback")) == (0, 0)
 
 
 @pytest.fixture

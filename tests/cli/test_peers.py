@@ -140,3 +140,24 @@ def test_no_broker_there_is_one_clear_line() -> None:
     result = CliRunner().invoke(main, ["peers", "--admin", "http://127.0.0.1:9", "list"])
     assert (result.exit_code, result.output.count("\n")) == (2, 1)
     assert "cannot reach an admin API at http://127.0.0.1:9" in result.output
+
+
+def test_brokers_are_listed_with_their_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "a-broker-with-a-name-that-is-longer-than-others"
+    here = {"name": "rome", "address": "rome.example:1884", "location": [41.9, 12.5], "connected": True}
+    there = here | {"name": name, "address": None, "location": None, "connected": False}
+    found = {
+        "me": "rome",
+        "brokers": [here | {"latency_ms": None}, there | {"latency_ms": None}],
+        "strategy": "dht",
+        "areas": {"kind": "nearest"},
+        "edition": {"number": 0},
+        "change": None,
+    }
+    monkeypatch.setattr("geomq.cli.peers.Admin.ask", lambda *_: found)
+    listed = CliRunner().invoke(main, ["peers", "list"]).stdout.splitlines()
+    assert [line.split() for line in listed[3:]] == [
+        ["rome", "rome.example:1884", "41.9,12.5", "this", "one"],
+        [name, "-", "nowhere", "not", "connected"],
+    ]
+    assert listed[3].index("rome.example") == listed[4].index(" - ") + 1

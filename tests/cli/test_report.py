@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from geomq.cli import main
 from geomq.workload.evaluation.figures import figure_names
+from geomq.workload.evaluation.report import KINDS
 
 
 def run(*arguments: str) -> Result:
@@ -29,6 +30,15 @@ def test_report_prints_tables(results: Path, style: str) -> None:
     result = run("report", str(results), "--format", style)
     assert result.exit_code == 0, result.output
     assert "disgb_subscriptions" in result.stdout
+
+
+@pytest.mark.parametrize("wanted", [["--json"], ["--format", "json"]])
+def test_report_prints_the_tables_as_data(results: Path, wanted: list[str]) -> None:
+    result = run("report", str(results), *wanted)
+    assert result.exit_code == 0, result.output
+    (made,) = json.loads(result.stdout)["runs"]
+    by_name = {row["strategy"]: row for row in made["strategies"]}
+    assert by_name["dht"]["total"] == sum(by_name["dht"][kind] for kind in KINDS) > 0
 
 
 def test_report_writes_everything(results: Path, tmp_path: Path) -> None:

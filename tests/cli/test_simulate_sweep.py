@@ -47,8 +47,8 @@ def test_a_sweep_prints_a_row_for_each_run_and_says_what_was_wrong(tmp_path: Pat
 
 
 def test_the_table_of_a_sweep_brings_seeds_together() -> None:
-    lines = [line.split("│")[1:-1] for line in run(*SWEPT).stdout.splitlines() if "│" in line]
-    found = {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines}
+    lines = [re.split(" {2,}", line) for line in run(*SWEPT).stdout.splitlines() if "  " in line]
+    found = {cells[0]: cells[1:] for cells in lines}
     assert found["dht"][0] == "2"
     assert found["dht"][-1] == "right"
     assert re.fullmatch(r"\d+ missed", found["tests.sim.planted:Forgetful"][-1])

@@ -1,5 +1,6 @@
 """`geomq store` says what is lost, and what it did."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -40,6 +41,12 @@ def test_the_commands_say_what_is_lost_and_what_was_done(tmp_path: Path) -> None
     refused = run(main, ["store", "check", str(store)])
     assert refused.exit_code == 1
     assert "synced batches are not there" in refused.output
+    told = json.loads(run(main, ["store", "check", str(store), "--json"]).stdout)
+    assert "is damaged" in told["problem"]
+    assert any("synced batches are not there" in line for line in told["lost"])
+    assert told["store"] == str(store)
+    assert told["readable"]["sessions"] == 1
+    assert told["copy"] is None
     assert f"geomq store repair {store}" in refused.output
     repaired = run(main, ["store", "repair", str(store)])
     assert repaired.exit_code == 0

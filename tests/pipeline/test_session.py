@@ -50,7 +50,7 @@ def test_wrapping_again_for_another_runtime_replaces_the_wrapper(tmp_path: Path)
 
 def test_no_java_at_all_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_bundled_runtime", lambda: None)
-    with pytest.raises(UsageError, match=r"install geomq\[spark\] or set JAVA_HOME"):
+    with pytest.raises(UsageError, match=r"run: .*\[spark\]', or set JAVA_HOME"):
         find_java_home({"PATH": ""}, tmp_path)
 
 

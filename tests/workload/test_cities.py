@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from geomq.errors import DataError, UsageError
-from geomq.workload.cities import POPULATION_MIN, PUBLISHED, choose_cities, large_cities, read_places
+from geomq.workload.cities import PUBLISHED, choose_cities, large_cities, read_places
 
 
 def test_large_cities_are_large_and_stand_apart() -> None:
     cities = large_cities()
     assert len(cities) > 400
-    assert min(city.population for city in cities) >= POPULATION_MIN
+    assert min(city.population for city in cities) >= 1_000_000
     assert len({(city.lat, city.lon) for city in cities}) == len(cities)
 
 

@@ -13,6 +13,7 @@ from geomq.broker.security.access import Security
 from geomq.broker.security.acl import ALL_RIGHTS, Rights
 from geomq.broker.state.budget import Budget
 from geomq.broker.state.client import Client, split_subscription_key
+from geomq.broker.state.client_log import ClientLog
 from geomq.broker.state.counts import Counts
 from geomq.broker.state.drops import Drops
 from geomq.broker.state.fence_texts import FenceTexts
@@ -80,6 +81,7 @@ class Core:
         self.filters = Filters()
         """Of all sessions, too."""
         self.budget = Budget()
+        self.client_log = ClientLog(self.counts, settings=lambda: self.config.log, now_s=loop.time)
         self.drops = Drops(self.counts, now_s=loop.time)
         self.pressure = Pressure(config, self.clients, self.counts, outbox, loop)
         self.tracer: Tracer | None = None

@@ -24,6 +24,7 @@ from geomq.broker.fastpath.qos1 import FastQos1
 from geomq.broker.security.limits import AddressCounts
 from geomq.broker.state.budget import QUEUE_BYTES, SHORT_OF_MEMORY, Shed
 from geomq.broker.state.client import Client
+from geomq.broker.state.client_log import LEFT_UNASKED
 from geomq.mqtt.codec.packets import Auth, Connect, Disconnect, Publish, Subscribe, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.codec.reasons import ReasonCode
@@ -84,21 +85,25 @@ class PacketHandlers:
         """Whether there is room for one more; who has been silent for longest since it came has to make it."""
         counts, listener, address = self._core.counts, connection.listener, connection.address
         if self._core.budget.sheds and sum(map(len, self._opening.values())) >= SILENT_MAX:
-            counts.connections_refused += 1
             counts.memory_refused += 1
-            return False
-        if not self._make_room(listener) or not self._addresses.admit(address):
-            counts.connections_refused += 1
-            return False
+            return self._turn_away(address, SHORT_OF_MEMORY)
+        if not self._make_room(listener):
+            return self._turn_away(address, "too many connections")
+        if not self._addresses.admit(address):
+            return self._turn_away(address, "too many connections from its address")
         if not self._pending.admit(address):
             self._addresses.release(address)
-            counts.connections_refused += 1
-            return False
+            return self._turn_away(address, "too many connections from its address wait to be let in")
         counts.connections_opened += 1
         self.connections[connection] = None
         self._opening.setdefault(listener, {})[connection] = None
         self._per_listener[listener] = self._per_listener.get(listener, 0) + 1
         return True
+
+    def _turn_away(self, address: str, why: str) -> bool:
+        self._core.counts.connections_refused += 1
+        self._core.client_log.refused(None, address, why)
+        return False
 
     def _make_room(self, listener: Listener) -> bool:
         """End a connection whose client has not sent CONNECT where there is no room otherwise; whether there is now."""
@@ -112,7 +117,7 @@ class PacketHandlers:
         if not found:
             return False
         self._core.counts.connections_refused += 1
-        min(found, key=attrgetter("opened_at")).dismiss(ReasonCode.SERVER_BUSY)
+        min(found, key=attrgetter("opened_at")).dismiss(ReasonCode.SERVER_BUSY, "others need the room")
         return True
 
     def _allowed_connections(self) -> int:
@@ -128,15 +133,23 @@ class PacketHandlers:
             )
         return allowed
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: Connection, why: str) -> None:
         if connection not in self.connections:
             return
+        self._log(connection, why)
         del self.connections[connection]
         self._held.pop(connection, None)
         self._per_listener[connection.listener] -= 1
         self._addresses.release(connection.address)
         self._no_longer_pending(connection)
         self._admission.closed(connection)
+
+    def _log(self, connection: Connection, why: str) -> None:
+        """Who connects and goes without a word only looks whether the port is open, and has no line."""
+        if connection.client is not None:
+            self._core.client_log.disconnected(connection.client.id, connection.address, why)
+        elif connection.claimed is not None or why != LEFT_UNASKED:
+            self._core.client_log.refused(connection.claimed, connection.address, why)
 
     def _no_longer_pending(self, connection: Connection) -> None:
         opening = self._opening.get(connection.listener, {})

@@ -213,6 +213,7 @@ class Parts:
         self.handlers.check_alive()
         self.registry.sweep()
         self.core.drops.report()
+        self.core.client_log.report()
         self._expire_retained()
         if self.roaming is not None:
             self.roaming.redirecting.sweep()

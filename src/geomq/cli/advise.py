@@ -10,6 +10,7 @@ import click
 from geomq.cli.numbers import NumberRange
 from geomq.cli.workload import engine_options
 from geomq.errors import UsageError
+from geomq.extras import need
 
 if TYPE_CHECKING:
     from geomq.workload.traffic.advice import Advice
@@ -89,9 +90,8 @@ def advise(
 
 
 def _read(traces: tuple[Path, ...], last: float | None) -> "Traffic":
-    from geomq.workload.files import need_pyarrow
 
-    need_pyarrow()
+    need("pyarrow")
     from geomq.workload.traffic.archived_traffic import is_archive, read_archived_traffic
     from geomq.workload.traffic.recorded_traffic import read_traffic
 
@@ -114,9 +114,8 @@ def _listen(live: tuple[str, ...], seconds: float, token_file: Path | None) -> "
 
 
 def _evaluate(engine: str, master: str | None) -> Any:
-    from geomq.workload.files import need_numba
 
-    need_numba()
+    need("numba")
 
     def run(jobs: Any) -> Any:
         if engine == "spark":
@@ -159,32 +158,28 @@ def as_data(advice: "Advice") -> dict[str, Any]:
 
 
 def _show(advice: "Advice") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+    from geomq.cli.tables import Table, show
     from geomq.workload.traffic.advice import SERVED, config_lines
 
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     facts = advice.facts
-    table = Table(
-        title=f"{facts['brokers']} brokers, {facts['clients']:,} clients, {facts['events']:,} events in "
-        f"{facts['seconds']:,} s"
-    )
-    for column in ("strategy", "messages", "MB", "latency ms", "p99", ""):
-        table.add_column(column, justify="left" if column in ("strategy", "") else "right")
+    rows = []
     for name, cost in sorted(advice.costs.items(), key=lambda item: item[1].messages):
         mark = "best" if name == advice.strategy else "now" if name == advice.present else ""
         if cost.deliveries < SERVED * advice.served:
             mark = f"leaves {advice.served - cost.deliveries:,} of {advice.served:,} deliveries out"
-        row = (f"{cost.messages:,}", f"{cost.bytes / 1e6:,.2f}", f"{cost.latency_ms:.1f}", f"{cost.p99_ms:.0f}")
-        table.add_row(name, *row, mark)
-    console.print(table)
-    console.print(_verdict(advice))
+        numbers = (f"{cost.messages:,}", f"{cost.bytes / 1e6:,.2f}", f"{cost.latency_ms:.1f}", f"{cost.p99_ms:.0f}")
+        rows.append([name, *numbers, mark])
+    title = (
+        f"{facts['brokers']} brokers, {facts['clients']:,} clients, {facts['events']:,} events in "
+        f"{facts['seconds']:,} s"
+    )
+    show(Table(("strategy", "messages", "MB", "latency ms", "p99", ""), rows, ("strategy", ""), ("p99", "MB"), title))
+    click.echo(_verdict(advice))
     for note in advice.notes:
-        console.print(f"Note: {note}.")
-    console.print("\nFor the config of every broker:\n")
+        click.echo(f"Note: {note}.")
+    click.echo("\nFor the config of every broker:\n")
     for line in config_lines(advice):
-        console.print(f"    {line}", markup=False)
+        click.echo(f"    {line}")
 
 
 def _verdict(advice: "Advice") -> str:

@@ -1,6 +1,7 @@
 """`geomq archive`: land events as Parquet, compact them, and answer the usual questions about them."""
 
 import datetime
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,8 @@ def _source(directory: Path, brokers: str, topic: str, fence: str | None, option
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--date", help="Only this day, such as 2026-05-04.")
 @click.option("--master", help="A Spark master such as spark://host:7077; local[*] if not given.")
-def compact(directory: Path, date: str | None, master: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")
+def compact(directory: Path, date: str | None, master: str | None, as_json: bool) -> None:
     """Make one file of each day and cell of the archive in DIRECTORY, and remove repeats. Not while it is landing on
     the same day: the day that is over is the one to compact."""
     from geomq.pipeline.session import spark_session
@@ -124,7 +126,10 @@ def compact(directory: Path, date: str | None, master: str | None) -> None:
         raise UsageError(f"--date {date!r} is not a day such as 2026-05-04") from None
     with spark_session(master) as spark:
         before, after = run(spark, directory.absolute(), date=date)
-    click.echo(f"{before} files compacted to {after}" if before else "nothing to compact")
+    if as_json:
+        click.echo(json.dumps({"files_before": before, "files_after": after}))
+    else:
+        click.echo(f"{before} files compacted to {after}" if before else "nothing to compact")
 
 
 @archive.command()

@@ -1,7 +1,6 @@
 """`geomq evaluate`: what every strategy would cost on a workload, exactly and at any size."""
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +10,12 @@ import click
 from geomq.cli.interrupt import quiet_interrupt
 from geomq.cli.workload import engine_options, workload_options
 from geomq.errors import UsageError
+from geomq.extras import need
 
 if TYPE_CHECKING:
     from geomq.workload.evaluation.results import Outcome
+
+KINDS = ("event", "subscription", "delivery", "location", "control", "total")
 
 
 @click.command(short_help="Evaluate all strategies exactly, at scale, on Spark.")
@@ -78,7 +80,6 @@ def evaluate(
 def run_requests(requests: "list[Any]", *, data: Path | None, engine: str, master: str | None) -> "list[Outcome]":
     """Evaluate requests with either engine."""
     from geomq.workload.dataset import DatasetSpec
-    from geomq.workload.files import need_numba
     from geomq.workload.generation.presets import build, describe
     from geomq.workload.world import World
 
@@ -90,7 +91,7 @@ def run_requests(requests: "list[Any]", *, data: Path | None, engine: str, maste
         else:
             world, spec = build(request)
         jobs.append((describe(request, world, spec, number), world, spec, request.seed, request.variant == "paper"))
-    need_numba()
+    need("numba")
     _say_what_is_left_out(jobs)
     if engine == "spark":
         from geomq.pipeline.evaluate import evaluate_on_spark
@@ -118,29 +119,32 @@ def as_data(outcomes: "list[Outcome]") -> dict[str, Any]:
 
 def print_outcomes(outcomes: "list[Outcome]", facts: dict[str, Any]) -> None:
     """A table per run."""
-    from rich.console import Console
-    from rich.table import Table
+    from geomq.cli.tables import Table, show
 
-    console = Console(width=None if sys.stdout.isatty() else 170)
     for outcome in outcomes:
         run = outcome.run
-        table = Table(
-            title=f"{run.preset} ({run.variant}): {run.brokers} brokers, {run.clients:,} clients, {run.seconds} s",
-            caption=f"{outcome.events:,} events, {outcome.subscriptions:,} subscription updates",
-        )
-        kinds = ("event", "subscription", "delivery", "location", "control", "total")
-        for column in ("strategy", *kinds, "redundant", "deliveries", "latency ms", "p99", "delay ms"):
-            table.add_column(column, justify="left" if column == "strategy" else "right")
-        for name, result in outcome.as_json()["strategies"].items():
-            latency, delay = result["latency_ms"], result["subscription_delay_ms"]
-            table.add_row(
-                name,
-                *(f"{result['messages'][kind]:,}" for kind in kinds),
-                f"{result['redundant']:,}",
-                f"{result['deliveries']:,}",
-                f"{latency['mean']:.1f} ± {latency['std']:.1f}" if latency["count"] else "-",
-                f"{latency['p99']}" if latency["count"] else "-",
-                f"{delay['mean']:.0f}" if delay["count"] else "-",
+        strategies = outcome.as_json()["strategies"].items()
+        show(
+            Table(
+                ("strategy", *KINDS, "redundant", "deliveries", "latency ms", "p99", "delay ms"),
+                [_row(name, result) for name, result in strategies],
+                left=("strategy",),
+                spare=("delay ms", "redundant", "p99", *reversed(KINDS[:-1])),
+                title=f"{run.preset} ({run.variant}): {run.brokers} brokers, {run.clients:,} clients, {run.seconds} s",
+                caption=f"{outcome.events:,} events, {outcome.subscriptions:,} subscription updates",
             )
-        console.print(table)
-    console.print(f"{facts['wall_s']} s, {facts['peak_rss_mb']:,.0f} MB at most", highlight=False)
+        )
+    click.echo(f"{facts['wall_s']} s, {facts['peak_rss_mb']:,.0f} MB at most")
+
+
+def _row(name: str, result: dict[str, Any]) -> list[str]:
+    latency, delay = result["latency_ms"], result["subscription_delay_ms"]
+    return [
+        name,
+        *(f"{result['messages'][kind]:,}" for kind in KINDS),
+        f"{result['redundant']:,}",
+        f"{result['deliveries']:,}",
+        f"{latency['mean']:.1f} ± {latency['std']:.1f}" if latency["count"] else "-",
+        f"{latency['p99']}" if latency["count"] else "-",
+        f"{delay['mean']:.0f}" if delay["count"] else "-",
+    ]

@@ -13,6 +13,8 @@ from urllib.parse import quote
 import click
 
 from geomq.broker.operations.admin_address import check_address
+from geomq.cli.tables import Table
+from geomq.cli.tables import show as show_table
 from geomq.errors import UsageError
 
 ANSWER_S_MAX = 30.0
@@ -100,8 +102,9 @@ def show(admin: Admin, as_json: bool) -> None:
     edition = found["edition"]
     made = f"edition {edition['number']} by {edition['origin']}" if edition["number"] else "as configured"
     click.echo(f"{_brokers(found)}, strategy {found['strategy']}, areas {found['areas']['kind']}; {made}.")
-    for broker in found["brokers"]:
-        click.echo(f"  {_line(broker, found['me'])}")
+    headers = ("broker", "address", "location", "state")
+    rows = [_row(broker, found["me"]) for broker in found["brokers"]]
+    show_table(Table(headers, rows, headers, spare=("location",)))
     if found["change"] is not None:
         click.echo(_under_way(found["change"]))
 
@@ -111,7 +114,7 @@ def _brokers(found: dict[str, Any]) -> str:
     return f"{count} broker{'' if count == 1 else 's'}"
 
 
-def _line(broker: dict[str, Any], me: str) -> str:
+def _row(broker: dict[str, Any], me: str) -> list[str]:
     place = "nowhere" if broker["location"] is None else "{:g},{:g}".format(*broker["location"])
     if broker["name"] == me:
         state = "this one"
@@ -119,7 +122,7 @@ def _line(broker: dict[str, Any], me: str) -> str:
         state = f"connected, {broker['latency_ms']:.1f} ms"
     else:
         state = "connected" if broker["connected"] else "not connected"
-    return f"{broker['name']:<24} {broker['address'] or '-':<24} {place:<20} {state}"
+    return [broker["name"], broker["address"] or "-", place, state]
 
 
 def _under_way(change: dict[str, Any]) -> str:

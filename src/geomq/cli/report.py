@@ -1,6 +1,6 @@
 """`geomq report`: tables and figures from a directory of results."""
 
-import sys
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "style",
-    type=click.Choice(["terminal", "markdown", "csv"]),
+    type=click.Choice(["terminal", "markdown", "csv", "json"]),
     default="terminal",
     show_default=True,
     help="How to print the tables.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Also write report.md, .csv, .html and figures.")
 @overwrite_option
+@click.option("--json", "style", flag_value="json", help="Machine-readable tables, like --format json.")
 def report(directory: Path, style: str, out: Path | None, overwrite: bool) -> None:
     """Print what `geomq evaluate` or `geomq analyse` found; with --out also write it down, figures included.
 
@@ -32,7 +33,7 @@ def report(directory: Path, style: str, out: Path | None, overwrite: bool) -> No
     geomq report results --out report
     """
     from geomq.workload.evaluation.figures import figure_names, page, write_figures
-    from geomq.workload.evaluation.report import check_tables, comma_separated, markdown, run_tables
+    from geomq.workload.evaluation.report import as_data, check_tables, comma_separated, markdown, run_tables
     from geomq.workload.evaluation.results import read_results
 
     results = read_results(directory)
@@ -43,6 +44,8 @@ def report(directory: Path, style: str, out: Path | None, overwrite: bool) -> No
         click.echo(markdown(tables, checks), nl=False)
     elif style == "csv":
         click.echo(comma_separated(results), nl=False)
+    elif style == "json":
+        click.echo(json.dumps(as_data(results), indent=2))
     else:
         _print(tables, checks)
     if out is not None:
@@ -54,16 +57,14 @@ def report(directory: Path, style: str, out: Path | None, overwrite: bool) -> No
 
 
 def _print(tables: "list[RunTable]", checks: "list[RunTable]") -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from geomq.cli.tables import Table, show
+    from geomq.workload.evaluation.report import CHECKED, HEADERS, KINDS, cell
 
-    from geomq.workload.evaluation.report import CHECKED, HEADERS, cell
-
-    console = Console(width=None if sys.stdout.isatty() else 190)
-    for shown in [*tables, *checks]:
-        table = Table(title=shown.title, caption=shown.caption)
-        for number, name in enumerate(CHECKED if shown in checks else HEADERS):
-            table.add_column(name, justify="right" if number else "left")
-        for row in shown.rows:
-            table.add_row(*(cell(value) for value in row))
-        console.print(table)
+    for shown in tables:
+        rows = [[cell(value) for value in row] for row in shown.rows]
+        spare = ("p75", "p50", "delay mean", "latency std", "redundant", "p99", *reversed(KINDS))
+        show(Table(HEADERS, rows, ("strategy",), spare, shown.title, shown.caption))
+    for shown in checks:
+        rows = [[cell(value) for value in row] for row in shown.rows]
+        spare = ("possible", "required", "redundant")
+        show(Table(CHECKED, rows, ("broker",), spare, shown.title, shown.caption))

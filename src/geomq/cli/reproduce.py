@@ -11,6 +11,7 @@ from geomq.cli.reproduce_groups import groups
 from geomq.cli.reproduce_live import live
 from geomq.cli.reproduce_mesh import mesh
 from geomq.cli.reproduce_rendezvous import rendezvous
+from geomq.cli.workload import engine_options
 from geomq.errors import UsageError
 
 
@@ -29,8 +30,7 @@ reproduce.add_command(rendezvous)
 @click.option("--rounds", default="1,2,3", show_default=True, help="Published rounds to run.")
 @click.option("--scale", default=1.0, show_default=True, help="Use only this share of the clients, for a quick look.")
 @click.option("--seed", default=1, show_default=True, help="Seed; the same seed gives the same numbers.")
-@click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
-@click.option("--master", help="A Spark master; local[*] if not given.")
+@engine_options
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the comparison to this Markdown file.")
 @overwrite_option
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable comparison.")

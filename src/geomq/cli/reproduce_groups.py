@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from geomq.cli.output import check_files, overwrite_option, write_text
+from geomq.extras import need
 
 FILES = ("groups.md", "groups.json", "groups-thresholds.svg", "groups-joins.svg", "groups-oscillation.svg")
 
@@ -40,6 +41,7 @@ def groups(
     started = time.monotonic()
     if out is not None:
         check_files(out, FILES, overwrite=overwrite)
+    need("pyspark")
     from geomq.reproduction.groups.cities import broker_cities
     from geomq.reproduction.groups.figures import write_figures
     from geomq.reproduction.groups.on_spark import formation_on_spark

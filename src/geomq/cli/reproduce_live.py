@@ -9,6 +9,7 @@ import click
 
 from geomq.cli.numbers import NumberRange
 from geomq.cli.output import write_text
+from geomq.extras import need
 
 
 @click.command(short_help="Live experiments: DisGB scenarios, broadcast groups.")
@@ -57,6 +58,7 @@ def live(
     if dice is not None:
         click.echo(_dice(dice))
         return
+    need("pyspark")
     from geomq.reproduction.live.report import as_json as to_json
     from geomq.reproduction.live.report import markdown, write_figures
     from geomq.reproduction.live.study import FULL, QUICK, chosen, run_study

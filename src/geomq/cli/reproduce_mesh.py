@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from geomq.cli.output import check_files, overwrite_option, write_text
+from geomq.extras import need
 
 FILES = ("mesh.md", "mesh.json", "mesh-overlays.svg", "mesh-losses.svg")
 
@@ -35,6 +36,7 @@ def mesh(quick: bool, seed: int, master: str | None, out: Path | None, overwrite
     started = time.monotonic()
     if out is not None:
         check_files(out, FILES, overwrite=overwrite)
+    need("pyspark")
     from geomq.reproduction.mesh.on_spark import mesh_on_spark, mesh_runs
     from geomq.reproduction.mesh.report import claims, markdown, write_figures
 

@@ -10,7 +10,8 @@ import click
 
 from geomq.cli.output import check_files, overwrite_option, write_text
 from geomq.cli.workload import engine_options
-from geomq.errors import MissingModuleError, UsageError
+from geomq.errors import UsageError
+from geomq.extras import missing
 
 if TYPE_CHECKING:
     from geomq.reproduction.rendezvous.findings import Findings
@@ -82,25 +83,19 @@ def _plan(quick: bool, networks: int | None, seed: int) -> "StudyPlan":
     try:
         from geomq.reproduction.rendezvous.study import SIZES, StudyPlan
     except ImportError:
-        raise MissingModuleError("numba") from None
+        raise missing("numba") from None
     return StudyPlan(sizes=SIZES, networks=count, pairs=QUICK_PAIRS if quick else PAIRS, seed=seed)
 
 
 def _study_locally(plan: "StudyPlan") -> "dict[int, list[Sample]]":
-    from rich.console import Console
-    from rich.progress import track
-
     from geomq.reproduction.rendezvous.study import measure
 
     samples: dict[int, list[Sample]] = {}
-    for nodes, number in track(
-        plan.tasks(),
-        "Measuring networks",
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    ):
+    tasks = list(plan.tasks())
+    for done, (nodes, number) in enumerate(tasks, 1):
         samples.setdefault(nodes, []).append(measure(nodes, number, plan))
+        if sys.stderr.isatty():
+            click.echo(f"\r{done:,}/{len(tasks):,} networks", err=True, nl=done == len(tasks))
     return samples
 
 

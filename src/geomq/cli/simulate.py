@@ -189,16 +189,22 @@ def _traces(directory: Path | None, names: list[str]) -> dict[str, Path | None]:
 
 
 def _print_table(scenario: Scenario, results: dict[str, Any], wall_s: float) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from geomq.cli.tables import Table, show
 
-    table = Table(title=scenario.title(), caption=f"inter-broker messages by kind; {wall_s} s of real time")
-    for column in ("strategy", *KIND_COLUMNS, "deliveries", "quiet tail", "latency ms", "verdict"):
-        table.add_column(column, justify="left" if column in ("strategy", "verdict") else "right")
+    rows = []
     for name, result in results.items():
         latency = result["latency_ms"]
         spread = f"{latency['mean']:.1f} ± {latency['std']:.1f}" if latency["count"] else "-"
         counts = [f"{result['messages'][kind]:,}" for kind in KIND_COLUMNS]
         delivered = (f"{result['deliveries']:,}", f"{result['quiet_tail_deliveries']:,}")
-        table.add_row(name, *counts, *delivered, spread, in_words(result["verdict"]))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+        rows.append([name, *counts, *delivered, spread, in_words(result["verdict"])])
+    show(
+        Table(
+            ("strategy", *KIND_COLUMNS, "deliveries", "quiet tail", "latency ms", "verdict"),
+            rows,
+            left=("strategy", "verdict"),
+            spare=("quiet tail", *reversed(KIND_COLUMNS[:-1])),
+            title=scenario.title(),
+            caption=f"inter-broker messages by kind; {wall_s} s of real time",
+        )
+    )

@@ -15,6 +15,7 @@ import click
 
 from geomq.cli.interrupt import quiet_interrupt
 from geomq.errors import UsageError
+from geomq.extras import need
 from geomq.pipeline.simulation import Scenario
 from geomq.pipeline.sweep import SimulationRow, SimulationRun, runs_of, sweep_locally
 
@@ -78,6 +79,7 @@ def run_sweep(
     if sweep.as_csv and as_json:
         raise UsageError("give either --csv or --json")
     if sweep.out is not None:
+        need("pyarrow")
         check_new(sweep.out, kind="sweep", overwrite=sweep.overwrite)
     runs = runs_of(scenario, strategies, sweep.terms, options)
     started = time.monotonic()
@@ -121,12 +123,11 @@ def _on_spark(runs: list[SimulationRun], master: str | None) -> list[SimulationR
 
 def write_sweep(directory: Path, rows: Sequence[SimulationRow], *, overwrite: bool) -> None:
     """A directory with the rows; it appears when it is complete."""
-    from geomq.workload.dataset import write_manifest
-    from geomq.workload.files import need_pyarrow, new_directory, write_table
-    from geomq.workload.schema import arrow_schema
-
-    need_pyarrow()
     import pyarrow as pa
+
+    from geomq.workload.dataset import write_manifest
+    from geomq.workload.files import new_directory, write_table
+    from geomq.workload.schema import arrow_schema
 
     table = pa.Table.from_pylist([asdict(row) for row in rows], schema=arrow_schema("simulations"))
     with new_directory(directory, kind="sweep", overwrite=overwrite) as partial:
@@ -144,21 +145,26 @@ def _csv(rows: Sequence[SimulationRow]) -> str:
 
 def _print_table(rows: Sequence[SimulationRow], wall_s: float) -> None:
     """What differs between the runs, seeds brought together."""
-    from rich.console import Console
-    from rich.table import Table
+    from geomq.cli.tables import Table, show
 
     given = ("strategy", "options", "brokers", "clients", "seconds", "topics")
     swept = [name for name in given if name == "strategy" or len({getattr(row, name) for row in rows}) > 1]
     groups: dict[tuple[str, ...], list[SimulationRow]] = {}
     for row in rows:
         groups.setdefault(tuple(str(getattr(row, name)) for name in swept), []).append(row)
-    table = Table(caption=f"inter-broker messages; means over the seeds and their spread; {wall_s} s of real time")
-    for column in (*swept, "runs", "messages", "deliveries", "latency ms", "verdict"):
-        table.add_column(column, justify="left" if column in ("strategy", "options", "verdict") else "right")
+    shown = []
     for key, group in groups.items():
         measured = [_spread(group, name) for name in ("total_messages", "deliveries", "latency_mean_ms")]
-        table.add_row(*key, str(len(group)), *measured, _verdict(group))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+        shown.append([*key, str(len(group)), *measured, _verdict(group)])
+    show(
+        Table(
+            (*swept, "runs", "messages", "deliveries", "latency ms", "verdict"),
+            shown,
+            left=("strategy", "options", "verdict"),
+            spare=("deliveries", "runs", "latency ms"),
+            caption=f"inter-broker messages; means over the seeds and their spread; {wall_s} s of real time",
+        )
+    )
 
 
 def _spread(rows: list[SimulationRow], name: str) -> str:

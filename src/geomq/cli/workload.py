@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from geomq.errors import UsageError
+from geomq.extras import need
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,15 +58,22 @@ def workload_options(command: F) -> F:
 
 
 def engine_options(command: F) -> F:
-    """Where it runs."""
+    """Where it runs; without Spark only in one process."""
     command = click.option("--master", help="A Spark master such as spark://host:7077; local[*] if not given.")(command)
     return click.option(
         "--engine",
         type=click.Choice(["spark", "local"]),
         default="spark",
         show_default=True,
-        help="Run on Spark or in one process.",
+        callback=_installed,
+        help="Run on Spark, or in one process, for which geomq[data] is enough.",
     )(command)
+
+
+def _installed(_context: click.Context, _option: click.Parameter, engine: str) -> str:
+    if engine == "spark":
+        need("pyspark")
+    return engine
 
 
 @click.command(short_help="Generate workload datasets.")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from geomq.errors import UsageError
+from geomq.extras import install_command
 
 JAVA_MIN = 17
 _VERSION_TIMEOUT_S = 30
@@ -38,7 +39,7 @@ def find_java_home(environment: Mapping[str, str], cache: Path) -> Path:
             return java.parent.parent
     bundled = _bundled_runtime()
     if bundled is None:
-        raise UsageError(f"Spark needs Java {JAVA_MIN} or newer; install geomq[spark] or set JAVA_HOME")
+        raise UsageError(f"Spark needs Java {JAVA_MIN} or newer; run: {install_command('spark')}, or set JAVA_HOME")
     return wrap_runtime(bundled, cache)
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import geomq
-from geomq.errors import DataError, MissingModuleError, UsageError
+from geomq.errors import DataError, UsageError
+from geomq.extras import missing
 from geomq.pipeline.java import cache_directory, find_java_home
 
 try:
@@ -28,7 +29,7 @@ try:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 except ImportError:
-    raise MissingModuleError("pyspark") from None
+    raise missing("pyspark") from None
 
 LOCAL_MASTER = "local[*]"
 _LOCAL = r"local(\[[^\]]*\])?"

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geomq.errors import DataError, MissingModuleError
+from geomq.errors import DataError
+from geomq.extras import missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +20,7 @@ def new_figure(
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingModuleError("matplotlib") from None
+        raise missing("matplotlib") from None
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     return figure, [figure.add_subplot(rows, columns, number + 1) for number in range(rows * columns)]
 

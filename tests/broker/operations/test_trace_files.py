@@ -134,5 +134,5 @@ def test_text_that_is_no_text_does_not_stop_the_rest(tmp_path: Path) -> None:
 def test_without_pyarrow_there_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pa is not None
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingModuleError, match=r"this needs pyarrow; install it with: pip install 'geomq\[trace\]'"):
+    with pytest.raises(MissingModuleError, match=r"this needs pyarrow, which is not installed; run: .*\[data\]"):
         TraceFiles(tmp_path, "paris")

@@ -68,6 +68,8 @@ def test_events_are_landed_by_day_and_cell_compacted_and_read_back(spark: SparkS
     twin.with_name("half.parquet").write_bytes(twin.read_bytes()[:100])
     assert compact(spark, archive) == (before, 3)
     assert compact(spark, archive) == (0, 0)
+    told = CliRunner().invoke(main, ["archive", "compact", "--json", str(archive)])
+    assert json.loads(told.stdout) == {"files_before": 0, "files_after": 0}
     events = spark.read.format("geomq").load(str(archive))
     assert events.count() == events.select("event_id").distinct().count() == 24
     berlin = spark.read.format("geomq").option("topic", "s/+").option("fence", "geo:52.5,13.4;u=1000")

@@ -26,7 +26,7 @@ NEEDLESS = {
     "allow_duplicate_messages": "an event that matches several subscriptions is delivered once",
     "autosave_interval": "every change is saved at once",
     "autosave_on_changes": "every change is saved at once",
-    "connection_messages": "connections are logged at level info",
+    "connection_messages": "connections are logged at level info ([log] clients)",
     "log_facility": "the log does not go to syslog",
     "log_timestamp": "every line has a timestamp",
     "log_timestamp_format": "every line has a timestamp",

@@ -9,7 +9,7 @@ from geomq.routing.trace.records import STEPS, Step
 
 
 class Trace(Section, frozen=True):
-    """What happens to every event and client, record by record, in Parquet files. Needs `pip install geomq[trace]`."""
+    """What happens to every event and client, record by record, in Parquet files. Needs `geomq[data]`."""
 
     directory: Annotated[
         Path | None,
@@ -41,3 +41,16 @@ class Log(Section, frozen=True):
     ] = "info"
     format: Annotated[Literal["text", "json"], about("text or json, one line each.", reload=True)] = "text"
     file: Annotated[Path | None, about("File to append to; standard error when not given.", path="write")] = None
+    clients: Annotated[
+        Literal["all", "refused", "none"],
+        about(
+            "Lines about clients, at level info: all who connect, disconnect or are refused; refused; or none.",
+            reload=True,
+        ),
+    ] = "all"
+    client_lines_max: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)],
+        about(
+            "So many such lines of each kind in ten seconds, and one that says how many more there were.", reload=True
+        ),
+    ] = 100

@@ -3,7 +3,6 @@
 Passwords are checked in a thread; everything else is decided at once on the loop.
 """
 
-import logging
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -30,6 +29,7 @@ from geomq.broker.security.identity import (
 from geomq.broker.security.passwords import Passwords
 from geomq.broker.state.budget import SHORT_OF_MEMORY
 from geomq.broker.state.client import Client
+from geomq.broker.state.client_log import in_words
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Location, parse_location
 from geomq.mqtt.codec.faults import ProtocolViolation
@@ -39,8 +39,6 @@ from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.types import V5, V311
 from geomq.mqtt.session.handshake import Agreement, agree, refusal, welcome
 from geomq.vocabulary import DETAILS_PROPERTY, DROPPED_PROPERTY, LOCATION_PROPERTY, WAITING_PROPERTY
-
-log = logging.getLogger("geomq.broker")
 
 VERSIONS = {V311: "3.1.1", V5: "5"}
 
@@ -126,8 +124,7 @@ class Admission:
         elif good:
             self._finish(connection, connect, Identity(user, Proof.PASSWORD, passwords.entry(user)))
         else:
-            log.info("client %r from %s: wrong user name or password", connect.client_id, connection.address)
-            self._refuse(connection, ReasonCode.BAD_USER_NAME_OR_PASSWORD, None)
+            self._refuse(connection, ReasonCode.BAD_USER_NAME_OR_PASSWORD, None, why="wrong user name or password")
 
     def _finish_if_allowed(self, connection: Connection, connect: Connect, identity: Identity) -> None:
         """Of a client that proves nothing."""
@@ -164,7 +161,7 @@ class Admission:
             return
         if not connection.takes(welcome(connect, agreement, core.policy_at(listener), session_present=False)):
             core.counts.connections_refused += 1
-            connection.end()
+            connection.end("takes no packet as long as CONNACK")
             return
         known = core.clients.get(agreement.client_id)
         text = client_id_refusal(
@@ -252,6 +249,7 @@ class Admission:
             properties = structs.replace(connack.properties, user_properties=tuple(told))
             connack = structs.replace(connack, properties=properties)
         connection.admitted(client, agreement, identity)
+        self._log(newcomer, client, present)
         connection.send(client.session.reply(connack))
         for data in resumed:
             core.outbox.hold(connection, data)
@@ -261,11 +259,29 @@ class Admission:
             self._elsewhere.came_in(client, since_ms)
         connection.go_on()
 
+    def _log(self, newcomer: Newcomer, client: Client, present: bool) -> None:
+        connect = newcomer.connect
+        self._core.client_log.connected(
+            client.id,
+            newcomer.connection.address,
+            user=client.user,
+            version="3.1" if connect.is_v31 else VERSIONS[connect.version],
+            session="resumed" if present else "new",
+            keep_alive_s=newcomer.agreement.keep_alive_s,
+        )
+
     def _refuse(
-        self, connection: Connection, reason: ReasonCode, text: str | None, *, go_to: str | None = None
+        self,
+        connection: Connection,
+        reason: ReasonCode,
+        text: str | None,
+        *,
+        go_to: str | None = None,
+        why: str | None = None,
     ) -> None:
+        """Turn it away; `why` is for the log alone."""
         self._core.counts.connections_refused += 1
-        connection.refuse(refusal(reason, text, server_reference=go_to))
+        connection.refuse(refusal(reason, text, server_reference=go_to), why or text or in_words(reason))
 
     # Changed settings.
 
@@ -287,7 +303,6 @@ class Admission:
             )
             if refused is not None:
                 self._core.counts.connections_revoked += 1
-                log.info("client %r at %s is disconnected: %s", client.id, connection.address, refused)
                 connection.dismiss(ReasonCode.NOT_AUTHORIZED, refused)
 
     def _certificate_refusal(self, connection: Connection, before: Security) -> str | None:

@@ -20,6 +20,7 @@ from geomq.broker.core import Core
 from geomq.broker.security.identity import Identity
 from geomq.broker.state.budget import BUFFER_BYTES, Shed
 from geomq.broker.state.client import Client
+from geomq.broker.state.client_log import LEFT_UNASKED, in_words
 from geomq.mqtt.codec.cutter import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.decode import BODIES, decode_publish
 from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
@@ -131,9 +132,9 @@ class Connection(Writing):
             self._stopped, self._rest = True, b""
             self._core.turns.wait(self.end)
 
-    def end(self) -> None:
+    def end(self, why: str = LEFT_UNASKED) -> None:
         """What carries it cannot go on."""
-        self._shut(None)
+        self._shut(None, why)
 
     def eof_received(self) -> bool:
         return False
@@ -208,7 +209,6 @@ class Connection(Writing):
                 self._take_packets(data, pos, tried)
         except MqttError as error:
             self._counts.protocol_errors += 1
-            log.info("client %s at %s: %s", self.client.id if self.client else "?", self.address, error)
             if self._state is State.OPENING and speaks_v5(data):
                 self.version, self._state = V5, State.CHECKING  # it can be told what is wrong with its CONNECT
             self.dismiss(error.reason, str(error))
@@ -304,7 +304,7 @@ class Connection(Writing):
         except UnsupportedVersion as error:
             self.version = error.answer_version
             raise
-        self.version = packet.version
+        self.version, self.claimed = packet.version, packet.client_id
         self.answer_max = packet.properties.maximum_packet_size or PACKET_SIZE_MAX
         self._state = State.CHECKING
         self.stop_reading()
@@ -320,7 +320,7 @@ class Connection(Writing):
             self._finish(self._handlers.subscriptions(client, packet))
         elif isinstance(packet, Disconnect):
             expiry_after(packet, session.expiry_s, self._core.policy_at(self.listener))
-            self._shut(packet)
+            self._shut(packet, "left")
         else:
             raise ProtocolViolation(f"{packet.type.name} is not allowed from a client")
 
@@ -395,12 +395,12 @@ class Connection(Writing):
         if self.takes(packet):
             self.send(self.short(packet))
         else:
-            self._shut(None)
+            self._shut(None, f"takes no packet as long as {packet.type.name}")
 
-    def refuse(self, connack: Connack) -> None:
+    def refuse(self, connack: Connack, why: str) -> None:
         """Turn the client away."""
         self.send_packet(connack)
-        self._shut(None, told=True)
+        self._shut(None, why, told=True)
 
     def dismiss(self, reason: ReasonCode, text: str | None = None, *, go_to: str | None = None) -> None:
         """End the connection, telling the client why, and where to `go_to`, as far as its version can be told."""
@@ -414,14 +414,14 @@ class Connection(Writing):
         elif self._state is State.CHECKING or reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             self.send_packet(packet)
             told = True
-        self._shut(None, told=told)
+        self._shut(None, text or in_words(reason), told=told)
 
-    def _shut(self, farewell: Disconnect | None, *, told: bool = False) -> None:
+    def _shut(self, farewell: Disconnect | None, why: str, *, told: bool = False) -> None:
         if self.closed:
             return
         self._state = State.CLOSED
+        self._handlers.closed(self, why)
         client, self.client = self.client, None
-        self._handlers.closed(self)
         if client is not None and client.connection is self:
             self._handlers.gone(client, farewell)
         self.write_out()
@@ -447,4 +447,4 @@ class Connection(Writing):
             if self.keep_alive_s and silent > self.keep_alive_s * 1.5 and not self._stopped:
                 self.dismiss(ReasonCode.KEEP_ALIVE_TIMEOUT)
         elif not self.closed and now - self.opened_at > self._core.config.limits.connect_timeout_s + self._extra_s:
-            self._shut(None)
+            self._shut(None, "CONNECT took too long")

@@ -1,6 +1,5 @@
 """The writing half of a connection: bytes gather for its client, and so many may wait until it reads them."""
 
-import logging
 from collections.abc import Callable
 
 from geomq.broker.connections.transport import Transport, nowhere, write_pieces
@@ -9,14 +8,12 @@ from geomq.mqtt.codec.encode import encode_within
 from geomq.mqtt.codec.packets import Packet
 from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V311
 
-log = logging.getLogger("geomq.broker")
-
 
 class Writing:
     """What has gathered is in `out`; it is `paused` while the client does not read, who takes no answers longer than
-    `answer_max`. Without a transport bytes go nowhere."""
+    `answer_max` and has `claimed` a client id. Without a transport bytes go nowhere."""
 
-    __slots__ = ("_core", "_transport", "address", "answer_max", "out", "paused", "version", "write")
+    __slots__ = ("_core", "_transport", "address", "answer_max", "claimed", "out", "paused", "version", "write")
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -26,6 +23,7 @@ class Writing:
         self.paused = False
         self.version = V311
         self.address = ""
+        self.claimed: str | None = None
         self.answer_max = PACKET_SIZE_MAX
 
     def bound_buffer(self) -> None:
@@ -46,10 +44,7 @@ class Writing:
 
     def takes(self, packet: Packet) -> bool:
         """Whether the client takes packets as long as this one, said in the shortest way."""
-        fits = bool(self.short(packet))
-        if not fits:
-            log.info("client at %s takes no packet as long as %s", self.address, packet.type.name)
-        return fits
+        return bool(self.short(packet))
 
     def write_part(self, data: bytes | memoryview) -> None:
         """Write a part of something larger; a copy of it, where others wait already, so that the rest goes free."""

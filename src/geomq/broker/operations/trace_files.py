@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geomq.errors import ConfigError, DataError, MissingModuleError
+from geomq.errors import ConfigError, DataError
+from geomq.extras import missing
 from geomq.routing.federation.outline import OUTLINE_KEY, Outline, outline_bytes
 from geomq.routing.trace.records import COLUMNS, TraceRecord
 
@@ -135,7 +136,7 @@ def _schema(outline: Outline | None) -> "pa.Schema":
         import pyarrow as pa
         import pyarrow.parquet
     except ImportError:
-        raise MissingModuleError("pyarrow", extra="trace") from None
+        raise missing("pyarrow") from None
     pa.array([""])  # the first array is slow, because it looks for pandas: better now than under load
     metadata = None if outline is None else {OUTLINE_KEY: outline_bytes(outline)}
     return pa.schema([(name, pa.type_for_alias(kind)) for name, kind, _ in COLUMNS], metadata)

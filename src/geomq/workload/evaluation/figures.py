@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geomq.errors import DataError, MissingModuleError
+from geomq.errors import DataError
+from geomq.extras import missing
 from geomq.workload.evaluation.report import HEADERS, KINDS, Rows, cell, run_tables, run_title
 from geomq.workload.evaluation.results import CLOUD_NAME, statistics_of
 
@@ -30,7 +31,7 @@ def draw_all(results: dict[str, Rows], run: dict[str, Any]) -> "dict[str, Figure
     try:
         import matplotlib as mpl
     except ImportError:
-        raise MissingModuleError("matplotlib") from None
+        raise missing("matplotlib") from None
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "geomq"
     number = run["run"]

@@ -1,4 +1,4 @@
-"""Tables from results: for the terminal, as Markdown, as CSV.
+"""Tables from results: for the terminal, as Markdown, as CSV, as plain data.
 
 Owns which numbers a table shows and in what words. Figures and the HTML page are `figures`.
 """
@@ -90,6 +90,13 @@ def check_tables(results: dict[str, Rows]) -> list[RunTable]:
         title = f"{mine[0]['workload']}, {mine[0]['strategy']}: what really happened"
         tables.append(RunTable(title, f"{share:.0%} excess data", [*shown, ("all", *total)]))
     return tables
+
+
+def as_data(results: dict[str, Rows]) -> dict[str, Any]:
+    """All tables as plain data, exact numbers under the names of their columns."""
+    tables = zip(results["runs"], run_tables(results), strict=True)
+    runs = [run | {"strategies": [dict(zip(HEADERS, row, strict=True)) for row in table.rows]} for run, table in tables]
+    return {"runs": runs, "checks": results.get("checks", [])}
 
 
 def cell(value: Any) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from geomq.extras import need
 from geomq.workload.dataset import PART_BLOCKS, write_frame, write_manifest, write_part
-from geomq.workload.files import need_pyarrow, new_directory
+from geomq.workload.files import new_directory
 from geomq.workload.generation.presets import Request
 from geomq.workload.model import Spec
 from geomq.workload.world import World
@@ -27,7 +28,7 @@ def write_workload(
     write_parts: WriteParts | None = None,
 ) -> dict[str, Any]:
     """Write the dataset of a workload; returns how much was written."""
-    need_pyarrow()
+    need("pyarrow")
     blocks = spec.block_count(world)
     parts = -(-blocks // PART_BLOCKS)
 

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geomq.errors import DataError, UsageError
+from geomq.extras import need
 from geomq.geo import unit_vectors
 from geomq.routing.federation.outline import OUTLINE_KEY, Outline, OutlinedBroker, outline_bytes
-from geomq.workload.files import need_pyarrow, read_table, write_table
+from geomq.workload.files import read_table, write_table
 from geomq.workload.schema import arrow_schema
 from geomq.workload.traffic.recorded_traffic import ROWS_MAX, Traffic, traffic_of
 from geomq.workload.traffic.trace_reading import read_trace_outline
@@ -84,7 +85,7 @@ def _committed(log: Path) -> set[str]:
 
 def write_snapshot(archive: Path, outline: Outline, snapshot: Snapshot) -> None:
     """Keep what brokers answered beside the events."""
-    need_pyarrow()
+    need("pyarrow")
     import pyarrow as pa
 
     metadata = {OUTLINE_KEY: outline_bytes(outline), ASKED_KEY: json.dumps(snapshot.asked).encode()}
@@ -94,7 +95,7 @@ def write_snapshot(archive: Path, outline: Outline, snapshot: Snapshot) -> None:
 
 def read_archived_traffic(archive: Path, *, last_s: float | None = None) -> Traffic:
     """The traffic in an archive; only its last seconds if so asked."""
-    need_pyarrow()
+    need("pyarrow")
     events = _events(archive)
     if not events:
         raise DataError(f"{archive} contains no events yet")

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from geomq.errors import ConfigError, DataError, UsageError
+from geomq.extras import need
 from geomq.mqtt.codec.topics import topic_matches
 from geomq.routing.core.model import EventId
 from geomq.routing.federation.outline import OUTLINE_KEY, Outline, read_outline
 from geomq.routing.trace.records import TraceRecord
-from geomq.workload.files import need_pyarrow, read_table
+from geomq.workload.files import read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +46,7 @@ def trace_paths(given: Sequence[Path]) -> list[tuple[Path, bool]]:
 
 def trace_rows(given: Sequence[Path]) -> int:
     """How many records there are."""
-    need_pyarrow()
+    need("pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -60,7 +61,7 @@ def trace_rows(given: Sequence[Path]) -> int:
 
 def read_trace_outline(given: Sequence[Path]) -> Outline | None:
     """The federation as the latest file that knows it says."""
-    need_pyarrow()
+    need("pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -91,7 +92,7 @@ def trace_tables(given: Sequence[Path]) -> "Iterator[tuple[Path, pa.Table]]":
 
 def read_trace(given: Sequence[Path], pick: "Callable[[pa.Table], pa.Array]") -> Picked:
     """The records that `pick` chooses, as a column of booleans for each file's table."""
-    need_pyarrow()
+    need("pyarrow")
     records: list[TraceRecord] = []
     brokers: set[str] = set()
     steps: set[str] = set()
