@@ -69,10 +69,22 @@ describe('a federation', () => {
     const federation = new Federation()
     federation.applyWorld(world)
     for (let step = 0; step < 4; step += 1)
-      federation.applyTick(tick(step * 250, { flows: [['paris', 'columbus', 'delivery', 2]] }), 0)
+      federation.applyTick(tick(step * 250, { flows: [['paris', 'columbus', 'delivery', 2]], published: 1 }), 0)
     federation.applyWorld({ ...world, strategy: 'adaptive' })
     expect(federation.trials.list.map(({ strategy }) => strategy)).toEqual(['dht', 'adaptive'])
     expect(perEvent(federation.trials.list[0]!)?.delivery).toBe(2)
+  })
+
+  test('costs under flooding one message per event for each other broker, whatever else clients send', () => {
+    const federation = new Federation()
+    federation.applyWorld({ ...world, strategy: 'flood_events' })
+    const busy = { ...now, published: 40 }
+    for (const published of [3, 0, 1])
+      federation.applyTick(
+        tick(0, { brokers: { paris: busy }, flows: [['paris', 'columbus', 'event', 2 * published]], published }),
+        0,
+      )
+    expect(perEvent(federation.trials.current!)?.event).toBe(2)
   })
 
   test('shows an event once, with its latest count of deliveries', () => {

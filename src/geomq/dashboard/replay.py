@@ -51,6 +51,8 @@ def frames_of(records: Sequence[TraceRecord], federation: Federation) -> Iterato
     state = State(federation.ids)
     totals: dict[str, Counter[str]] = {name: Counter() for name in federation.ids}
     links = _links(records, federation)
+    for broker in federation.ids:
+        state.looked(broker, first_ms, Look({}, 0, links[broker], (), 0))
     position, t_ms = 0, first_ms
     while position < len(records):
         t_ms += step_ms

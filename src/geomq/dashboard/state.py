@@ -92,6 +92,7 @@ class State:
         self._moved = _Pending[str]()
         self._subscribed = _Pending[tuple[str, str]]()
         self._flows = Counter[tuple[str, str, str]]()
+        self._published_now = 0
         self._events: OrderedDict[str, Json] = OrderedDict()
         self._early: OrderedDict[str, list[tuple[_BrokerState, float]]] = OrderedDict()
         self._told = _Pending[str]()
@@ -153,6 +154,7 @@ class State:
         if record.event_id is None:
             return
         self._count(record)
+        self._published_now += 1
         event_id = str(record.event_id)
         self._events[event_id] = {
             "id": event_id,
@@ -276,6 +278,7 @@ class State:
         late = len(self._told)
         self._told.take(late)
         flows, self._flows = self._flows, Counter()
+        published, self._published_now = self._published_now, 0
         tick = {
             **self._head(t_ms),
             **self._due_links(),
@@ -288,6 +291,7 @@ class State:
                 "drop": [list(key) for key in subscribed if not self._has(key)],
             },
             "flows": [[*key, count] for key, count in flows.items()],
+            "published": published,
             "events": [dict(event) for event in told],
             "skipped": late + len(self._moved) + len(self._subscribed),
         }
@@ -307,6 +311,7 @@ class State:
                 "clients": {"put": clients[part], "drop": []},
                 "subscriptions": {"put": subscriptions[part], "drop": []},
                 "flows": [],
+                "published": 0,
                 "events": [],
                 "skipped": 0,
             }

@@ -196,7 +196,7 @@ export class Federation {
       this.totals[kind] += counts[kind]
       this.rates[kind].push(counts[kind] / seconds)
     }
-    this.trials.record(counts, this.published.last * seconds, this.latency.last)
+    this.trials.record(counts, tick.published ?? 0, this.latency.last)
   }
 }
 

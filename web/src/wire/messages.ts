@@ -80,6 +80,8 @@ export interface Tick {
   clients?: { put?: ClientRow[]; drop?: string[] }
   subscriptions?: { put?: SubscriptionRow[]; drop?: [client: string, filter: string][] }
   flows?: [from: string, to: string, kind: Kind, count: number][]
+  /** Events published since the last tick; they and the flows are counted from the same records. */
+  published?: number
   events?: EventSeen[]
   received?: Received[]
   skipped?: number

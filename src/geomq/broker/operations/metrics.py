@@ -28,7 +28,7 @@ HELP = {
     "events_delivered": "Events delivered to subscribers.",
     "dropped_events": "Deliveries given up by `reason`, `receiver` (`client`, `session`, `peer`, `cloud`) and `peer`.",
     "events_dropped": "Deliveries given up: to clients, sessions, peers and the cloud. See `geomq_dropped_events`.",
-    "events_received": "Events received from clients.",
+    "events_received": "Events received from clients; locations, fences and repeats of QoS 2 are none.",
     "events_refused": "Events refused by access control, limits or the disk.",
     "events_repeated": "Events acknowledged but dropped as duplicates: their writer had sent them before.",
     "events_slowed": "Events whose publisher was answered only when a full queue had a place for them.",
