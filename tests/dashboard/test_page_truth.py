@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.dashboard.browser import Tab, launched, serving
+from tests.dashboard.browser import Tab, launched, middle, serving, wait_until_still
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +33,61 @@ def test_flooding_three_brokers_costs_two_messages_an_event(tab: Tab) -> None:
     parts = page.locator(".trials .bar-row .only-read")
     parts.first.wait_for()
     assert "event 2.00" in parts.first.text_content()
+
+
+def pick_client(page: Any, kind: str) -> str:
+    """A client of this kind, picked from the table and in the middle of the map."""
+    page.get_by_text("Clients (", exact=False).click()
+    page.get_by_label("Find a client").fill(kind)
+    page.locator("#panel-overview .list .link", has_text=kind).first.click()
+    page.get_by_role("button", name="Show on the map").click()
+    wait_until_still(page)
+    name = page.locator("#panel-details h2").inner_text()
+    assert kind in name
+    return str(name)
+
+
+def fact(page: Any, name: str) -> Any:
+    """A fact of the details, by its name."""
+    return page.locator("#panel-details .facts dt", has_text=name).first.locator("xpath=following-sibling::dd[1]")
+
+
+def drag_from_the_middle(page: Any) -> None:
+    x, y = middle(page)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 120, y + 60, steps=5)
+    page.mouse.up()
+
+
+def test_a_dropped_client_is_there_at_once_and_stays(tab: Tab) -> None:
+    sockets: list[Any] = []
+    tab.page.on("websocket", lambda socket: sockets.append(socket))
+    page = tab.live()
+    waiting: list[Any] = []
+    page.route("**/move", lambda route: waiting.append(route))
+    pick_client(page, "tower")
+    before = fact(page, "location").inner_text()
+    drag_from_the_middle(page)
+    page.wait_for_function(
+        "(before) => document.querySelector('.facts dd:nth-of-type(2)').textContent !== before", arg=before
+    )
+    dropped = fact(page, "location").inner_text()
+    assert len(waiting) == 1, "it is shown before anybody answered"
+    with page.expect_response("**/move") as answer:
+        waiting[0].continue_()
+    assert answer.value.ok
+    for _ in range(20):
+        sockets[-1].wait_for_event("framereceived")
+    assert fact(page, "location").inner_text() == dropped
+
+
+def test_a_client_that_may_not_go_there_goes_back(tab: Tab) -> None:
+    page = tab.live()
+    page.route("**/move", lambda route: route.fulfill(status=403, json={"error": "not this one"}))
+    pick_client(page, "tower")
+    before = fact(page, "location").inner_text()
+    drag_from_the_middle(page)
+    page.locator(".toast.failed", has_text="not this one").wait_for()
+    assert fact(page, "location").inner_text() == before
+    tab.problems.clear()

@@ -12,11 +12,12 @@ import { Results } from '../panels/results'
 import { Try } from '../panels/try'
 import { LiveSocket, type Connection } from '../wire/live'
 import type { Fence, Place, RecordedView, Session, Tick, World } from '../wire/messages'
-import { ApiError, getSession, getView, getViews, logout, moveClient } from '../wire/requests'
+import { ApiError, getSession, getView, getViews, logout } from '../wire/requests'
 import type { App, Panel, TabName } from './app'
 import { fill, h, say } from './dom'
 import { Hint } from './hint'
 import { legend } from './legend'
+import { putClient } from './moving'
 import { Notices } from './notices'
 import { Tabs } from './tabs'
 import { Theme } from './theme'
@@ -297,15 +298,8 @@ export class Dashboard implements App {
   }
 
   private async dropClient(id: string, at: Place): Promise<void> {
-    try {
-      await moveClient(id, at)
-      this.select({ what: 'client', id })
-    } catch (error) {
-      this.tell(error instanceof ApiError ? error.message : String(error), 'failed')
-    } finally {
-      this.map.scene.dragged = null
-      this.map.redraw()
-    }
+    this.map.scene.dragged = null
+    if (await putClient(this, id, at)) this.select({ what: 'client', id })
   }
 
   private placeOf(selection: Selection): Place | null {
