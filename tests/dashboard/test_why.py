@@ -1,11 +1,18 @@
 """Why an event went where it went, asked from the page."""
 
+import json
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
 from tests.dashboard.pages import dashboard
 from tests.dashboard.test_commands import CIRCLE, running
 
+from geomq.cli.why import why
 from geomq.client import Client
+from geomq.dashboard.recorded_files import read_views
 from geomq.dashboard.why import case_json
+from geomq.pipeline.simulation import Scenario, simulate_one
 from geomq.routing.core.model import BrokerId, EventId
 from geomq.workload.traffic.verdict import Case
 
@@ -44,3 +51,20 @@ async def test_questions_nobody_can_answer_are_refused() -> None:
 def test_an_event_nobody_knows_has_no_steps() -> None:
     case = Case(EventId(BrokerId("a"), 1, 1), [], ["a"])
     assert case_json(case, ["x"])["clients"]["x"]["verdict"] == "unexplained"
+
+
+async def test_a_replay_knows_the_reasons_that_geomq_why_finds_in_its_files(tmp_path: Path) -> None:
+    trace = tmp_path / "played"
+    scenario = Scenario(brokers=9, clients=60, seconds=30, topics=5, preset="steady", seed=1)
+    simulate_one(scenario, "disgb_events", trace=trace)
+    (view,) = read_views(trace)
+    event_id = next(event["id"] for frame in json.loads(view.body)["frames"] for event in frame["events"])
+    printed = CliRunner().invoke(why, ["--json", "--event", event_id, "--client", "c1", str(trace)])
+    expected = json.loads(printed.output)
+    async with dashboard(views=[view]) as page:
+        told = (await page.ask(f"/api/why/{event_id}?view=played&client=c1")).body
+        assert [step["step"] for step in told["steps"]] == [step["step"] for step in expected["steps"]]
+        assert told["reached"] == expected["reached"]
+        assert told["clients"]["c1"]["text"] == expected["clients"]["c1"]["reason"]
+        assert (await page.ask("/api/why/nobody:1:1?view=played")).status == 404
+        assert (await page.ask(f"/api/why/{event_id}?view=other")).status == 400

@@ -22,6 +22,7 @@ from geomq.dashboard.guard import BODY_BYTES_MAX, COOKIE, Guard, error
 from geomq.dashboard.hub import Page
 from geomq.dashboard.live import Live
 from geomq.dashboard.recorded import View
+from geomq.dashboard.why import recorded_why
 from geomq.errors import GeomqError, UsageError
 from geomq.routing.core.model import EventId
 
@@ -79,6 +80,7 @@ class _Handlers:
         self._views = {view.id: view for view in shown.views}
         self._access = access
         self._secure = secure
+        self._reading = asyncio.Lock()
 
     async def session(self, request: Request) -> Response:
         access, known = self._access, self._knows(request)
@@ -129,8 +131,21 @@ class _Handlers:
         clients = list(dict.fromkeys(request.query_params.getlist("client")))
         if len(clients) > WHY_CLIENTS_MAX:
             raise UsageError(f"at most {WHY_CLIENTS_MAX} clients in one request")
-        found = await self._need_live().why(EventId.parse(request.path_params["event_id"]), clients)
-        return error(404, "no broker has records of this event") if found is None else _json(found)
+        event_id = EventId.parse(request.path_params["event_id"])
+        view = request.query_params.get("view")
+        if view is None:
+            found = await self._need_live().why(event_id, clients)
+            return error(404, "no broker has records of this event") if found is None else _json(found)
+        trace = self._trace_of(view)
+        async with self._reading:
+            found = await asyncio.to_thread(recorded_why, trace, event_id, clients)
+        return error(404, "the trace has no records of this event") if found is None else _json(found)
+
+    def _trace_of(self, view_id: str) -> Path:
+        view = self._views.get(view_id)
+        if view is None or view.trace is None:
+            raise UsageError(f"there is no view of a trace named {view_id[:80]!r}")
+        return view.trace
 
     async def publish(self, request: Request) -> Response:
         return _json({"id": await self._need_commands().publish(await read(request, Publish))})

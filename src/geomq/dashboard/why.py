@@ -1,9 +1,19 @@
 """Why an event went where it went, in the JSON the page shows. The reasoning is `geomq.workload.traffic.verdict`'s."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from geomq.dashboard.shapes import Json
+from geomq.routing.core.model import EventId
+from geomq.workload.traffic.trace_reading import of_event, read_trace
 from geomq.workload.traffic.verdict import Case, step_text
+
+
+def recorded_why(trace: Path, event_id: EventId, clients: Sequence[str]) -> Json | None:
+    """What a recorded trace says of an event; None if nothing."""
+    picked = read_trace([trace], of_event(event_id, clients))
+    case = Case(event_id, picked.records, picked.brokers, picked.steps)
+    return case_json(case, clients) if case.steps else None
 
 
 def case_json(case: Case, clients: Iterable[str]) -> Json:
@@ -22,6 +32,6 @@ def case_json(case: Case, clients: Iterable[str]) -> Json:
             }
             for record in case.steps
         ],
-        "reached": case.reached,
+        "reached": case.reached if case.tells_deliveries else None,
         "clients": {client: {"verdict": answer.verdict, "text": answer.text} for client, answer in answers.items()},
     }

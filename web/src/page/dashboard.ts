@@ -31,6 +31,7 @@ export class Dashboard implements App {
   readonly map: EarthMap
   federation = new Federation()
   live = true
+  view: string | undefined = undefined
   selection: Selection | null = null
   private readonly notices = new Notices()
   private readonly tabs = new Tabs()
@@ -207,9 +208,10 @@ export class Dashboard implements App {
     fill(this.timelinePlace)
   }
 
-  private begin(federation: Federation, live: boolean, panels: (app: App) => [TabName, Panel][]): void {
+  private begin(federation: Federation, view: string | undefined, panels: (app: App) => [TabName, Panel][]): void {
     this.federation = federation
-    this.live = live
+    this.view = view
+    this.live = view === undefined
     this.map.show(federation)
     this.tabs.use([...panels(this), ['details', new Details(this)]])
     this.updatePanels()
@@ -217,7 +219,7 @@ export class Dashboard implements App {
   }
 
   private openLive(): void {
-    this.begin(new Federation(), true, (app) => [
+    this.begin(new Federation(), undefined, (app) => [
       ['overview', new Overview(app)],
       ['events', new Events(app)],
       ['try', new Try(app)],
@@ -248,7 +250,7 @@ export class Dashboard implements App {
     const moving = (view.frames?.length ?? 0) > 1
     if (!replay) federation.applyWorld(view.world)
     this.notices.connection('recorded', true)
-    this.begin(federation, false, (app) => [
+    this.begin(federation, view.id, (app) => [
       ...recordedPanels(app, view),
       ['overview', new Overview(app)],
       ...(moving ? [['events', new Events(app)] as [TabName, Panel]] : []),

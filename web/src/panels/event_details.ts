@@ -19,12 +19,12 @@ export function eventDetails(app: App, id: string): DetailView {
   const steps = h('ol', { class: 'steps' })
   const opened = performance.now()
   const topic = app.federation.events.get(id)?.topic ?? 'event'
-  const questions = [...ASK_AFTER_MS]
+  const questions = app.live ? [...ASK_AFTER_MS] : [0]
   let linked = false
   const ask = () => {
-    if (!app.live || questions[0] === undefined || performance.now() - opened < questions[0]) return
+    if (questions[0] === undefined || performance.now() - opened < questions[0]) return
     questions.shift()
-    getWhy(id).then(
+    getWhy(id, askedOf(app)).then(
       (why) => showSteps(app, id, why, steps),
       (error: unknown) =>
         questions.length ||
@@ -40,7 +40,7 @@ export function eventDetails(app: App, id: string): DetailView {
       h('button', { type: 'button', class: 'small', onclick: () => showRoute(app, id) }, 'Show on the map'),
       h('h3', {}, 'Why it went where it went'),
       steps,
-      app.live ? new Verdict(app, id).element : null,
+      new Verdict(app, id).element,
     ),
     update() {
       const event = app.federation.events.get(id)
@@ -59,11 +59,12 @@ export function eventDetails(app: App, id: string): DetailView {
         facts.set('deliveries', count(event.delivered))
       }
       ask()
-      if (!app.live && !steps.childElementCount)
-        fill(steps, h('li', { class: 'quiet' }, 'A recording keeps messages, not reasons; ask on the live view.'))
     },
   }
 }
+
+/** Who is asked: the brokers, or the trace that is shown. */
+const askedOf = ({ view }: App): { view?: string } => (view === undefined ? {} : { view })
 
 function showSteps(app: App, id: string, why: Why, list: HTMLElement): void {
   if (app.selection?.what !== 'event' || app.selection.id !== id) return
@@ -72,9 +73,7 @@ function showSteps(app: App, id: string, why: Why, list: HTMLElement): void {
   fill(
     list,
     ...runsOf(why.steps).map((run) => stepRow(app, run, start)),
-    why.steps.length
-      ? h('li', { class: 'quiet' }, `Under ${strategyTitle(strategy)}: ${strategySentence(strategy)}`)
-      : h('li', { class: 'quiet' }, 'No steps are known of this event.'),
+    strategy ? h('li', { class: 'quiet' }, `Under ${strategyTitle(strategy)}: ${strategySentence(strategy)}`) : null,
   )
   light(app, id, why.steps, app.map.scene.highlight)
   app.map.wake()
@@ -184,7 +183,7 @@ class Verdict {
     const client = this.client.value.trim()
     if (!client) return
     try {
-      const { clients } = await getWhy(this.id, client)
+      const { clients } = await getWhy(this.id, { client, ...askedOf(this.app) })
       say(this.answer, clients?.[client]?.text ?? 'Nothing is known of that client and this event.')
       this.app.map.scene.highlight.clients.add(client)
       this.app.map.wake()

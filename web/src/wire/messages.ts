@@ -98,7 +98,8 @@ export interface WhyStep {
 export interface Why {
   id: string
   steps: WhyStep[]
-  reached?: string[]
+  /** Null where deliveries were not recorded. */
+  reached?: string[] | null
   /** Why it did or did not reach the clients that were asked about. */
   clients?: Record<string, { verdict: string; text: string }>
 }

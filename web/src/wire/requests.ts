@@ -13,8 +13,8 @@ export class ApiError extends Error {
 export const getSession = () => get<Session>('session')
 export const getViews = () => get<ViewEntry[]>('views')
 export const getView = (id: string) => get<RecordedView>(`views/${encodeURIComponent(id)}`)
-export const getWhy = (event: string, client?: string) =>
-  get<Why>(`why/${encodeURIComponent(event)}${client ? `?client=${encodeURIComponent(client)}` : ''}`)
+export const getWhy = (event: string, asked: { client?: string; view?: string }) =>
+  get<Why>(`why/${encodeURIComponent(event)}?${new URLSearchParams(asked).toString()}`)
 export const getClient = (id: string) => get<ClientDetails>(`clients/${encodeURIComponent(id)}`)
 
 export const login = (token: string) => post('login', { token })
