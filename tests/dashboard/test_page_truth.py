@@ -91,3 +91,19 @@ def test_a_client_that_may_not_go_there_goes_back(tab: Tab) -> None:
     page.locator(".toast.failed", has_text="not this one").wait_for()
     assert fact(page, "location").inner_text() == before
     tab.problems.clear()
+
+
+def test_a_subscription_without_a_location_says_what_it_cannot_hear_and_can_be_ended_after_a_reload(tab: Tab) -> None:
+    page = tab.live()
+    page.get_by_role("tab", name="Try it").click()
+    page.get_by_text("subscriptions with a fence do not hear you").wait_for()
+    page.get_by_label("Topic, or filter").fill("page/deaf")
+    page.get_by_label("Fence", exact=True).fill("48.9,2.4,100")
+    page.get_by_label("Broker", exact=True).select_option("columbus")
+    page.get_by_role("button", name="Subscribe", exact=True).click()
+    mine = page.locator(".own li", has_text="page/deaf at columbus")
+    mine.get_by_text("events with a fence do not reach it").wait_for()
+    page.reload()
+    page.get_by_role("tab", name="Try it").click()
+    mine.get_by_role("button", name="Unsubscribe from page/deaf").click()
+    mine.wait_for(state="detached")

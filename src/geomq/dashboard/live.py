@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from geomq.dashboard.feed import Feed, Place
 from geomq.dashboard.hub import Hub, Page
+from geomq.dashboard.page_clients import PageClients
 from geomq.dashboard.shapes import Json, areas_kind, brokers_json
 from geomq.dashboard.state import State
 from geomq.dashboard.why import case_json
@@ -28,10 +29,9 @@ PAGES_MAX = 32
 class Live:
     """Start it with `run` as a task; pages `join` and `leave`."""
 
-    def __init__(
-        self, feeds: Sequence[Feed], received: Callable[[], list[Json]] = list, *, pages_max: int = PAGES_MAX
-    ) -> None:
-        self._received = received
+    def __init__(self, feeds: Sequence[Feed], page_clients: PageClients, *, pages_max: int = PAGES_MAX) -> None:
+        self._page_clients = page_clients
+        self._own: list[Json] = []
         self.feeds = {feed.name: feed for feed in feeds}
         self.state = State(self.feeds)
         self.hub = Hub(pages_max)
@@ -86,7 +86,10 @@ class Live:
         await asyncio.gather(*(self._look(feed) for feed in self.feeds.values()))
         self._ticked_s = time.monotonic()
         tick = self.state.tick(_now_ms())
-        tick["received"] = self._received()
+        tick["received"] = self._page_clients.take_received()
+        own = self._page_clients.subscriptions()
+        if own != self._own:
+            tick["own"] = self._own = own
         self.hub.tell(msgspec.json.encode(tick))
 
     async def _look(self, feed: Feed) -> None:
@@ -127,7 +130,8 @@ class Live:
     def _whole(self) -> list[bytes]:
         """Everything anew; `whole` tells a page that fell behind to forget who was there before."""
         anew = {**self._world, "whole": True}
-        return [msgspec.json.encode(each) for each in (anew, *self.state.whole(_now_ms()))]
+        first, *rest = self.state.whole(_now_ms())
+        return [msgspec.json.encode(each) for each in (anew, {**first, "own": self._own}, *rest)]
 
 
 def _now_ms() -> float:

@@ -1,6 +1,17 @@
 /** All that is known of a federation now, built from the server's world and tick messages. It draws nothing. */
 import { KINDS } from '../wire/messages'
-import type { BrokerNow, BrokerSite, EventSeen, Fence, Kind, Place, Received, Tick, World } from '../wire/messages'
+import type {
+  BrokerNow,
+  BrokerSite,
+  EventSeen,
+  Fence,
+  Kind,
+  OwnSubscription,
+  Place,
+  Received,
+  Tick,
+  World,
+} from '../wire/messages'
 import { Drops } from './drops'
 import { Series } from './series'
 import { Trials } from './trials'
@@ -56,6 +67,7 @@ export class Federation {
   readonly subscriptions = new Map<string, Map<string, Fence | null>>()
   readonly events = new Map<string, EventSeen>()
   readonly received: Received[] = []
+  own: OwnSubscription[] = []
   links: [from: string, to: string, latencyMs: number | null][] = []
   readonly totals = noTotals()
   readonly rates = Object.fromEntries(KINDS.map((kind) => [kind, new Series(SERIES_TICKS)])) as Record<Kind, Series>
@@ -113,6 +125,7 @@ export class Federation {
     this.t = tick.t
     this.skipped += tick.skipped ?? 0
     if (tick.links) this.links = tick.links
+    if (tick.own) this.own = tick.own
     this.applyBrokers(tick.brokers ?? {})
     this.applyClients(tick, now)
     this.applySubscriptions(tick)

@@ -72,6 +72,15 @@ export interface Received {
   t: number
 }
 
+/** A subscription of the page's own, shared by all open pages. */
+export interface OwnSubscription {
+  broker: string
+  filter: string
+  fence: Fence | null
+  /** Where the page's client at this broker is. */
+  at: Place | null
+}
+
 export interface Tick {
   type: 'tick'
   t: number
@@ -84,6 +93,8 @@ export interface Tick {
   published?: number
   events?: EventSeen[]
   received?: Received[]
+  /** All there are, when they changed. */
+  own?: OwnSubscription[]
   skipped?: number
 }
 

@@ -21,7 +21,7 @@ export const login = (token: string) => post('login', { token })
 export const logout = () => post('logout', {})
 export const setStrategy = (strategy: string) => post('strategy', { strategy })
 export const moveClient = (id: string, at: Place) => post(`clients/${encodeURIComponent(id)}/move`, { at })
-export const unsubscribe = (filter: string) => post('unsubscribe', { filter })
+export const unsubscribe = (filter: string, broker: string) => post('unsubscribe', { filter, broker })
 
 export interface Publication {
   broker: string | null
@@ -39,7 +39,7 @@ export interface Subscription {
   fence: Fence | null
   at: Place | null
 }
-export const subscribe = (subscription: Subscription) => post<{ client?: string }>('subscribe', subscription)
+export const subscribe = (subscription: Subscription) => post<{ broker: string }>('subscribe', subscription)
 
 const get = <T>(path: string) => call<T>(path, {})
 
