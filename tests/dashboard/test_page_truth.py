@@ -107,3 +107,20 @@ def test_a_subscription_without_a_location_says_what_it_cannot_hear_and_can_be_e
     page.get_by_role("tab", name="Try it").click()
     mine.get_by_role("button", name="Unsubscribe from page/deaf").click()
     mine.wait_for(state="detached")
+
+
+def test_live_is_not_green_while_the_server_says_nothing(tab: Tab) -> None:
+    stopped: list[bool] = []
+
+    def through(link: Any) -> None:
+        server = link.connect_to_server()
+        server.on_message(lambda message: None if stopped else link.send(message))
+
+    tab.page.route_web_socket("**/api/live", through)
+    page = tab.live()
+    stopped.append(True)
+    page.wait_for_selector(".light[data-state=silent]")
+    page.locator(".banner", has_text="No news").wait_for()
+    stopped.clear()
+    page.wait_for_selector(".light[data-state=live]")
+    assert page.locator(".banner").is_hidden()
