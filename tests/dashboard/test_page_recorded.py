@@ -119,6 +119,18 @@ def test_a_replay_says_why_an_event_went_where_it_went(tab: Tab) -> None:
     details.get_by_text("cannot tell: the trace holds no subscription").wait_for()
 
 
+def test_skipping_the_map_stays_in_the_view(tab: Tab) -> None:
+    page = tab.open("#/view/setup-25-200")
+    page.locator("#panel-layers .line-kind").first.wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip the map"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "tab-layers"
+    assert page.url.endswith("#/view/setup-25-200")
+    assert page.locator("#panel-layers .line-kind").count()
+
+
 def test_who_may_only_look_is_told_so(tab: Tab) -> None:
     page = tab.open("#/view/setup-25-200")
     page.locator(".badge", has_text="read-only").wait_for()

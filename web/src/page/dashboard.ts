@@ -108,7 +108,7 @@ export class Dashboard implements App {
     return h(
       'header',
       { class: 'bar' },
-      h('a', { class: 'skip', href: '#side' }, 'Skip the map'),
+      h('a', { class: 'skip', href: '#side', onclick: (event: Event) => this.skipMap(event) }, 'Skip the map'),
       h('h1', { class: 'brand' }, h('span', { class: 'logo', 'aria-hidden': 'true' }), 'GeoMQ'),
       this.choice.element,
       this.notices.light,
@@ -140,6 +140,12 @@ export class Dashboard implements App {
       ),
       this.session.logged_in ? h('button', { type: 'button', class: 'small', onclick: leave }, 'Log out') : null,
     )
+  }
+
+  /** The address names the view and stays as it is. */
+  private skipMap(event: Event): void {
+    event.preventDefault()
+    this.tabs.element.focus()
   }
 
   private main(surface: HTMLElement): HTMLElement {
