@@ -1,5 +1,6 @@
 """What the page says is so: its numbers, its reasons, and what it shows while something is under way."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -124,3 +125,30 @@ def test_live_is_not_green_while_the_server_says_nothing(tab: Tab) -> None:
     stopped.clear()
     page.wait_for_selector(".light[data-state=live]")
     assert page.locator(".banner").is_hidden()
+
+
+def test_a_tooltip_goes_with_what_it_tells_of(tab: Tab) -> None:
+    worlds: list[dict[str, Any]] = []
+    links: list[Any] = []
+
+    def through(link: Any) -> None:
+        links.append(link)
+        server = link.connect_to_server()
+
+        def passed(message: str) -> None:
+            if '"type":"world"' in message:
+                worlds.append(json.loads(message))
+            link.send(message)
+
+        server.on_message(passed)
+
+    tab.page.route_web_socket("**/api/live", through)
+    page = tab.live()
+    page.get_by_role("button", name="columbus", exact=True).click()
+    page.get_by_role("button", name="Show on the map").click()
+    wait_until_still(page)
+    page.mouse.move(*middle(page))
+    page.locator(".tip", has_text="columbus: ").wait_for()
+    left = [broker for broker in worlds[0]["brokers"] if broker["name"] != "columbus"]
+    links[0].send(json.dumps({**worlds[0], "whole": False, "brokers": left}))
+    page.locator(".tip").wait_for(state="hidden")

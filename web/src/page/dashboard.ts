@@ -1,7 +1,7 @@
 /** The page as a whole: one map, the tabs beside it, and whichever view the address names. */
 import { EarthMap } from '../map/map'
 import { Federation } from '../model/federation'
-import { count, milliseconds, rate } from '../model/numbers'
+import { count } from '../model/numbers'
 import { Replay } from '../model/replay'
 import type { Selection } from '../model/selection'
 import { Details } from '../panels/details'
@@ -14,7 +14,7 @@ import { LiveSocket, type Connection } from '../wire/live'
 import type { Fence, Place, RecordedView, Session, Tick, World } from '../wire/messages'
 import { ApiError, getSession, getView, getViews, logout } from '../wire/requests'
 import type { App, Panel, TabName } from './app'
-import { fill, h, say } from './dom'
+import { fill, h } from './dom'
 import { Hint } from './hint'
 import { legend } from './legend'
 import { putClient } from './moving'
@@ -22,6 +22,7 @@ import { Notices } from './notices'
 import { Tabs } from './tabs'
 import { Theme } from './theme'
 import { Timeline } from './timeline'
+import { Tip } from './tip'
 import { Toolbar } from './toolbar'
 import { ViewChoice } from './views'
 
@@ -39,7 +40,7 @@ export class Dashboard implements App {
   private readonly hint = new Hint()
   private readonly toolbar: Toolbar
   private readonly legend: HTMLElement
-  private readonly tip = h('div', { class: 'tip', hidden: true, 'aria-hidden': 'true' })
+  private readonly tip: Tip
   private readonly empty = h(
     'p',
     { class: 'nothing', hidden: true },
@@ -69,6 +70,7 @@ export class Dashboard implements App {
       moving,
     )
     this.map = this.createMap(surface, still, moving)
+    this.tip = new Tip(this.map)
     this.toolbar = new Toolbar(this)
     this.legend = legend(this.map)
     fill(root, this.header(), this.main(surface), this.notices.toast)
@@ -163,7 +165,7 @@ export class Dashboard implements App {
         ),
         this.toolbar.element,
         this.toolbar.hint,
-        this.tip,
+        this.tip.element,
         this.empty,
         this.notices.banner,
         h('div', { class: 'bottom' }, this.timelinePlace, this.legend),
@@ -177,7 +179,7 @@ export class Dashboard implements App {
     return new EarthMap(surface, still, moving, {
       picked: (picked) => this.select(picked),
       selected: (selection) => this.select(selection),
-      hovered: (picked, x, y) => this.showTip(picked, x, y),
+      hovered: (picked, x, y) => this.tip.show(picked, x, y),
       movable: (id) => this.live && this.session.admin && this.federation.clients.get(id)?.movable !== false,
       clientDropped: (id, at) => void this.dropClient(id, at),
       fenceDrawn: (fence: Fence) => this.toTry((panel) => panel.fenceDrawn?.(fence)),
@@ -300,6 +302,7 @@ export class Dashboard implements App {
 
   private updatePanels(): void {
     this.describeMap()
+    this.tip.update()
     this.empty.hidden = this.federation.brokers.size > 0 || !this.connected
     this.toolbar.update()
     if (!document.hidden) this.tabs.update()
@@ -324,26 +327,6 @@ export class Dashboard implements App {
     return Boolean(
       at && at[0] > margin && at[1] > margin && at[0] < camera.width - margin && at[1] < camera.height - margin,
     )
-  }
-
-  private showTip(picked: Selection | null, x: number, y: number): void {
-    this.tip.hidden = !picked
-    this.map.surface.classList.toggle('pickable', Boolean(picked))
-    if (!picked) return
-    say(this.tip, this.tipText(picked))
-    this.tip.style.translate = `${Math.min(x + 14, this.map.camera.width - 220)}px ${y + 14}px`
-  }
-
-  private tipText(picked: Selection): string {
-    if (picked.what === 'client') return `${picked.id}, home ${this.federation.clients.get(picked.id)?.home ?? '?'}`
-    const broker = picked.what === 'broker' ? this.federation.brokers.get(picked.name) : undefined
-    if (!broker) return ''
-    const { now } = broker
-    const mark = this.map.scene.recorded?.brokers[broker.name]
-    if (mark) return `${broker.name}: ${mark.label}`
-    const load = this.map.scene.load?.get(broker.name)
-    if (load !== undefined) return `${broker.name}: ${count(load)} messages`
-    return `${broker.name}: ${count(now.clients)} clients, ${rate(now.sent + now.received)} messages/s, ${milliseconds(now.latency_ms)}`
   }
 }
 
