@@ -152,3 +152,19 @@ def test_a_tooltip_goes_with_what_it_tells_of(tab: Tab) -> None:
     left = [broker for broker in worlds[0]["brokers"] if broker["name"] != "columbus"]
     links[0].send(json.dumps({**worlds[0], "whole": False, "brokers": left}))
     page.locator(".tip").wait_for(state="hidden")
+
+
+def test_a_strategy_that_cannot_serve_is_not_offered_and_the_box_shows_the_running_one_after_a_refusal(
+    tab: Tab,
+) -> None:
+    page = tab.live()
+    choice = page.locator("#strategy-choice")
+    assert choice.input_value() == "flood_events"
+    assert choice.locator("option[value=single]").count() == 0
+    page.route("**/api/strategy", lambda route: route.fulfill(status=400, json={"error": "not now"}))
+    choice.select_option("dht")
+    page.get_by_role("button", name="Switch").click()
+    page.locator(".toast.failed", has_text="not now").wait_for()
+    assert choice.input_value() == "flood_events"
+    assert "every broker" in page.locator("#strategy-sentence").inner_text()
+    tab.problems.clear()

@@ -16,7 +16,7 @@ from geomq.dashboard.state import State
 from geomq.dashboard.why import case_json
 from geomq.errors import GeomqError
 from geomq.routing.core.model import EventId
-from geomq.routing.strategies.registry import STRATEGIES
+from geomq.routing.strategies.registry import strategies_for
 from geomq.workload.traffic.verdict import Case
 
 log = logging.getLogger("geomq.dashboard")
@@ -121,7 +121,7 @@ class Live:
         self._world = {
             "type": "world",
             "strategy": place.strategy,
-            "strategies": list(STRATEGIES),
+            "strategies": strategies_for(place.federation),
             "brokers": brokers_json(place.federation, addresses),
             "areas": areas_kind(place.federation.areas),
         }
