@@ -168,3 +168,23 @@ def test_a_strategy_that_cannot_serve_is_not_offered_and_the_box_shows_the_runni
     assert choice.input_value() == "flood_events"
     assert "every broker" in page.locator("#strategy-sentence").inner_text()
     tab.problems.clear()
+
+
+def test_a_click_in_the_running_list_hits_the_event_it_was_aimed_at(tab: Tab) -> None:
+    sockets: list[Any] = []
+    tab.page.on("websocket", lambda socket: sockets.append(socket))
+    page = tab.live()
+    page.get_by_role("tab", name="Events").click()
+    row = page.locator("#panel-events .event").nth(3)
+    row.hover()
+    page.get_by_text("Held while you point at it.").wait_for()
+    aimed = row.locator("xpath=..").get_attribute("data-id")
+    box = row.bounding_box()
+    for _ in range(8):
+        sockets[-1].wait_for_event("framereceived")
+    with page.expect_response("**/api/why/*") as asked:
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert asked.value.url.split("/api/why/")[1].split("?")[0].replace("%3A", ":") == aimed
+    page.get_by_role("tab", name="Events").click()
+    page.mouse.move(*middle(page))
+    page.get_by_text("of the last").wait_for()
