@@ -188,3 +188,20 @@ def test_a_click_in_the_running_list_hits_the_event_it_was_aimed_at(tab: Tab) ->
     page.get_by_role("tab", name="Events").click()
     page.mouse.move(*middle(page))
     page.get_by_text("of the last").wait_for()
+
+
+@pytest.mark.parametrize(("width", "height"), [(667, 375), (844, 390), (375, 667)])
+def test_the_hint_is_seen_whole_on_a_phone_either_way_up(
+    browser: Any, federation: str, width: int, height: int
+) -> None:
+    tab = Tab(browser, federation, viewport={"width": width, "height": height}, has_touch=True, seen=False)
+    hint = tab.live().locator(".hint")
+    box = hint.bounding_box()
+    assert box["x"] >= 0
+    assert box["y"] >= 0
+    assert box["x"] + box["width"] <= width
+    assert box["y"] + box["height"] <= height
+    assert hint.evaluate("hint => hint.scrollHeight <= hint.clientHeight"), "nothing of it is cut off"
+    hint.get_by_role("button", name="Got it").tap()
+    assert hint.is_hidden()
+    tab.close()
