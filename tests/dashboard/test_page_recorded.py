@@ -117,6 +117,7 @@ def test_a_replay_says_why_an_event_went_where_it_went(tab: Tab) -> None:
     details.get_by_label("Did it reach a client, and why?").fill("nobody")
     details.get_by_role("button", name="Ask").click()
     details.get_by_text("cannot tell: the trace holds no subscription").wait_for()
+    assert details.locator(".asked", has_text="its client published the event").count() == 1
 
 
 def test_skipping_the_map_stays_in_the_view(tab: Tab) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.dashboard.browser import Tab, launched, middle, serving, wait_until_still
+from tests.dashboard.browser import Tab, launched, middle, serving, violations, wait_until_still
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +108,7 @@ def test_a_subscription_without_a_location_says_what_it_cannot_hear_and_can_be_e
     page.get_by_role("tab", name="Try it").click()
     mine.get_by_role("button", name="Unsubscribe from page/deaf").click()
     mine.wait_for(state="detached")
+    assert page.locator(".own li").count() == 0
 
 
 def test_live_is_not_green_while_the_server_says_nothing(tab: Tab) -> None:
@@ -152,6 +153,7 @@ def test_a_tooltip_goes_with_what_it_tells_of(tab: Tab) -> None:
     left = [broker for broker in worlds[0]["brokers"] if broker["name"] != "columbus"]
     links[0].send(json.dumps({**worlds[0], "whole": False, "brokers": left}))
     page.locator(".tip").wait_for(state="hidden")
+    assert page.get_by_role("button", name="columbus", exact=True).count() == 0
 
 
 def test_a_strategy_that_cannot_serve_is_not_offered_and_the_box_shows_the_running_one_after_a_refusal(
@@ -205,3 +207,17 @@ def test_the_hint_is_seen_whole_on_a_phone_either_way_up(
     hint.get_by_role("button", name="Got it").tap()
     assert hint.is_hidden()
     tab.close()
+
+
+def test_an_event_says_because_of_what_brokers_were_asked_and_why_nobody_got_it(tab: Tab) -> None:
+    page = tab.live()
+    page.get_by_role("tab", name="Try it").click()
+    page.get_by_label("Topic, or filter").fill("page/unheard")
+    page.get_by_label("Fence", exact=True).fill("48.9,2.4,100")
+    page.get_by_role("button", name="Publish").click()
+    details = page.locator("#panel-details")
+    details.get_by_text("Nobody got it: nobody is known to subscribe to its topic.").wait_for()
+    assert details.locator(".step", has_text="flooding asks every broker").count()
+    assert details.locator(".asked", has_text="its client published the event").count() == 1
+    assert "not asked" not in details.inner_text()
+    assert violations(page) == []

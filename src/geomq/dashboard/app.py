@@ -22,7 +22,7 @@ from geomq.dashboard.guard import BODY_BYTES_MAX, COOKIE, Guard, error
 from geomq.dashboard.hub import Page
 from geomq.dashboard.live import Live
 from geomq.dashboard.recorded import View
-from geomq.dashboard.why import recorded_why
+from geomq.dashboard.why import Traced, recorded_why
 from geomq.errors import GeomqError, UsageError
 from geomq.routing.core.model import EventId
 
@@ -141,7 +141,7 @@ class _Handlers:
             found = await asyncio.to_thread(recorded_why, trace, event_id, clients)
         return error(404, "the trace has no records of this event") if found is None else _json(found)
 
-    def _trace_of(self, view_id: str) -> Path:
+    def _trace_of(self, view_id: str) -> Traced:
         view = self._views.get(view_id)
         if view is None or view.trace is None:
             raise UsageError(f"there is no view of a trace named {view_id[:80]!r}")

@@ -9,6 +9,7 @@ from geomq.dashboard.feed import ClientNow, Look
 from geomq.dashboard.layers import Layer, Setup, layers_of
 from geomq.dashboard.shapes import Json, areas_kind, brokers_json
 from geomq.dashboard.state import State
+from geomq.dashboard.why import Routed, Traced
 from geomq.routing.core.topology import Federation
 
 
@@ -19,7 +20,7 @@ class View(msgspec.Struct, frozen=True):
     title: str
     kind: str
     body: bytes
-    trace: Path | None = None
+    trace: Traced | None = None
 
 
 def setup_view(view_id: str, title: str, setup: Setup, clients: Iterable[tuple[str, ClientNow]]) -> View:
@@ -69,4 +70,5 @@ def make_view(
         "start": start_ms,
         "end": end_ms,
     }
-    return View(view_id, title, kind, msgspec.json.encode(content), trace)
+    traced = None if trace is None else Traced(trace, Routed(federation, strategy))
+    return View(view_id, title, kind, msgspec.json.encode(content), traced)

@@ -13,8 +13,9 @@ from typing import Any, Generic, TypeVar
 from geomq.dashboard.feed import ClientNow, Look
 from geomq.dashboard.shapes import Json, fence_json, fence_text_json, read_fence
 from geomq.geo import fence_text
-from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.core.model import BrokerId, ClientId, EventId
 from geomq.routing.trace.records import Step, TraceRecord
+from geomq.workload.traffic.verdict import fits
 
 CHANGES_MAX = 5_000
 EVENTS_MAX = 200
@@ -261,14 +262,22 @@ class State:
                 records.append(_from_before("subscribed", home, client, topic=topic_filter, fence=text))
         return records
 
+    def subscribers_of(self, event_id: EventId) -> list[str]:
+        """Connected clients with a subscription that fits an event's topic."""
+        event = self._events.get(str(event_id))
+        if event is None:
+            return []
+        topic = event["topic"]
+        return [client for client, held in self._subscriptions.items() if any(fits(one, topic) for one in held)]
+
     def latest_event(self, client: str, *, since_ms: float) -> str | None:
-        """The id of the last event a client published, if it did."""
-        for event_id, event in islice(reversed(self._events.items()), REMEMBERED_MAX):
-            if event["t"] < since_ms:
-                return None
-            if event["client"] == client:
-                return event_id
-        return None
+        """The id of the last event a client published, if it did; brokers tell their events one after the other."""
+        mine = (
+            event_id
+            for event_id, event in reversed(self._events.items())
+            if event["client"] == client and event["t"] >= since_ms
+        )
+        return next(mine, None)
 
     def tick(self, t_ms: float) -> Json:
         """What changed since the last tick; taking it forgets it."""

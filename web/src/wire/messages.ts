@@ -106,9 +106,19 @@ export interface WhyStep {
   peer: string | null
   client: string | null
 }
+export interface AskedBroker {
+  broker: string
+  asked: boolean
+  text: string
+}
 export interface Why {
   id: string
   steps: WhyStep[]
+  /** The strategy that it was routed by. */
+  strategy: string
+  brokers: AskedBroker[]
+  /** What became of it for those who subscribe to its topic. */
+  summary: string
   /** Null where deliveries were not recorded. */
   reached?: string[] | null
   /** Why it did or did not reach the clients that were asked about. */
