@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.dashboard.browser import Tab, launched, middle, serving, violations, wait_until_still
 
-BYTES_MAX = 1_500_000
+BYTES_MAX = 400_000
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, WebSocketRoute
-from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
 from geomq import __version__
@@ -21,6 +20,7 @@ from geomq.dashboard.commands import ActionRefused, ChangeStrategy, Commands, Mo
 from geomq.dashboard.guard import BODY_BYTES_MAX, COOKIE, Guard, error
 from geomq.dashboard.hub import Page
 from geomq.dashboard.live import Live
+from geomq.dashboard.packed import PackedFiles, Packer
 from geomq.dashboard.recorded import View
 from geomq.dashboard.why import Traced, recorded_why
 from geomq.errors import GeomqError, UsageError
@@ -64,7 +64,7 @@ def make_app(shown: Shown, access: Access, *, page: Path = PAGE, secure: bool = 
         Route("/api/subscribe", handlers.subscribe, methods=["POST"]),
         Route("/api/unsubscribe", handlers.unsubscribe, methods=["POST"]),
         Route("/api/strategy", handlers.strategy, methods=["POST"]),
-        Mount("/", StaticFiles(directory=page, html=True, check_dir=False)),
+        Mount("/", PackedFiles(page)),
     ]
     return Starlette(
         routes=routes,
@@ -81,6 +81,7 @@ class _Handlers:
         self._access = access
         self._secure = secure
         self._reading = asyncio.Lock()
+        self._packer = Packer()
 
     async def session(self, request: Request) -> Response:
         access, known = self._access, self._knows(request)
@@ -119,7 +120,9 @@ class _Handlers:
 
     async def view(self, request: Request) -> Response:
         view = self._views.get(request.path_params["view_id"])
-        return error(404, "unknown view") if view is None else Response(view.body, media_type="application/json")
+        if view is None:
+            return error(404, "unknown view")
+        return await self._packer.answer(view.id, view.body, "application/json", request.headers)
 
     async def client(self, request: Request) -> Response:
         live = self._need_live()
