@@ -83,7 +83,7 @@ class Probe:
             while not self._arrived:
                 try:
                     data = await self._reader.read(65_536)
-                except ConnectionError:
+                except OSError:
                     data = b""
                 if not data:
                     raise Closed("the broker closed the connection")
@@ -147,5 +147,5 @@ class Probe:
     async def drop(self) -> None:
         """Break the connection."""
         self._writer.transport.abort()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):
             await self._writer.wait_closed()

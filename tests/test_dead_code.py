@@ -14,7 +14,6 @@ KEPT: dict[str, str] = {
     "geomq.broker.connections.websocket.WebSocketConnection.eof_received": "asyncio calls it",
     "geomq.pipeline.streaming.jobs.density": "`geomq archive report` finds it by its name",
     "geomq.reproduction.rendezvous.rendezvous.Rendezvous.rewire": "the published protocol lets nodes move, no study",
-    "geomq.sim.virtual.transports.Address.getpeername": "uvicorn calls it",
 }
 """What nothing uses and why it stays."""
 

@@ -14,11 +14,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 FILE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 60
 
-LONG_FILES: dict[str, int] = {
-    "geomq/broker/config/settings.py": 453,
-    "geomq/broker/connections/connection.py": 492,
-    "geomq/broker/peers/peering.py": 474,
-}
+LONG_FILES: dict[str, int] = {"geomq/broker/peers/peering.py": 471}
 LONG_FUNCTIONS: dict[str, int] = {}
 """Visible exceptions: path or path:function -> lines allowed."""
 
@@ -53,6 +49,9 @@ TESTED_AS_A_WHOLE: dict[str, str] = {
     "geomq/broker/operations/sys_topics.py": "broker/test_server_operations.py",
     "geomq/broker/workers/process.py": "broker/workers/test_crew.py",
     "geomq/broker/workers/worker.py": "broker/workers/test_crew.py",
+    "geomq/broker/config/federation.py": "broker/config/test_load.py",
+    "geomq/broker/config/mosquitto_file.py": "broker/config/test_mosquitto_conf.py",
+    "geomq/broker/config/mosquitto_state.py": "broker/config/test_mosquitto_conf.py",
     "geomq/broker/config/toml_tables.py": "broker/config/test_load.py",
     "geomq/broker/operations/view.py": "broker/test_server_operations.py",
     "geomq/cli/analyse.py": "testbed/test_analyse.py",

@@ -13,8 +13,10 @@
     └── ClientError             a broker did not do what the client asked; geomq.client.errors
 
 Every message is one line that says what was wrong and, where it helps, what to do. The command line prints
-it and exits with code 2; a broker answers with a reason code and lives on.
+it and exits with `exit_code`; a broker answers with a reason code and lives on.
 """
+
+from typing import ClassVar
 
 import msgspec
 
@@ -24,6 +26,8 @@ UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 class GeomqError(Exception):
     """The root: anything GeoMQ raises on purpose."""
+
+    exit_code: ClassVar[int] = 2
 
 
 class UsageError(GeomqError):

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from geomq.broker.config.settings import Config, Limits, Listener
 from geomq.broker.connections.connection import Connection
-from geomq.broker.core import Security
 from geomq.broker.parts import Parts
 from geomq.broker.platform import Platform
+from geomq.broker.security.access import Security
 from geomq.broker.storage.memory import MemoryStore
 from geomq.mqtt.codec.decoder import Decoder, Side
 from geomq.mqtt.codec.encode import encode
@@ -104,6 +104,12 @@ class PretendedTransport:
         """Data is only given when asked for."""
 
     resume_reading = pause_reading
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def set_protocol(self, protocol: Any) -> None:
+        """Nothing more comes."""
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         """There is no buffer."""

@@ -68,8 +68,8 @@ async def test_the_system_looks_after_clients_that_asked_for_no_keep_alive(broke
     ("version", "wire", "reason"),
     [
         (V5, b"\x36\x06\0\1a\0\1\0", ReasonCode.MALFORMED_PACKET),
-        (V5, b"\x30\x04\0\1#\0", ReasonCode.TOPIC_NAME_INVALID),
-        (V5, b"\x82\x08\0\1\0\0\2a#\0", ReasonCode.TOPIC_FILTER_INVALID),
+        (V5, b"\x30\x04\0\1#\0", ReasonCode.MALFORMED_PACKET),
+        (V5, b"\x82\x08\0\1\0\0\2a#\0", ReasonCode.MALFORMED_PACKET),
         (V5, b"\x30\x07\0\1a\3\x23\0\x63", ReasonCode.TOPIC_ALIAS_INVALID),
         (V5, b"\x20\x03\0\0\0", ReasonCode.PROTOCOL_ERROR),
         (V5, b"\x30\xff\xff\xff\x7f", ReasonCode.PACKET_TOO_LARGE),

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 from tests.broker.descriptors import no_descriptor_left
+from tests.broker.mosquitto_cloud import mosquitto, needs_mosquitto
 from tests.probe import Closed, Probe
 
 from geomq.broker.config.recording import Log as LogSection
 from geomq.broker.config.settings import Admin, BrokerSettings, Config, Limits, Listener, Metrics, Persistence
+from geomq.broker.operations.sys_topics import SysTopics
 from geomq.broker.server import Broker
 from geomq.broker.storage.errors import StoreError, StoreFull
 from geomq.errors import ConfigError
@@ -51,6 +53,50 @@ async def test_the_broker_tells_about_itself(tmp_path: Path) -> None:
             assert values["$SYS/broker/version"].startswith(b"geomq version")
 
 
+@needs_mosquitto
+async def test_every_topic_that_mosquitto_tells_about_itself_is_there(tmp_path: Path) -> None:
+    async with Broker(_config(tmp_path)) as broker, mosquitto(tmp_path, "sys_interval 1") as other:
+        told = [await _told(port, 53) for port in (other.port, broker.port)]
+        theirs, ours = [{topic for topic in each if "/geo/" not in topic} for each in told]
+        assert theirs - ours == set()
+        assert len(theirs) == 53
+        added = {"$SYS/broker/heap/current size", "$SYS/broker/memory/limit", "$SYS/broker/memory/shedding"}
+        assert ours - theirs == added
+        loads = [float(value) for topic, value in told[1].items() if "/load/" in topic]
+        assert len(loads) == 27
+        assert min(loads) >= 0
+
+
+async def _told(port: int, count: int) -> dict[str, bytes]:
+    probe, _ = await Probe.connect(port, Connect("watcher", V311))
+    async with probe:
+        await probe.subscribe("$SYS/#")
+        found: dict[str, bytes] = {}
+        while len(found) < count or not await probe.silent(0.2):
+            packet = await probe.expect(Publish)
+            found[packet.topic] = packet.payload
+        return found
+
+
+async def test_what_went_through_is_counted_as_mosquitto_does(tmp_path: Path) -> None:
+    async with Broker(_config(tmp_path)) as broker:
+        probe, _ = await Probe.connect(broker.port, Connect("c", V311))
+        async with probe:
+            await probe.subscribe("t", "$share/g/u")
+            for qos in (0, 1) * 5:
+                probe.publish("t", b"x" * 95, qos)
+            for _ in range(15):
+                await probe.receive()
+            values = SysTopics(broker.core, broker.parts.publishing, broker.parts.retention).values()
+            assert values["$SYS/broker/messages/received"] == "12"
+            assert values["$SYS/broker/messages/sent"] == "17"
+            assert values["$SYS/broker/publish/messages/sent"] == "10"
+            assert values["$SYS/broker/publish/bytes/received"] == str(10 * 100 + 5 * 2)
+            assert values["$SYS/broker/publish/bytes/sent"] == str(10 * 100)
+            assert values["$SYS/broker/shared_subscriptions/count"] == "1"
+            assert values["$SYS/broker/clients/maximum"] == "1"
+
+
 async def test_the_broker_tells_about_itself_when_no_file_can_be_opened(tmp_path: Path) -> None:
     async with Broker(_config(tmp_path)) as broker:
         probe, _ = await Probe.connect(broker.port, Connect("c"))
@@ -62,7 +108,7 @@ async def test_the_broker_tells_about_itself_when_no_file_can_be_opened(tmp_path
 
 
 async def test_the_broker_starts_and_tells_about_itself_however_much_is_retained(tmp_path: Path) -> None:
-    for limit in (30, 2):
+    for limit in (100, 2):
         async with Broker(_config(tmp_path, limits=Limits(retained_messages_max=limit))) as broker:
             probe, _ = await Probe.connect(broker.port, Connect("a"))
             for number in range(5):

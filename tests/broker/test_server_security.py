@@ -392,6 +392,13 @@ async def test_a_long_connect_is_refused_before_it_is_read() -> None:
         probe.send_bytes(b"\x10\xff\xff\x7f")
         with pytest.raises(Closed):
             await probe.receive()
+        for version, answered in ((V5, True), (V311, False)):
+            probe = await Probe.open(broker.port)
+            probe.send_bytes(b"\x10\xff\xff\x7f\0\4MQTT" + bytes((version,)) + bytes(40_000))
+            if answered:
+                assert (await probe.expect(Connack)).reason == ReasonCode.PACKET_TOO_LARGE
+            with pytest.raises(Closed):
+                await probe.receive()
 
 
 async def test_a_client_above_its_rate_is_slowed_down_and_loses_nothing() -> None:
@@ -493,3 +500,16 @@ async def test_what_one_client_may_not_publish_another_still_can(files: AuthConf
                     pass
                 bob.send(Publish("bob/x", payload, qos, packet_id=qos))
                 assert (await reader.expect(Publish)).payload == payload
+
+
+async def test_a_subscription_can_be_refused(files: AuthConfig, tmp_path: Path) -> None:
+    (tmp_path / "acl").write_text("user anna\ntopic readwrite #\ntopic subscribe anna/#\n")
+    async with _running(auth=files) as broker:
+        for version, refused in ((V5, ReasonCode.NOT_AUTHORIZED), (V311, ReasonCode.UNSPECIFIED_ERROR)):
+            anna, _ = await Probe.connect(broker.port, Connect("anna", version, username="anna", password=b"annaanna"))
+            wanted = ("anna/+", "#", "$share/g/#", "$share/g/anna/x", "$geo/enter/+")
+            answer = await anna.subscribe(*[SubscribeRequest(each, 1) for each in wanted])
+            assert answer.reasons == (1, refused, refused, 1, 1)
+            anna.publish("other", b"no")
+            anna.publish("anna/a", b"yes")
+            assert (await anna.expect(Publish)).payload == b"yes"

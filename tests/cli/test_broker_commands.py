@@ -98,10 +98,10 @@ def test_passwords_are_set_changed_and_removed(tmp_path: Path) -> None:
 
 def test_a_mosquitto_conf_becomes_a_config_that_loads(tmp_path: Path) -> None:
     conf = tmp_path / "mosquitto.conf"
-    conf.write_text("listener 1884\nallow_anonymous true\nmax_queued_messages 10\nplugin x.so\n")
+    conf.write_text("listener 1884\nallow_anonymous true\nmax_queued_messages 10\nmax_keepalive soon\n")
     done = geomq("import-mosquitto", str(conf), cwd=tmp_path)
     assert done.returncode == 0
-    assert "mosquitto.conf:4: plugin x.so: not carried over\n" in done.stderr
+    assert "mosquitto.conf:4: max_keepalive soon: is not a number\n" in done.stderr
     config = load_config(tmp_path / "geomq.toml")
     assert (config.listeners[0].bind_port, config.limits.queue_messages_max) == (1884, 10)
     again = geomq("import-mosquitto", str(conf), cwd=tmp_path)
@@ -109,6 +109,24 @@ def test_a_mosquitto_conf_becomes_a_config_that_loads(tmp_path: Path) -> None:
     assert "already exists" in again.stderr
     assert geomq("import-mosquitto", str(conf), "--force", cwd=tmp_path).returncode == 0
     assert geomq("import-mosquitto", str(conf), "-o", "-").stdout == (tmp_path / "geomq.toml").read_text()
+
+
+def test_nothing_is_written_that_might_open_access_unless_asked_for(tmp_path: Path) -> None:
+    conf = tmp_path / "mosquitto.conf"
+    conf.write_text("listener 1884\nallow_anonymous true\nplugin x.so\npsk_file keys\n")
+    for output in ("geomq.toml", "-"):
+        done = geomq("import-mosquitto", str(conf), "-o", output, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.splitlines()[:2] == [
+            "mosquitto.conf:3: plugin x.so: plugins are not supported",
+            "mosquitto.conf:4: psk_file keys: pre-shared keys are not supported",
+        ]
+        assert "nothing is written" in done.stderr
+    assert not (tmp_path / "geomq.toml").exists()
+    done = geomq("import-mosquitto", str(conf), "--lossy", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "plugin x.so" in done.stderr
+    assert load_config(tmp_path / "geomq.toml").listeners[0].bind_port == 1884
 
 
 def test_help_answers_quickly() -> None:

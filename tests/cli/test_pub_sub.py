@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,28 +20,6 @@ from geomq.cli.mqtt_options import fence_argument
 from geomq.errors import UsageError
 
 GEOMQ = [str(Path(sys.executable).parent / "geomq")]
-
-
-@pytest.fixture(scope="session")
-def mosquitto_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    binary = shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/sbin")
-    if binary is None:
-        pytest.skip("mosquitto is not installed: pub and sub are not tested against it")
-    folder: Path = tmp_path_factory.mktemp("mosquitto")
-    (port,) = free_ports(1)
-    (folder / "conf").write_text(f"user root\nallow_anonymous true\nlistener {port} 127.0.0.1\n")
-    process = subprocess.Popen([binary, "-c", folder / "conf"], stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(100):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(10)
 
 
 def geomq(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -131,9 +110,11 @@ def test_lines_retained_and_deleted(mosquitto_port: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pub", "-t", "a"], b"geomq: give one of --message, --file, --lines or --null\n"),
+        (["pub", "-t", "a"], b"geomq: give one of --message, --file, --lines, --stdin or --null\n"),
+        (["sub", "-t", "a", "-c"], b"geomq: --keep-session needs --id\n"),
+        (["sub", "-t", "a", "-T", "a/#/b"], b"geomq: --filter-out: filter 'a/#/b': '#' must be the whole last level\n"),
+        (["sub", "-t", "a", "-F", "%z"], b"geomq: --format: '%z' says nothing of an event; %% is a %\n"),
         (["pub", "-t", "a", "-m", "x", "--property", "k"], b"geomq: --property 'k' is not of the form KEY=VALUE\n"),
-        (["pub", "-t", "a", "-m", "x", "-p", "1"], b"geomq: cannot connect to localhost:1: "),
         (["sub", "-t", "a", "--key", "k"], b"geomq: --key needs --cert\n"),
         (["sub", "-t", "a", "--cafile", "/none"], b"geomq: cannot use /none: "),
         (["sub", "-t", "a", "--within", "@/none"], b"geomq: cannot read the fence from /none: "),
@@ -170,3 +151,154 @@ def test_fences_on_the_command_line(tmp_path: Path) -> None:
     assert fence_argument(f"@{tmp_path}/area") == "geo:1,2;u=3\n"
     with pytest.raises(UsageError):
         fence_argument("1,2,--")
+
+
+class TestHabits:
+    """What people are used to from mosquitto_pub and mosquitto_sub."""
+
+    def test_h_is_the_host_where_a_name_follows_and_help_where_none_does(self, mosquitto_port: int) -> None:
+        where = ["-h", "localhost", "-p", str(mosquitto_port)]
+        assert geomq("pub", *where, "-t", "habit/host", "-m", "x", "-r", "-q", "1").returncode == 0
+        assert geomq("sub", *where, "-t", "habit/host", "-C", "1").stdout == b"x\n"
+        for arguments in (["pub", "-h"], ["sub", "-h", "-t", "a"], ["pub", "--help"]):
+            done = geomq(*arguments)
+            assert done.returncode == 0
+            assert done.stdout.startswith(b"Usage: geomq ")
+
+    def test_all_of_the_input_is_one_payload(self, mosquitto_port: int) -> None:
+        where = ["-h", "localhost", "-p", str(mosquitto_port)]
+        assert geomq("pub", *where, "-t", "habit/all", "-s", "-r", "-q", "1", stdin=b"one\ntwo\n").returncode == 0
+        assert geomq("sub", *where, "-t", "habit/all", "-C", "1", "-N").stdout == b"one\ntwo\n"
+
+    def test_topics_are_left_out_and_retained_events_alone_are_printed(self, mosquitto_port: int) -> None:
+        where = ["-h", "localhost", "-p", str(mosquitto_port)]
+        for topic in ("habit/out/a", "habit/out/b", "habit/out/c"):
+            assert geomq("pub", *where, "-t", topic, "-m", topic[-1], "-r", "-q", "1").returncode == 0
+        done = geomq(
+            "sub", *where, "-t", "habit/out/#", "-T", "habit/+/a", "-T", "habit/out/b", "-C", "1", "--retained-only"
+        )
+        assert done.stdout == b"c\n"
+        assert geomq("sub", *where, "-t", "habit/out/#", "-R", "-C", "1", "-W", "0.3").returncode == 27
+
+    def test_a_session_is_kept_from_one_run_to_the_next(self, mosquitto_port: int) -> None:
+        where = ["-h", "localhost", "-p", str(mosquitto_port)]
+        kept = ["sub", *where, "-t", "habit/kept", "-q", "1", "-i", "keeper", "-c"]
+        assert geomq(*kept, "-E").returncode == 0
+        assert geomq("pub", *where, "-t", "habit/kept", "-m", "meanwhile", "-q", "1").returncode == 0
+        assert geomq(*kept, "-C", "1", "-W", "20").stdout == b"meanwhile\n"
+        assert geomq(*kept[:-1], "-E").returncode == 0  # begins anew and leaves nothing behind
+        assert geomq("pub", *where, "-t", "habit/kept", "-m", "lost", "-q", "1").returncode == 0
+        assert geomq(*kept, "-C", "1", "-W", "0.3").returncode == 27
+
+    def test_a_subscriber_connects_again(self) -> None:
+        with broker_process() as (port, restart):
+            subscriber = Subscriber(port, "-t", "habit/again", "-C", "2", "-q", "1")
+            while not subscriber.lines:
+                assert geomq("pub", "-p", str(port), "-t", "habit/again", "-m", "x", "-q", "1").returncode == 0
+            restart()
+            publish_until_read(port, subscriber, "-t", "habit/again", "-m", "y", "-q", "1")
+            assert subscriber.wait() == [b"x\n", b"y\n"]
+            assert subscriber.process.returncode == 0
+
+
+@contextmanager
+def broker_process() -> Iterator[tuple[int, Callable[[], None]]]:
+    """A Mosquitto that can be started anew at the same port."""
+    binary = shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/sbin")
+    if binary is None:
+        pytest.skip("mosquitto is not installed: nothing to connect to again")
+    (port,) = free_ports(1)
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        while running:
+            running[-1].kill()
+            running.pop().wait(10)
+        running.append(subprocess.Popen([binary, "-p", str(port)], stderr=subprocess.DEVNULL))
+        wait_for(port)
+
+    start()
+    try:
+        yield port, start
+    finally:
+        running[-1].kill()
+        running[-1].wait(10)
+
+
+class TestExitCodes:
+    """Programs can tell what went wrong."""
+
+    def test_a_broker_that_cannot_be_reached_is_3(self) -> None:
+        done = geomq("pub", "-t", "a", "-m", "x", "-p", "1")
+        assert done.returncode == 3
+        assert done.stderr.startswith(b"geomq: cannot connect to localhost:1: ")
+
+    def test_a_broker_that_does_not_let_the_client_in_is_4(self, tmp_path: Path) -> None:
+        with geomq_broker(tmp_path, 'anonymous = "never"') as port:
+            for command in (["pub", "-m", "x"], ["sub"]):
+                done = geomq(*command, "-t", "a", "-p", str(port), "-h", "127.0.0.1")
+                assert (done.returncode, done.stderr.count(b"\n")) == (4, 1)
+                assert b"the broker refused to connect" in done.stderr
+
+    def test_a_refused_request_is_5(self, tmp_path: Path) -> None:
+        (tmp_path / "acl").write_text("topic read #\n")
+        with geomq_broker(tmp_path, f'acl_file = "{tmp_path}/acl"') as port:
+            done = geomq("pub", "-t", "a", "-m", "x", "-q", "1", "-p", str(port), "-h", "127.0.0.1")
+            assert (done.returncode, done.stderr.count(b"\n")) == (5, 1)
+            assert b"the broker refused to publish" in done.stderr
+
+    @pytest.mark.parametrize(("said", "code"), [(b"HTTP/1.1 400 Bad Request\r\n\r\n", 5), (b"", 27)])
+    def test_what_is_no_mqtt_is_5_and_no_answer_27(self, said: bytes, code: int) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            answering = threading.Thread(target=answer_once, args=(server, said))
+            answering.start()
+            done = geomq("pub", "-t", "a", "-m", "x", "-p", str(port), "-h", "127.0.0.1", "--timeout", "0.5")
+            answering.join(60)
+        assert (done.returncode, done.stderr.count(b"\n")) == (code, 1)
+
+
+def answer_once(server: socket.socket, said: bytes) -> None:
+    """Say so to the first that connects, and listen until it goes."""
+    connection, _ = server.accept()
+    with connection:
+        connection.sendall(said)
+        with suppress(ConnectionError):
+            while connection.recv(4_096):
+                pass
+
+
+@contextmanager
+def geomq_broker(folder: Path, auth: str) -> Iterator[int]:
+    """A broker of ours with these rules."""
+    (port,) = free_ports(1)
+    listener = f'[[listeners]]\nhost = "127.0.0.1"\nport = {port}\n'
+    (folder / "geomq.toml").write_text(f"{listener}[auth]\n{auth}\n[persistence]\nenabled = false\n")
+    process = subprocess.Popen([*GEOMQ, "broker", "-c", str(folder / "geomq.toml")], stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def wait_for(port: int) -> None:
+    """Until something listens there."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            assert time.monotonic() < end, "nothing listens"
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [("geomq su", "plain,sub"), ("geomq sub --retained", "--retained-only")]
+)
+def test_a_shell_completes_commands_and_options(words: str, expected: str) -> None:
+    asked = {"_GEOMQ_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(GEOMQ, capture_output=True, text=True, timeout=60, env=os.environ | asked, check=True)
+    assert expected in done.stdout

@@ -37,6 +37,8 @@ def test_a_federation_comes_up_under_every_strategy_serves_and_stops(strategy: s
                 assert b"<title>" in page.read()
         first, *_, last = said["brokers"].values()
         assert patience.run(crosses(first, last)) == b"hello"
+        if demo == "--demo":
+            assert patience.run(version(last)).startswith(b"geomq version")
     finally:
         running.send_signal(signal.SIGINT)
         _, _ = running.communicate(timeout=60)
@@ -51,6 +53,13 @@ def test_only_what_somebody_publishes_is_suggested(demo: bool, capsys: pytest.Ca
     said = capsys.readouterr().out
     assert said.startswith("1 broker, strategy single")
     assert ("-t 'warning/#'" in said) == demo
+
+
+async def version(port: int) -> bytes:
+    """What the broker says of itself."""
+    async with Client("127.0.0.1", port) as client:
+        await client.subscribe("$SYS/broker/version")
+        return (await anext(aiter(client))).payload
 
 
 async def crosses(there: int, here: int) -> bytes:

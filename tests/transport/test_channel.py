@@ -138,7 +138,7 @@ async def test_a_server_that_breaks_the_protocol_hears_why() -> None:
         await client.__aexit__(None, None, None)
 
     await served(serve, main)
-    assert heard == [b"\xe0\x01\x90"]
+    assert heard == [b"\xe0\x01\x81"]
 
 
 async def test_a_server_that_falls_silent_is_left() -> None:

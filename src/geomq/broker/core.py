@@ -1,16 +1,16 @@
 """What all parts of a running broker share: settings, clients, the routing node, the store, the outbox and links."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Final
+
+from msgspec import structs
 
 from geomq.broker.config.settings import Config, Listener
 from geomq.broker.platform import SYSTEM, Platform
-from geomq.broker.security.acl import ALL_RIGHTS, Acl, Rights
-from geomq.broker.security.certificates import Trust
-from geomq.broker.security.passwords import Passwords
+from geomq.broker.security.access import Security
+from geomq.broker.security.acl import ALL_RIGHTS, Rights
 from geomq.broker.state.budget import Budget
 from geomq.broker.state.client import Client, split_subscription_key
 from geomq.broker.state.counts import Counts
@@ -38,35 +38,6 @@ PACKET_ID_BLOCKS: Final = 16
 """So many brokers have packet identifiers of their own."""
 
 
-class Security:
-    """Who may come in and what they may do, as the files said when they were last read."""
-
-    def __init__(
-        self,
-        passwords: Passwords | None,
-        acl: Acl | None,
-        peer_acl: Acl | None = None,
-        trust: Mapping[Listener, Trust] = MappingProxyType({}),
-    ) -> None:
-        self.passwords = passwords
-        self.acl = acl
-        self.peer_acl = peer_acl
-        self.trust = trust
-        self._of_peers: dict[BrokerId, Rights] = {}
-
-    def rights(self, user: str | None, client_id: str) -> Rights:
-        return ALL_RIGHTS if self.acl is None else self.acl.rights(user=user, client_id=client_id)
-
-    def rights_of_peer(self, peer: BrokerId) -> Rights:
-        """What the clients of a broker of the federation may do here."""
-        if self.peer_acl is None:
-            return ALL_RIGHTS
-        rights = self._of_peers.get(peer)
-        if rights is None:
-            rights = self._of_peers[peer] = self.peer_acl.rights(user=peer, client_id="")
-        return rights
-
-
 class Core:
     """One per broker.
 
@@ -89,7 +60,7 @@ class Core:
         platform: Platform = SYSTEM,
     ) -> None:
         self.config = config
-        self.policy = make_policy(config, node)
+        self._policies = make_policies(config, _packet_ids(node.me, node.strategy.federation.ids))
         self.loop = loop
         self.platform = platform
         self.wall_s = platform.wall_s
@@ -116,6 +87,10 @@ class Core:
         self.fence_texts = FenceTexts(fence_limits(config))
         self.links = Outgoing()
         self.topology_changed = topology_changed
+
+    def policy_at(self, listener: Listener | None) -> Policy:
+        """What clients are offered that came in there."""
+        return self._policies.get(listener) or self._policies[None]
 
     def _may_read(self, client: ClientId, topic: str) -> bool:
         """Whether one of the clients may read a topic; of one that has left its new home says so."""
@@ -154,14 +129,19 @@ class Core:
         """Go on under changed settings; they bind new connections."""
         self.config = config
         self.security = security
-        self.policy = make_policy(config, self.node)
+        self._policies = make_policies(config, self._policies[None].packet_ids)
         self.fence_texts = FenceTexts(fence_limits(config))
         self.pressure.take_config(config)
 
 
-def make_policy(config: Config, node: Node) -> Policy:
+def make_policies(config: Config, packet_ids: range = PACKET_IDS) -> dict[Listener | None, Policy]:
+    """What clients are offered at each listener, and those that have not come by any."""
+    return {each: make_policy(config, each, packet_ids) for each in (None, *config.listeners)}
+
+
+def make_policy(config: Config, listener: Listener | None = None, packet_ids: range = PACKET_IDS) -> Policy:
     limits = config.limits
-    return Policy(
+    policy = Policy(
         receive_max=limits.receive_maximum,
         in_flight_max=limits.inflight_messages_max,
         queue_max=limits.queue_messages_max,
@@ -170,8 +150,20 @@ def make_policy(config: Config, node: Node) -> Policy:
         packet_size_max=limits.packet_bytes_max,
         keep_alive_max_s=limits.keep_alive_max_s,
         session_expiry_max_s=limits.session_expiry_max_s,
-        packet_ids=_packet_ids(node.me, node.strategy.federation.ids),
+        qos_max=limits.qos_max,
+        retain_available=limits.retain,
+        packet_ids=packet_ids,
     )
+    if listener is None:
+        return policy
+    own = {
+        "alias_max": listener.topic_alias_maximum,
+        "packet_size_max": listener.packet_bytes_max,
+        "keep_alive_max_s": listener.keep_alive_max_s,
+        "qos_max": listener.qos_max,
+        "retain_available": listener.retain,
+    }
+    return structs.replace(policy, **{name: value for name, value in own.items() if value is not None})
 
 
 def _packet_ids(me: BrokerId, brokers: Sequence[BrokerId]) -> range:

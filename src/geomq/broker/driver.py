@@ -15,6 +15,7 @@ from geomq.routing.core.actions import (
     Action,
     DeliverToClients,
     DeliverToOne,
+    DropEvent,
     ForgetNote,
     KeepNote,
     RefuseRetained,
@@ -24,7 +25,7 @@ from geomq.routing.core.actions import (
     SessionAction,
     StoreRetained,
 )
-from geomq.routing.core.events import PeerSaid, RetainedStored, RoutingEvent, SessionPacked
+from geomq.routing.core.events import PeerSaid, RetainedStored, RoutingEvent, SessionPacked, SharedReturned
 from geomq.routing.core.messages import Message
 from geomq.routing.core.model import BrokerId, ClientId, Edition, Event, EventId, Match
 from geomq.routing.core.plan import EventBatch
@@ -131,9 +132,28 @@ class Driver:
         actions = self._node.handle(event, now=self._time_s() * 1000.0)
         if said is not None and said.message.keeps and self._kept is not None:
             self._kept.note_received(said.peer, said.message, said.edition)
-        delivered = self._carry_out(event, actions, message)
+        delivered = self._carry_out(event, actions, message) if said is None else self._carry_out_said(said, actions)
         self._watch_soon()
         return delivered
+
+    def _carry_out_said(self, said: PeerSaid, actions: list[Action]) -> int:
+        """What a peer said follows: QoS 0 behind what its publisher published before, if that waits for the disk."""
+        outbox, event = self._core.outbox, getattr(said.message, "event", None)
+        if event is None:
+            return self._carry_out(said, actions, None)
+        outbox.hold_back(None if event.qos else event.publisher)
+        try:
+            return self._carry_out(said, actions, None)
+        finally:
+            outbox.hold_back(None)
+            if event.qos:
+                outbox.promised(event.publisher)
+
+    def hand_on(self, returned: SharedReturned, message: ApplicationMessage) -> bool:
+        """Give another member what one of its group never had; False if there is none."""
+        actions = self._node.handle(returned, now=self._time_s() * 1000.0)
+        self._carry_out(returned, actions, message)
+        return not any(isinstance(action, DropEvent) for action in actions)
 
     def _due(self) -> None:
         """The node's deadline has come."""

@@ -46,6 +46,7 @@ def local_configs(
     *,
     first_port: int | None = None,
     workers: int = 1,
+    sys_interval_s: int = 0,
 ) -> dict[str, Config]:
     """The config of every broker; clients of site i connect to `first_port` + i, or to any free port.
 
@@ -70,7 +71,7 @@ def local_configs(
             broker=settings.BrokerSettings(name=site.name, location=location_text(site.location), workers=workers),
             listeners=(Listener(host=HOST, port=0 if first_port is None else first_port + number),),
             persistence=Persistence(enabled=False),
-            metrics=Metrics(sys_interval_s=0),
+            metrics=Metrics(sys_interval_s=sys_interval_s),
             routing=settings.Routing(strategy=strategy, options=dict(options or {})),
             federation=settings.Federation(host=HOST, port=peer_ports[site.name]),
             cloud=cloud,

@@ -17,7 +17,7 @@ from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.cloud.link import CloudLink, start_cloud
 from geomq.broker.config.settings import Config
 from geomq.broker.connections.admission import Admission
-from geomq.broker.core import Core, Security
+from geomq.broker.core import Core
 from geomq.broker.driver import Driver
 from geomq.broker.fastpath.arrivals import FastArrivals
 from geomq.broker.fastpath.publishing import FastPath
@@ -35,6 +35,7 @@ from geomq.broker.peers.rights import PeerRights
 from geomq.broker.peers.store import Notes, PeerStore
 from geomq.broker.platform import SYSTEM, Platform
 from geomq.broker.roaming.roaming import Roaming
+from geomq.broker.security.access import Security
 from geomq.broker.state.client import Client
 from geomq.broker.state.drops import Reason
 from geomq.broker.state.steady import NOTE as CLOCK

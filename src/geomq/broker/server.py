@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from geomq.broker.config.diff import config_changes, reloaded
 from geomq.broker.config.settings import Config, Listener
 from geomq.broker.connections.listeners import Listeners
-from geomq.broker.core import Core, Security
+from geomq.broker.core import Core
 from geomq.broker.operations.logs import setup_logging
 from geomq.broker.operations.memory import collection_paused, keep_freed_memory, spare_long_lived
 from geomq.broker.operations.memory_watch import MemoryWatch
@@ -27,6 +27,7 @@ from geomq.broker.peers.membership import Membership
 from geomq.broker.peers.peering import Peering
 from geomq.broker.peers.store import Notes, kept_editions
 from geomq.broker.platform import SYSTEM, Platform
+from geomq.broker.security.access import Access, Security
 from geomq.broker.security.acl import load_acl
 from geomq.broker.security.certificates import read_trust
 from geomq.broker.security.passwords import load_passwords
@@ -346,6 +347,8 @@ class Broker:
         parts.admission.close()
         core.outbox.write_all()
         await asyncio.sleep(FAREWELL_S if core.counts.connections_opened else 0)
+        parts.handlers.endings.close()
+        await asyncio.sleep(0)
 
 
 def load_security(config: Config, platform: Platform = SYSTEM) -> Security:
@@ -355,7 +358,15 @@ def load_security(config: Config, platform: Platform = SYSTEM) -> Security:
     acl = None if auth.acl_file is None else load_acl(auth.acl_file)
     peer_acl = None if config.federation.acl_file is None else load_acl(config.federation.acl_file)
     trust = {each: read_trust(each.cafile, each.crlfile) for each in config.listeners if each.tls}
-    return Security(passwords, acl, peer_acl, trust)
+    own = {
+        each: Access(
+            passwords if each.password_file is None else load_passwords(each.password_file, platform.random_bytes),
+            acl if each.acl_file is None else load_acl(each.acl_file),
+        )
+        for each in config.listeners
+        if each.password_file is not None or each.acl_file is not None
+    }
+    return Security(passwords, acl, peer_acl, trust, listeners=config.listeners, of_listeners=own)
 
 
 def _make_node(config: Config, epoch: int, notes: Notes) -> Node:

@@ -67,7 +67,9 @@ class LazyGroup(click.Group):
 class _OneLine(click.ClickException):
     """An error as a person sees it."""
 
-    exit_code = 2
+    def __init__(self, message: str, exit_code: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]
 
     def show(self, file: object = None) -> None:
         click.echo(f"geomq: {' '.join(self.message.split())}", err=True)
@@ -78,7 +80,7 @@ def _errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except GeomqError as error:
-        raise _OneLine(str(error)) from error
+        raise _OneLine(str(error), error.exit_code) from error
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in SPARK_EXTRA:

@@ -15,6 +15,7 @@ from geomq.errors import GeometryError, UsageError
 if TYPE_CHECKING:
     from geomq.client import Client
 
+FOREVER_S = 4_294_967_295
 F = TypeVar("F", bound=Callable[..., Any])
 
 FENCE_HELP = "A fence: 'lat,lon,5km', WKT, GeoJSON, 'geo:lat,lon;u=metres', or @FILE with one of these."
@@ -39,6 +40,8 @@ class Reach(TypedDict):
     path: str
     keep_alive: int
     timeout: float
+    keep_session: bool
+    session_expiry: int | None
 
 
 def reach_options(command: F) -> F:
@@ -49,7 +52,7 @@ def reach_options(command: F) -> F:
 
 
 _OPTIONS = (
-    click.option("--host", "-H", default="localhost", show_default=True, help="The broker."),
+    click.option("--host", "-H", "-h", default="localhost", show_default=True, help="The broker."),
     click.option("--port", "-p", type=click.IntRange(1, 65_535), help="Its port; 1883, or 8883 with TLS."),
     click.option("--id", "-i", "client_id", help="Client id; assigned by the broker when not given."),
     click.option("--user", "-u", "username", help="User name."),
@@ -62,15 +65,36 @@ _OPTIONS = (
     click.option("--insecure", is_flag=True, help="With TLS, trust any certificate. For tests only."),
     click.option("--websocket", is_flag=True, help="Connect by WebSocket."),
     click.option("--path", default="/mqtt", show_default=True, help="Path of the WebSocket."),
-    click.option("--keep-alive", type=click.IntRange(1, 65_535), default=60, show_default=True, help="Seconds."),
+    click.option("--keep-alive", "-k", type=click.IntRange(1, 65_535), default=60, show_default=True, help="Seconds."),
     click.option("--timeout", type=NumberRange(0.1, 3_600), default=10.0, show_default=True, help="Seconds."),
+    click.option("--keep-session", "-c", is_flag=True, help="Go on with the session of --id, and leave it behind."),
+    click.option(
+        "--session-expiry",
+        "-x",
+        type=click.IntRange(0, FOREVER_S),
+        help="Seconds that the broker keeps the session; with --keep-session forever when not given.",
+    ),
 )
+
+
+class ReachCommand(click.Command):
+    """A command that reaches a broker: -h is its host where a name follows, and help where none does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        followed = zip(args, [*args, "-"][1:], strict=True)
+        plain = ["--help" if one == "-h" and after.startswith("-") else one for one, after in followed]
+        return super().parse_args(ctx, plain)
 
 
 def make_client(reach: Reach, **more: Any) -> "Client":
     """The client these options describe."""
     from geomq.client import Client
 
+    expiry_s, keeps = reach["session_expiry"], reach["keep_session"]
+    if keeps and not reach["client_id"]:
+        raise UsageError("--keep-session needs --id")
+    if expiry_s is None:
+        expiry_s = FOREVER_S if keeps else 0
     return Client(
         reach["host"],
         reach["port"],
@@ -83,6 +107,9 @@ def make_client(reach: Reach, **more: Any) -> "Client":
         path=reach["path"],
         keep_alive_s=reach["keep_alive"],
         timeout_s=reach["timeout"],
+        clean_start=not keeps,
+        session_expiry_s=expiry_s,
+        end_session=not expiry_s,
         **more,
     )
 

@@ -15,6 +15,27 @@ HEAD = """# Command line
 `geomq COMMAND --help` prints the same in a terminal. Invalid input gives one line on standard error and exit
 code 2. Long commands show their progress on a terminal and are silent in a pipe; `--json` gives machine-readable
 output.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | done, and the answer is no, as with deliveries that were missed or a mosquitto.conf that is not imported |
+| 2 | usage: an impossible option, file or setting |
+| 3 | no connection: the broker cannot be reached, or the connection was lost |
+| 4 | the broker did not let the client in: a wrong password, no right to connect, too busy |
+| 5 | protocol: the broker refused a request, or what it sent is not MQTT |
+| 27 | time is over: the broker did not answer within `--timeout`, or `--wait` ended before `--count` was reached |
+| 130 | interrupted by Ctrl-C |
+
+A shell completes commands and options by Tab once it has read what `geomq` prints for it. In `~/.bashrc`, `~/.zshrc` or
+`~/.config/fish/completions/geomq.fish`, whichever shell it is:
+
+<!-- not run: each line is for another shell; tests/cli/test_pub_sub.py asks for completions -->
+```sh
+eval "$(_GEOMQ_COMPLETE=bash_source geomq)"
+eval "$(_GEOMQ_COMPLETE=zsh_source geomq)"
+_GEOMQ_COMPLETE=fish_source geomq | source
+```
 """
 
 

@@ -8,17 +8,26 @@ from typing import Unpack
 
 import click
 
-from geomq.cli.mqtt_options import FENCE_HELP, Reach, fence_argument, make_client, reach_options, run_client
+from geomq.cli.mqtt_options import (
+    FENCE_HELP,
+    Reach,
+    ReachCommand,
+    fence_argument,
+    make_client,
+    reach_options,
+    run_client,
+)
 from geomq.errors import UsageError
 
 
-@click.command(short_help="Publish an event, optionally to a fence.")
+@click.command(cls=ReachCommand, short_help="Publish an event, optionally to a fence.")
 @click.option("--topic", "-t", required=True, help="Topic to publish to.")
 @click.option("--message", "-m", help="The payload.")
 @click.option(
     "--file", "-f", type=click.Path(path_type=Path), help="Read the payload from a file; - is standard input."
 )
 @click.option("--lines", "-l", is_flag=True, help="Publish each line of standard input.")
+@click.option("--stdin", "-s", "whole", is_flag=True, help="Publish all of standard input as one payload.")
 @click.option(
     "--null", "-n", "empty", is_flag=True, help="Send an empty payload; with --retain this deletes the retained event."
 )
@@ -35,6 +44,7 @@ def pub(
     message: str | None,
     file: Path | None,
     lines: bool,
+    whole: bool,
     empty: bool,
     to: str | None,
     place: str | None,
@@ -51,15 +61,16 @@ def pub(
     geomq pub -t alarm/flood -m "leave now" --at 52.52,13.40 --to 52.52,13.40,5km -q 1
     geomq pub -t weather -f today.json --to @berlin.geojson --retain
     """
-    if sum((message is not None, file is not None, lines, empty)) != 1:
-        raise UsageError("give one of --message, --file, --lines or --null")
+    if sum((message is not None, file is not None, lines, whole, empty)) != 1:
+        raise UsageError("give one of --message, --file, --lines, --stdin or --null")
+    source = Path("-") if whole else file
     user = tuple(_pair(text) for text in properties)
     fence = fence_argument(to)
 
     async def main() -> int:
         count = size = 0
         async with make_client(reach) as client:
-            for payload in _payloads(message, file, lines):
+            for payload in _payloads(message, source, lines):
                 await client.publish(
                     topic, payload, to=fence, at=place, qos=qos, retain=retain, user=user, expiry_s=expiry
                 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from geomq.dashboard.recorded import View
 
 CROWD = 150
+SYS_INTERVAL_S = 10
 
 
 class UpOptions(NamedTuple):
@@ -95,7 +96,11 @@ async def _run(plan: UpOptions) -> None:
     strategy = "single" if plan.brokers == 1 else plan.strategy
     async with contextlib.AsyncExitStack() as stack:
         federation = await stack.enter_async_context(
-            LocalFederation(local_configs(sites, strategy, first_port=plan.first_port, workers=plan.workers))
+            LocalFederation(
+                local_configs(
+                    sites, strategy, first_port=plan.first_port, workers=plan.workers, sys_interval_s=SYS_INTERVAL_S
+                )
+            )
         )
         ports = {site.name: federation.brokers[site.name].port for site in sites}
         crowd = (

@@ -4,9 +4,20 @@ Works with any MQTT 5 broker as long as no place is involved; places need a GeoM
 """
 
 from geomq.client.client import Client
-from geomq.client.errors import ClientError, RefusedError
+from geomq.client.errors import BrokenProtocolError, ClientError, NoAnswerError, NotLetInError, RefusedError
 from geomq.client.message import Message
 from geomq.client.packets import Will
 from geomq.client.places import FenceLike, LocationLike
 
-__all__ = ["Client", "ClientError", "FenceLike", "LocationLike", "Message", "RefusedError", "Will"]
+__all__ = [
+    "BrokenProtocolError",
+    "Client",
+    "ClientError",
+    "FenceLike",
+    "LocationLike",
+    "Message",
+    "NoAnswerError",
+    "NotLetInError",
+    "RefusedError",
+    "Will",
+]

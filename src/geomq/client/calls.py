@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from geomq.client.errors import ClientError
+from geomq.client.errors import ClientError, NoAnswerError
 from geomq.client.packets import refusal
 from geomq.errors import UsageError
 from geomq.mqtt.client.events import Acknowledged, Dropped
@@ -52,7 +52,7 @@ class Calls:
             while not call.done():
                 await asyncio.wait((call,), timeout=self._timeout_s)
                 if not call.done() and self._connected():
-                    raise ClientError("no answer in time")
+                    raise NoAnswerError("no answer in time")
             answer = call.result()
         finally:
             self._open.discard(call)

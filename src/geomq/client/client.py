@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from geomq.client.calls import Calls
-from geomq.client.errors import ClientError, RefusedError
+from geomq.client.errors import KINDS, ClientError, NoAnswerError, RefusedError
 from geomq.client.message import Message, message_of
 from geomq.client.packets import (
     FINAL,
     PASSING,
     UserProperties,
     Will,
+    address_of,
     bytes_of,
     checked_filter,
     checked_handling,
@@ -43,7 +44,6 @@ from geomq.mqtt.codec.packets import Connect, Publish, SubscribeRequest
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.topics import check_topic
 from geomq.mqtt.codec.types import V5
-from geomq.transport.address import PORTS, Address
 from geomq.transport.link import ClientLink, End
 from geomq.vocabulary import DETAILS_PROPERTY, LOCATION_TOPIC, ROAM_PROPERTY
 
@@ -83,13 +83,14 @@ class Client:
         outgoing_max: int = 10_000,
         roam: bool = False,
         reconnect: bool = False,
+        end_session: bool = False,
         state: bytes | None = None,
     ) -> None:
         self._location = None if at is None else location_of(at)
         self._asked = (((DETAILS_PROPERTY, "1"),) if details else ()) + (((ROAM_PROPERTY, "1"),) if roam else ())
         self._expiry_s = session_expiry_s or (LASTING_EXPIRY_S if roam or reconnect else 0)
         self._timeout_s = timeout_s
-        self._reconnects = reconnect
+        self._reconnects, self._ends_session = reconnect, end_session
         self._queue_max = queue_max
         with plain_errors("cannot connect"):
             connect = Connect(
@@ -102,7 +103,7 @@ class Client:
                 properties=self._connect_properties(),
             )
             self._session = _session(connect, state, queue_max, outgoing_max, timeout_s)
-        address = _address(host, port, tls, path if websocket else None)
+        address = address_of(host, port, tls, path if websocket else None)
         self._link = ClientLink(
             self._session, address, handle=self._on_event, again=self._again, follows=roam, connect_s=timeout_s
         )
@@ -110,6 +111,7 @@ class Client:
         """Events that were given up: arrived while too many waited to be read, or not taken by the broker."""
         self._lost: str | None = None
         self._refused: RefusedError | None = None
+        self._kind: type[ClientError] = ClientError
         self._told = False
         """Whether somebody was told of a connection that is lost."""
         self._present = False
@@ -162,7 +164,7 @@ class Client:
     # Connecting.
 
     async def __aenter__(self) -> Self:
-        self._told, self._lost, self._refused = False, None, None
+        self._told, self._lost, self._refused, self._kind = False, None, None, ClientError
         self._task = asyncio.create_task(self._link.run())
         self._task.add_done_callback(self._on_end)
         try:
@@ -173,7 +175,7 @@ class Client:
             raise
         if self._lost is not None:
             self._told = True
-            raise self._refused or ClientError(f"cannot connect to {self.address}: {self._lost}")
+            raise self._refused or self._kind(f"cannot connect to {self.address}: {self._lost}")
         return self
 
     async def __aexit__(
@@ -184,9 +186,9 @@ class Client:
         if error is not None:
             return
         if left:
-            raise ClientError(f"{left} requests were not answered by {self.address} before it was closed")
+            raise NoAnswerError(f"{left} requests were not answered by {self.address} before it was closed")
         if self._lost is not None and not self._told:
-            raise ClientError(f"the connection to {self.address} is lost: {self._lost}")
+            raise self._kind(f"the connection to {self.address} is lost: {self._lost}")
 
     async def _drain(self) -> int:
         """Give what waits to be sent a last chance; how much is left."""
@@ -200,6 +202,8 @@ class Client:
 
     async def _stop(self) -> None:
         if self._task is not None:
+            if self._ends_session:
+                self._session.disconnect(expiry_s=0)
             self._task.remove_done_callback(self._on_end)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -211,7 +215,10 @@ class Client:
         final = (isinstance(end.said, ConnectRefused) and end.said.reason not in PASSING) or (
             isinstance(end.said, Ended) and end.said.reason in FINAL
         )
-        return self._reconnects and self._session.known and not final
+        comes_back = self._reconnects and self._session.known and not final
+        if comes_back and end.up:
+            log.warning("the connection to %s is lost: %s; connecting again", self.address, end.reason)
+        return comes_back
 
     def _on_end(self, task: "asyncio.Task[End]") -> None:
         if task.cancelled():
@@ -220,7 +227,7 @@ class Client:
         end = End(f"the client failed: {error!r}") if error is not None else task.result()
         if isinstance(end.said, ConnectRefused):
             self._refused = refusal("connect", end.said.reason, end.said.properties)
-        self._lost = end.reason
+        self._lost, self._kind = end.reason, KINDS.get(end.trouble, ClientError)
         self._give_up(end.reason)
 
     def _give_up(self, why: str) -> None:
@@ -380,7 +387,7 @@ class Client:
             raise ClientError("the client is not connected; use it with `async with`")
         if self._lost is not None:
             self._told = True
-            raise ClientError(self._lost)
+            raise self._kind(self._lost)
 
     # Reading.
 
@@ -388,7 +395,7 @@ class Client:
         """Wait until something may have arrived."""
         if self._lost is not None:
             self._told = True
-            raise ClientError(f"the connection to {self.address} is lost: {self._lost}")
+            raise self._kind(f"the connection to {self.address} is lost: {self._lost}")
         self._check_open()
         await self._next_news()
 
@@ -439,9 +446,3 @@ def _session(
     if state is not None:
         client_state.restore(session, state, time.monotonic())
     return session
-
-
-def _address(host: str, port: int | None, tls: ssl.SSLContext | bool, path: str | None) -> Address:
-    context = ssl.create_default_context() if tls is True else (tls or None)
-    usual = PORTS[(context is not None, path is not None)]
-    return Address(host, usual if port is None else port, context, path)

@@ -1,7 +1,7 @@
 """What arrives: an event with its payload, its MQTT 5 properties and, if the publisher gave them, its places."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ class Message:
     correlation_data: bytes | None = None
     expiry_s: int | None = None
     subscription_identifiers: tuple[int, ...] = ()
+    payload_format: int | None = None
+    packet_id: int = field(default=0, compare=False)
 
     @property
     def text(self) -> str:
@@ -82,4 +84,6 @@ def message_of(publish: Publish) -> Message:
         properties.correlation_data,
         properties.message_expiry_interval,
         properties.subscription_identifiers,
+        properties.payload_format_indicator,
+        publish.packet_id,
     )

@@ -1,11 +1,12 @@
 """What a program gives the client, checked and put into MQTT packets; what cannot be is one clear line."""
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from geomq.client.errors import ClientError, RefusedError
+from geomq.client.errors import ClientError, NotLetInError, RefusedError
 from geomq.client.places import FenceLike, LocationLike, fence_text_of, location_text_of
 from geomq.errors import ProtocolError, TopicError, UsageError
 from geomq.mqtt.client.events import words
@@ -13,6 +14,7 @@ from geomq.mqtt.codec import packets
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.topics import check_filter, check_topic, split_shared
+from geomq.transport.address import PORTS, Address
 from geomq.vocabulary import FENCE_PROPERTY, LOCATION_PROPERTY
 
 UserProperties = tuple[tuple[str, str], ...]
@@ -84,7 +86,8 @@ def places(*, at: LocationLike | None = None, fence: FenceLike | None = None) ->
 
 def refusal(action: str, reason: ReasonCode, properties: Properties) -> RefusedError:
     """The broker refused."""
-    return RefusedError(action, int(reason), words(reason, properties))
+    kind = NotLetInError if action == "connect" else RefusedError
+    return kind(action, int(reason), words(reason, properties))
 
 
 @contextmanager
@@ -95,6 +98,13 @@ def plain_errors(what: str) -> Iterator[None]:
     except RefusedError:
         raise
     except ClientError as error:
-        raise ClientError(f"{what}: {error}") from None
+        raise type(error)(f"{what}: {error}") from None
     except (UsageError, TopicError, ProtocolError, ValueError, OverflowError) as error:
         raise UsageError(f"{what}: {error}") from None
+
+
+def address_of(host: str, port: int | None, tls: ssl.SSLContext | bool, path: str | None) -> Address:
+    """Where a broker is; the usual port where none is given."""
+    context = ssl.create_default_context() if tls is True else (tls or None)
+    usual = PORTS[(context is not None, path is not None)]
+    return Address(host, usual if port is None else port, context, path)

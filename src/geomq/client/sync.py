@@ -48,6 +48,7 @@ class Options(TypedDict, total=False):
     outgoing_max: int
     roam: bool
     reconnect: bool
+    end_session: bool
     state: bytes | None
 
 

@@ -19,6 +19,8 @@ strategies hear of share groups, which are the same under all of them.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
+import msgspec
+
 from geomq.errors import UsageError
 from geomq.geo import Fence, Location
 from geomq.routing.core.actions import Action, DeliverToClients
@@ -37,6 +39,7 @@ from geomq.routing.core.events import (
     PeerSaid,
     PeerUp,
     RoutingEvent,
+    SharedReturned,
 )
 from geomq.routing.core.messages import OF_EVENTS
 from geomq.routing.core.model import CONFIGURED, BrokerId, ClientId, Edition, Event, EventId, Match
@@ -120,6 +123,7 @@ class Node:
             ClientUnsubscribed: self._unsubscribed,
             ClientGone: self._gone,
             ClientReady: self._ready,
+            SharedReturned: self._returned,
             ClientDeparted: lambda e, now: self.session_moves.departed(e.client, e.to, now=now),
             ClientArrived: self._arrived,
             PeerSaid: self._peer_said,
@@ -366,6 +370,12 @@ class Node:
     def _ready(self, happened: ClientReady, now: float) -> None:
         self.shared.ready(happened.client, happened.ready)
         self._own.shared.ready(happened.client, happened.ready)
+
+    def _returned(self, happened: SharedReturned, now: float) -> None:
+        self._sequence += 1
+        group = Group(happened.share, happened.topic_filter)
+        event_id = EventId(self.me, self.epoch, self._sequence)
+        self._shared_of(group).returned(msgspec.structs.replace(happened.event, id=event_id), group)
 
     def _peer_said(self, happened: PeerSaid, now: float) -> None:
         peer, message = happened.peer, happened.message

@@ -95,6 +95,7 @@ IN_ROUTING: tuple[Fault, ...] = (
         _SHARED,
         "self._told.pop(peer, None)",
         "pass",
+        seed=89,
     ),
     # The node and its driver.
     Fault(
@@ -130,6 +131,7 @@ IN_ROUTING: tuple[Fault, ...] = (
         _DRIVER,
         "self._before_sending()",
         "pass",
+        seed=2,
     ),
     # Editions.
     Fault(
@@ -217,6 +219,8 @@ IN_ROUTING: tuple[Fault, ...] = (
         _SEARCHES,
         "if home is not None and client not in self._pending and self._sessions.find(client) is None:",
         "if False:",
+        seed=13,
+        simulation="storm",
     ),
     Fault(
         "what is in flight moves under new packet ids",
@@ -229,5 +233,6 @@ IN_ROUTING: tuple[Fault, ...] = (
         _TRANSFER,
         "tuple(receipts),",
         "(),",
+        seed=17,
     ),
 )

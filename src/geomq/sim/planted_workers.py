@@ -20,7 +20,7 @@ IN_WORKERS: tuple[Fault, ...] = (
         _FRAMES,
         "self._group = [self._keys.pop()]",
         "self._group = self._keys.pop() and []",
-        seed=4,
+        seed=6,
         simulation="workers",
     ),
     Fault(

@@ -23,8 +23,8 @@ import geomq
 SEEDS_MAX = 200
 PACKAGE = Path(geomq.__file__).parent
 """Where the modules are that a fault may be planted in."""
-Simulation = Literal["brokers", "workers", "routing"]
-"""Whole brokers; the same with workers; or their routing alone, where federations change."""
+Simulation = Literal["brokers", "storm", "workers", "routing"]
+"""Whole brokers; the same in a storm; with workers; or their routing alone, where federations change."""
 
 
 class Fault(NamedTuple):
@@ -110,7 +110,8 @@ def _violations_of_brokers(seed: int, simulation: Simulation) -> Iterator[str]:
     from geomq.sim.virtual.run import run  # not before the fault is planted
     from geomq.sim.virtual.scenario import Options
 
-    yield from map(str, run(seed, Options(workers=2 if simulation == "workers" else 1)).violations)
+    options = Options(workers=2 if simulation == "workers" else 1, storm=simulation == "storm")
+    yield from map(str, run(seed, options).violations)
 
 
 def _violations_of_routing(seed: int) -> Iterator[str]:

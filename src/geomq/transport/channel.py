@@ -6,7 +6,7 @@ connection is over; the session has been told by then.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from geomq.errors import ProtocolError
 from geomq.mqtt.client.events import Connected, ConnectRefused, Ended, Event, words
@@ -20,6 +20,9 @@ UNSENT_BYTES_MAX: Final = 1 << 20
 UNREAD_ANSWERS_MAX: Final = 100_000
 """A server that takes nothing but goes on sending what wants an answer is left."""
 
+Trouble = Literal["broken", "late"]
+"""What the broker sent breaks the protocol, or it did not answer in time."""
+
 
 class Channel(asyncio.Protocol):
     """Created for every connection. `handle` is called with each event of the session."""
@@ -29,6 +32,8 @@ class Channel(asyncio.Protocol):
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.said: ConnectRefused | Ended | None = None
         """The broker's own word on why the connection ended."""
+        self.trouble: Trouble | None = None
+        """What was wrong with the broker, if it ended for that."""
         self.welcomed = False
         self._address = address
         self._handle = handle
@@ -164,6 +169,7 @@ class Channel(asyncio.Protocol):
                 self._handle(event)
 
     def _leave(self, error: ProtocolError) -> None:
+        self.trouble = "broken"
         farewell = self.session.farewell(error)
         if farewell and self._transport is not None and not self._paused:
             self._write(self._transport, farewell)
@@ -183,6 +189,7 @@ class Channel(asyncio.Protocol):
         try:
             self.session.on_deadline(self._loop.time())
         except ProtocolError as error:
+            self.trouble = "late"
             self.close(str(error))
             return
         self.flush()

@@ -15,7 +15,7 @@ from geomq.mqtt.client.backoff import Backoff
 from geomq.mqtt.client.events import Connected, ConnectRefused, Ended, Event, server_references
 from geomq.mqtt.client.session import ClientSession
 from geomq.transport.address import Address
-from geomq.transport.channel import Channel
+from geomq.transport.channel import Channel, Trouble
 
 REDIRECTS_MAX: Final = 8
 """How often in a row a link is sent on before it gives up."""
@@ -34,6 +34,8 @@ class End(NamedTuple):
     said: ConnectRefused | Ended | None = None
     """The broker's own word, if it gave one."""
     sent_to: str | None = None
+    trouble: Trouble | None = None
+    """What was wrong with the broker, if it ended for that."""
 
 
 class ClientLink:
@@ -113,7 +115,7 @@ class ClientLink:
             async with asyncio.timeout(self._connect_s):
                 await loop.create_connection(lambda: channel, address.host, address.port, ssl=address.tls)
         except TimeoutError:
-            return End(f"no connection within {self._connect_s:g} s")
+            return End(f"no connection within {self._connect_s:g} s", trouble="late")
         except (OSError, UnicodeError, OverflowError) as error:
             return End(_line(error))
         try:
@@ -130,7 +132,7 @@ class ClientLink:
         said = channel.said
         references = server_references(said.reason, said.properties) if said is not None else ()
         sent_to = references[0] if references and self._follows else None
-        return End(reason, True, channel.welcomed, said, sent_to)
+        return End(reason, True, channel.welcomed, said, sent_to, channel.trouble)
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Connected):

@@ -1,5 +1,6 @@
 """A mosquitto.conf in GeoMQ's words: the same listeners, access, limits and persistence, and notes for the rest."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,17 +8,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geomq.broker.config.load import parse_config
-from geomq.broker.config.mosquitto_conf import _SPECIAL, LISTENER_PATHS, NEEDLESS, PLAIN, import_mosquitto
+from geomq.broker.config.mosquitto_conf import Imported, import_mosquitto
+from geomq.broker.config.mosquitto_options import NEEDLESS, OPENING, TAKES, UNSUPPORTED
 from geomq.broker.config.settings import Config
 from geomq.errors import ConfigError, UsageError
 
 
-def translate(tmp_path: Path, text: str) -> tuple[Config, list[str]]:
+def imported(tmp_path: Path, text: str) -> Imported:
     file = tmp_path / "mosquitto.conf"
     file.write_text(text)
-    imported = import_mosquitto(file)
-    notes = [note for note in imported.notes if not note.startswith("max_packet_size is not set")]
-    return parse_config(imported.toml, name="t", base=tmp_path, files=False), notes
+    return import_mosquitto(file)
+
+
+def translate(tmp_path: Path, text: str) -> tuple[Config, list[str]]:
+    made = imported(tmp_path, text)
+    assert made.opening == []
+    notes = [note for note in made.notes if not note.startswith("max_packet_size is not set")]
+    return parse_config(made.toml, name="t", base=tmp_path, files=False), notes
+
+
+def opening(tmp_path: Path, text: str) -> list[str]:
+    """What keeps the file from being written."""
+    return imported(tmp_path, text).opening
 
 
 def test_an_empty_file_is_a_local_broker_without_persistence(tmp_path: Path) -> None:
@@ -102,7 +114,7 @@ def test_limits_persistence_and_files_are_carried_over(tmp_path: Path) -> None:
     limits = config.limits
     assert (limits.inflight_messages_max, limits.receive_maximum, limits.queue_messages_max) == (7, 7, 5000)
     assert (limits.queue_bytes_max, limits.packet_bytes_max, limits.keep_alive_max_s) == (1_048_576, 65_536, 600)
-    assert (limits.topic_alias_maximum, limits.session_expiry_max_s) == (3, 1_209_600)
+    assert (config.listeners[0].topic_alias_maximum, limits.session_expiry_max_s) == (3, 1_209_600)
     assert (config.auth.acl_file, config.auth.password_file) == ("/etc/mosquitto/acl", str(tmp_path / "users"))
     assert (config.persistence.enabled, config.persistence.path) == (True, "/var/lib/mosquitto/geomq-store")
     assert (config.log.file, config.log.level, config.metrics.sys_interval_s) == ("/var/log/m.log", "info", 30)
@@ -119,36 +131,198 @@ def test_no_limit_stays_no_limit(tmp_path: Path) -> None:
 def test_what_cannot_be_carried_over_is_listed_by_line(tmp_path: Path) -> None:
     _, notes = translate(
         tmp_path,
-        "plugin /usr/lib/x.so\nmax_qos 1\nretain_available false\nuse_username_as_clientid true\n"
-        "listener 0 /run/socket\nlistener 1883\npsk_hint x\nmax_keepalive soon\n"
+        "use_username_as_clientid true\nlistener 0 /run/socket\nlistener 1883\nmax_keepalive soon\n"
         "connection cloud\naddress example.org\ntopic # both\nremote_password secret\nsys_interval 5\n"
-        "per_listener_settings true\nkeyfile k\n",
+        "cafile k\nmemory_limit 5\nmax_inflight_bytes 5\nqueue_qos0_messages true\nupgrade_outgoing_qos true\n"
+        "auto_id_prefix x\nlog_type websockets\ntls_version tlsv1.1\nmax_queued_bytes 5\n",
     )
     assert notes == [
-        "mosquitto.conf:1: plugin /usr/lib/x.so: not carried over",
-        "mosquitto.conf:2: max_qos 1: not carried over",
-        "mosquitto.conf:3: retain_available false: retained messages are always enabled",
-        "mosquitto.conf:4: use_username_as_clientid true: clients must now send their user name as client id;"
+        "mosquitto.conf:1: use_username_as_clientid true: clients must now send their user name as client id;"
         " the broker does not set it for them",
-        "mosquitto.conf:5: listener 0 /run/socket: unix sockets are not carried over",
-        "mosquitto.conf:7: psk_hint x: not carried over",
-        "mosquitto.conf:8: max_keepalive soon: is not a number",
-        "mosquitto.conf:9: bridge cloud to example.org: not carried over; to link GeoMQ brokers, fill in the [[peers]]"
+        "mosquitto.conf:2: listener 0 /run/socket: unix sockets are not carried over",
+        "mosquitto.conf:4: max_keepalive soon: is not a number",
+        "mosquitto.conf:5: bridge cloud to example.org: not carried over; to link GeoMQ brokers, fill in the [[peers]]"
         " at the end of the file",
-        "mosquitto.conf:14: per_listener_settings true: access rules hold for all listeners; the last of each was"
-        " carried over",
-        "listener: keyfile without certfile has no effect",
+        "mosquitto.conf:11: memory_limit 5: not carried over; see [limits] memory_bytes_max, which counts the whole"
+        " process",
+        "mosquitto.conf:12: max_inflight_bytes 5: not carried over; as many bytes are in flight as [limits]"
+        " queue_bytes_max says",
+        "mosquitto.conf:13: queue_qos0_messages true: not carried over; QoS 0 messages are not queued for disconnected"
+        " clients",
+        "mosquitto.conf:14: upgrade_outgoing_qos true: not carried over; an event is delivered with its own QoS at"
+        " most",
+        "mosquitto.conf:15: auto_id_prefix x: not carried over; ids that the broker assigns begin with auto-",
+        "mosquitto.conf:16: log_type websockets: not carried over; the log has the levels error, warning, info and"
+        " debug",
+        "mosquitto.conf:17: tls_version tlsv1.1: too old, TLS 1.2 is the oldest accepted",
+        "mosquitto.conf:18: max_queued_bytes 5: 1024 is the least here",
+        "mosquitto.conf:10: cafile k: cafile without certfile has no effect",
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("plugin /usr/lib/x.so", "plugins are not supported"),
+        ("auth_plugin /usr/lib/x.so", "plugins are not supported"),
+        ("psk_file keys", "pre-shared keys are not supported"),
+        ("clientid_prefixes secure-", "not supported"),
+        ("capath /etc/certs", "not supported; put the authorities into one cafile"),
+        ("bind_interface eth0", "not supported; name the address of the interface in the listener"),
+        ("allow_anonymous yes", "is not true or false; Mosquitto refuses this, too"),
+        ("password_file", "names no file; Mosquitto refuses this, too"),
+        ("max_qos 3", "is not from 0 to 2; Mosquitto refuses this, too"),
+        ("max_packet_size 0", "is not 20 or more; Mosquitto refuses this, too"),
+        ("max_packet_size many", "is not a number"),
+        ("mount_point a/#", "is not the beginning of a topic; Mosquitto refuses this, too"),
+        ("mount_point a", "is not carried over: it has to end with / and may not begin with $"),
+        ("socket_domain ipv9", "is not ipv4 or ipv6; Mosquitto refuses this, too"),
+        ("tls_version ssl", "is no version of TLS; Mosquitto refuses this, too"),
+        ("acces_file rules", "is not an option of Mosquitto 2.0"),
+        ("listener\t1884", "is not an option of Mosquitto 2.0"),
+    ],
+)
+def test_what_might_open_access_is_told_apart_with_its_line(tmp_path: Path, line: str, reason: str) -> None:
+    assert opening(tmp_path, f"listener 1883\n{line}\n") == [f"mosquitto.conf:2: {line}: {reason}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "listener 1883\nplugin_opt_password hunter2",
+            "mosquitto.conf:2: plugin_opt_password: plugins are not supported",
+        ),
+        ("listener 1883\npsk_hint secret", "mosquitto.conf:2: psk_hint: pre-shared keys are not supported"),
+        (
+            "allow_anonymous false\nper_listener_settings true\nlistener 1883",
+            "mosquitto.conf:2: per_listener_settings true: has to stand before all other security settings; Mosquitto"
+            " refuses this, too",
+        ),
+        (
+            "listener 1883\nacl_file a\nacl_file b",
+            "mosquitto.conf:3: acl_file b: is given twice; Mosquitto refuses this, too",
+        ),
+        (
+            "listener 1883 example\nsocket_domain ipv4",
+            "mosquitto.conf:2: socket_domain ipv4: not carried over for a name; give the listener an address",
+        ),
+        (
+            "listener 8883\ncertfile c\nkeyfile k\nuse_identity_as_username true",
+            "mosquitto.conf:4: use_identity_as_username true: without require_certificate Mosquitto lets nobody in"
+            " here",
+        ),
+        (
+            "listener 8883\ncertfile c\nkeyfile k\nrequire_certificate true",
+            "mosquitto.conf:2: certfile c: require_certificate needs a cafile",
+        ),
+        ("listener 8883\ncertfile c", "mosquitto.conf:2: certfile c: certfile without keyfile has no effect"),
+        (
+            "mount_point a/\nlistener 1883",
+            "mosquitto.conf:1: mount_point a/: stands before the first listener; Mosquitto refuses this, too",
+        ),
+        (
+            "listener 0 /run/socket\nallow_anonymous true",
+            "mosquitto.conf: none of its listeners could be carried over",
+        ),
+    ],
+)
+def test_so_is_what_only_makes_no_sense_together(tmp_path: Path, text: str, line: str) -> None:
+    assert opening(tmp_path, text) == [line]
+
+
+def test_listeners_keep_their_own_rules(tmp_path: Path) -> None:
+    config, notes = translate(
+        tmp_path,
+        """
+        per_listener_settings true
+        listener 1883
+        allow_anonymous false
+        password_file users
+        acl_file rules
+        allow_zero_length_clientid false
+        listener 1884 127.0.0.1
+        allow_anonymous true
+        listener 1885
+        """,
+    )
+    public, local, last = config.listeners
+    assert (public.anonymous, local.anonymous, last.anonymous) == ("never", "always", "never")
+    assert (public.password_file, public.acl_file) == (str(tmp_path / "users"), str(tmp_path / "rules"))
+    assert (local.password_file, local.acl_file, last.password_file) == (None, None, None)
+    assert (public.empty_client_id, local.empty_client_id) == (False, None)
+    assert (config.auth.anonymous, config.auth.password_file, config.auth.acl_file) == ("never", None, None)
+    assert notes == []
+
+
+def test_rules_for_all_stay_rules_for_all(tmp_path: Path) -> None:
+    config, _ = translate(
+        tmp_path, "listener 1883\nallow_anonymous true\nlistener 1884\nallow_anonymous false\npassword_file users\n"
+    )
+    assert [each.anonymous for each in config.listeners] == [None, None]
+    assert (config.auth.anonymous, config.auth.password_file) == ("never", str(tmp_path / "users"))
+
+
+def test_listeners_keep_mount_point_quality_and_aliases_and_limits_go_for_all(tmp_path: Path) -> None:
+    config, notes = translate(
+        tmp_path,
+        """
+        listener 1883
+        mount_point site/
+        max_qos 1
+        max_topic_alias 3
+        socket_domain ipv4
+        listener 1884
+        retain_available false
+        message_size_limit 1000
+        max_packet_size 30
+        max_keepalive 0
+        check_retain_source false
+        allow_zero_length_clientid false
+        """,
+    )
+    first, second = config.listeners
+    assert (first.mount_point, first.qos_max, first.topic_alias_maximum, first.host) == ("site/", 1, 3, "0.0.0.0")
+    assert (second.mount_point, second.qos_max, second.topic_alias_maximum, second.host) == (None, None, None, "*")
+    limits = config.limits
+    assert (limits.retain, limits.payload_bytes_max, limits.packet_bytes_max) == (False, 1_000, 30)
+    assert (limits.keep_alive_max_s, config.auth.check_retain_source, config.auth.empty_client_id) == (
+        65_535,
+        False,
+        False,
+    )
+    assert notes == ["mosquitto.conf:11: max_keepalive 0: taken for no limit; Mosquitto 2.0 refuses it"]
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("", ["localhost"]),
+        ("max_connections 5", ["localhost"]),
+        ("max_topic_alias 5\nlistener 1884", ["*"]),
+        ("max_qos 1\nlistener 1884", ["*", "*"]),
+        ("bind_address 10.0.0.1\nlistener 1884", ["10.0.0.1", "*"]),
+        ("password_file users\nlistener 1884", ["*"]),
+        ("per_listener_settings true\npassword_file users\nlistener 1884", ["*", "*"]),
+        ("per_listener_settings true\nallow_anonymous true\nlistener 1884", ["*"]),
+    ],
+)
+def test_the_listeners_are_those_that_mosquitto_opens(tmp_path: Path, text: str, hosts: list[str]) -> None:
+    assert [each.host for each in translate(tmp_path, text)[0].listeners] == hosts
+
+
 def test_only_a_bridges_own_options_go_without_a_line(tmp_path: Path) -> None:
-    _, notes = translate(
+    made = imported(
         tmp_path,
         "topic early\nconnection cloud\naddress example.org\nbridge_cafile ca.pem\nremote_username x\n"
-        "try_private true\nplugin /usr/lib/x.so\npsk_file keys\nclientid_prefixes secure-\nauth_plugin y.so\n",
+        "try_private true\nplugin /usr/lib/x.so\npsk_file keys\n",
     )
-    assert [note.partition(" ")[0] for note in notes] == [f"mosquitto.conf:{line}:" for line in (1, 2, 7, 8, 9, 10)]
-    assert notes[2] == "mosquitto.conf:7: plugin /usr/lib/x.so: not carried over"
+    assert [note.partition(" ")[0] for note in made.notes] == [
+        "mosquitto.conf:1:",
+        "mosquitto.conf:2:",
+        "max_packet_size",
+    ]
+    assert [line.partition(" ")[0] for line in made.opening] == ["mosquitto.conf:7:", "mosquitto.conf:8:"]
 
 
 def test_a_bridge_becomes_a_link_to_fill_in(tmp_path: Path) -> None:
@@ -192,7 +366,7 @@ def test_unreadable_files_are_one_line(tmp_path: Path) -> None:
         translate(tmp_path, "include_dir /nonexistent/conf.d")
 
 
-keys = st.sampled_from([*PLAIN, *_SPECIAL, *LISTENER_PATHS, *NEEDLESS, "connection", "address", "topic", "plugin"])
+keys = st.sampled_from([*TAKES, *NEEDLESS, *OPENING, *UNSUPPORTED, "connection", "address", "topic", "plugin_opt_x"])
 values = st.sampled_from(["true", "false", "0", "1", "1883", "-5", "99999999999", "", "a b", "2d", "tlsv1.1", "²"])
 
 
@@ -203,7 +377,20 @@ def test_any_file_is_a_config_or_one_line(
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
     try:
-        translate(folder, "\n".join(" ".join(line) for line in lines))
+        made = imported(folder, "\n".join(" ".join(line) for line in lines))
+        assert all("\n" not in line for line in (*made.notes, *made.opening))
+        parse_config(made.toml, name="t", base=folder, files=False)
     except (ConfigError, UsageError) as error:
         message = str(error)
         assert "\n" not in message
+
+
+def test_the_docs_say_what_becomes_of_each_option() -> None:
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "replace-mosquitto.md"
+    table = page.read_text().partition("## What becomes of each option")[2].partition("\n## ")[0]
+    rows = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `")]
+    named = [option for row in rows for option in re.findall(r"`([^`]+)`", row)]
+    assert len(named) == len(set(named))
+    known = {*TAKES, *NEEDLESS, *OPENING, *UNSUPPORTED}
+    beside = {"address", "addresses", "topic", "connection", "include_dir", "bridge_*", "auth_opt_*", "plugin_opt_*"}
+    assert set(named) == known | beside

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from geomq.broker.config.settings import Config, Limits, Listener
-from geomq.broker.core import Security
 from geomq.broker.packet_handlers import PacketHandlers
 from geomq.broker.parts import Parts
 from geomq.broker.platform import Platform
+from geomq.broker.security.access import Security
 from geomq.broker.storage.memory import MemoryStore
 from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.packets import Connect, Subscribe, SubscribeRequest
@@ -61,7 +61,10 @@ class PretendedTransport:
 
     def nothing(self, *_: object) -> None: ...
 
-    close = abort = pause_reading = resume_reading = set_write_buffer_limits = nothing
+    close = abort = pause_reading = resume_reading = set_write_buffer_limits = set_protocol = nothing
+
+    def can_write_eof(self) -> bool:
+        return False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("127.0.0.1", 1) if name == "peername" else default

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from geomq.broker.config.settings import Config, Limits, Listener
 from geomq.broker.connections.connection import Connection
-from geomq.broker.core import Security
 from geomq.broker.parts import Parts
 from geomq.broker.platform import Platform
+from geomq.broker.security.access import Security
 from geomq.broker.security.acl import Acl
 from geomq.broker.storage.memory import MemoryStore
 from geomq.broker.storage.outbox import PROMPT_MAX
@@ -67,6 +67,12 @@ class Wire:
         self.closed = True
 
     abort = close
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def set_protocol(self, protocol: object) -> None:
+        """Nothing more comes."""
 
     def pause_reading(self) -> None:
         pass

@@ -327,6 +327,7 @@ async def test_what_a_lost_session_had_sent_comes_as_a_repeat_and_nothing_else_c
         assert not connack.session_present
         answer()
         cut(columbus, paris)
+        client.send(Pubcomp((await client.expect(Pubrel)).packet_id))
         got = [await client.expect(Publish) for _ in range(2)]
         assert [(packet.payload, packet.dup) for packet in got] == [(b"sent", True), (b"queued", False)]
         for packet in got:

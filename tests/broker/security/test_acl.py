@@ -1,6 +1,7 @@
 """Access control files: Mosquitto's rules decide alike, names cannot widen a pattern, mistakes are named."""
 
 import tracemalloc
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from geomq.broker.security.acl import ALL_RIGHTS, Rights, fill_pattern, parse_acl
 from geomq.errors import ConfigError
+from geomq.mqtt.codec.topics import filter_covers, topic_matches
 
 FILE = """
 # anonymous clients
@@ -124,7 +126,7 @@ def test_the_cache_of_decisions_is_bounded() -> None:
         ("topc a", "unknown keyword 'topc'; lines start with user, topic, pattern or fence"),
         ("user", "a user line needs a user name"),
         ("topic", "a topic is missing"),
-        ("topic rw a/b", "unknown access 'rw'; use read, write, readwrite or deny"),
+        ("topic rw a/b", "unknown access 'rw'; use read, write, readwrite, subscribe or deny"),
         ("topic read a#", "filter 'a#': '#' must be the whole last level"),
         ("fence near POINT", "expected: fence [deny] into|from [on FILTER] FENCE"),
         ("fence into", "fence text is empty"),
@@ -154,3 +156,57 @@ def test_the_cache_of_rights_takes_little_memory_whatever_the_topics() -> None:
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 1_000_000
+
+
+SUBSCRIBING = """
+topic read #
+user alice
+topic subscribe work/#
+topic subscribe +/news
+topic deny work/secret/#
+user bob
+topic readwrite #
+pattern deny blocked/%c/#
+"""
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "allowed"),
+    [
+        ("work/#", True),
+        ("work", True),
+        ("work/+/a", True),
+        ("work/secret/#", False),
+        ("work/secret/a", False),
+        ("any/news", True),
+        ("+/news", True),
+        ("#", False),
+        ("+/+", False),
+        ("news", False),
+        ("$SYS/news", False),
+    ],
+)
+def test_filters_have_to_be_covered_where_lines_say_who_may_subscribe(topic_filter: str, allowed: bool) -> None:
+    assert rights("alice", text=SUBSCRIBING).may_subscribe(topic_filter) == allowed
+
+
+def test_whom_no_line_is_about_subscribes_to_anything() -> None:
+    for user in (None, "bob", "carol"):
+        assert rights(user, text=SUBSCRIBING).may_subscribe("#")
+        assert not rights(user, text=SUBSCRIBING + "pattern subscribe own/%c/#").may_subscribe("#")
+        assert rights(user, "x", text=SUBSCRIBING + "pattern subscribe own/%c/#").may_subscribe("own/x/+")
+    assert ALL_RIGHTS.may_subscribe("#")
+
+
+def test_to_subscribe_is_not_to_read() -> None:
+    assert not rights("alice", text=SUBSCRIBING).may_read("work/a")
+
+
+@given(st.lists(st.sampled_from(["a", "b", "+"]), min_size=1, max_size=4), st.booleans(), st.data())
+def test_what_covers_a_filter_matches_all_its_topics(levels: list[str], ends: bool, data: st.DataObject) -> None:
+    wider = "/".join([*levels, "#"] if ends else levels)
+    parts = data.draw(st.lists(st.sampled_from(["a", "b", "+"]), min_size=1, max_size=5))
+    narrower = "/".join([*parts, "#"] if data.draw(st.booleans()) else parts)
+    topics = ["/".join(each) for size in range(1, 7) for each in product("abc", repeat=size)]
+    matched = [topic for topic in topics if topic_matches(narrower, topic)]
+    assert filter_covers(wider, narrower) == all(topic_matches(wider, topic) for topic in matched)

@@ -17,6 +17,7 @@ from geomq.mqtt.codec.wire import varint
 
 MALFORMED, PROTOCOL = ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR
 TOPIC, FILTER = ReasonCode.TOPIC_NAME_INVALID, ReasonCode.TOPIC_FILTER_INVALID
+DEEP = b"/" * 200
 ALIAS, VERSION = ReasonCode.TOPIC_ALIAS_INVALID, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
 
 
@@ -27,17 +28,18 @@ def _fault(wire: bytes, version: int | None, side: Side = Side.SERVER) -> Reason
 
 
 CONNECTS = {
-    "another protocol name": ("100c 0006 4d5149736470 03 02 003c", VERSION),
+    "another protocol name": ("100c 0006 4d5149736471 03 02 003c", VERSION),
     "version 3": ("100c 0004 4d515454 03 02 003c 0000", VERSION),
     "version 6": ("100d 0004 4d515454 06 02 003c 00 0000", VERSION),
-    "a bridge's version bit": ("100c 0004 4d515454 84 02 003c 0000", VERSION),
+    "MQTT 3.1.1 under the name of 3.1": ("100c 0006 4d5149736470 04 02 003c", VERSION),
+    "a bridge of version 6": ("100c 0004 4d515454 86 02 003c 0000", VERSION),
     "the reserved flag": ("100c 0004 4d515454 04 03 003c 0000", MALFORMED),
     "will QoS without will": ("100c 0004 4d515454 04 0a 003c 0000", MALFORMED),
     "will retain without will": ("100c 0004 4d515454 04 22 003c 0000", MALFORMED),
     "will QoS 3": ("1011 0004 4d515454 04 1e 003c 0000 0001 61 0000", MALFORMED),
     "3.1.1 password without user": ("100e 0004 4d515454 04 42 003c 0000 0000", MALFORMED),
-    "will topic with a wildcard": ("1011 0004 4d515454 04 06 003c 0000 0001 23 0000", TOPIC),
-    "empty will topic": ("1010 0004 4d515454 04 06 003c 0000 0000 0000", TOPIC),
+    "will topic with a wildcard": ("1011 0004 4d515454 04 06 003c 0000 0001 23 0000", ReasonCode.MALFORMED_PACKET),
+    "empty will topic": ("1010 0004 4d515454 04 06 003c 0000 0000 0000", ReasonCode.MALFORMED_PACKET),
     "trailing bytes": ("100d 0004 4d515454 04 02 003c 0000 00", MALFORMED),
     "truncated client id": ("100c 0004 4d515454 04 02 003c 0001", MALFORMED),
     "client id with U+0000": ("100d 0004 4d515454 04 02 003c 0001 00", MALFORMED),
@@ -69,9 +71,10 @@ AFTER_CONNECT = {
     "PUBLISH without identifier": (V311, "3203 0001 61", MALFORMED),
     "PUBLISH topic longer than the packet": (V311, "3003 0009 61", MALFORMED),
     "PUBLISH with one byte": (V311, "3001 00", MALFORMED),
-    "PUBLISH to '#'": (V5, "3004 0001 23 00", TOPIC),
-    "PUBLISH to '+'": (V311, "3003 0001 2b", TOPIC),
-    "PUBLISH to nothing in 3.1.1": (V311, "3002 0000", TOPIC),
+    "PUBLISH to '#'": (V5, "3004 0001 23 00", ReasonCode.MALFORMED_PACKET),
+    "PUBLISH to '+'": (V311, "3003 0001 2b", ReasonCode.MALFORMED_PACKET),
+    "PUBLISH to nothing in 3.1.1": (V311, "3002 0000", ReasonCode.MALFORMED_PACKET),
+    "PUBLISH to 201 levels": (V5, "30cb01 00c8" + DEEP.hex() + "00", TOPIC),
     "PUBLISH to nothing without alias": (V5, "3003 0000 00", PROTOCOL),
     "PUBLISH topic not UTF-8": (V5, "3004 0001 ff 00", MALFORMED),
     "PUBLISH topic with U+0000": (V5, "3004 0001 00 00", MALFORMED),
@@ -99,16 +102,17 @@ AFTER_CONNECT = {
     "SUBSCRIBE reserved option": (V5, "8207 0001 00 0001 61 40", MALFORMED),
     "SUBSCRIBE option of version 5 in 3.1.1": (V311, "8206 0001 0001 61 04", MALFORMED),
     "SUBSCRIBE retain handling 3": (V5, "8207 0001 00 0001 61 30", PROTOCOL),
-    "SUBSCRIBE empty filter": (V5, "8206 0001 00 0000 00", FILTER),
-    "SUBSCRIBE 'a#'": (V5, "8208 0001 00 0002 6123 00", FILTER),
-    "SUBSCRIBE '#/a'": (V5, "8209 0001 00 0003 232f61 00", FILTER),
-    "SUBSCRIBE 'a+'": (V311, "8207 0001 0002 612b 00", FILTER),
-    "SUBSCRIBE '$share/g'": (V5, "820e 0001 00 0008" + b"$share/g".hex() + "00", FILTER),
-    "SUBSCRIBE '$share/+/a'": (V5, "8210 0001 00 000a" + b"$share/+/a".hex() + "00", FILTER),
+    "SUBSCRIBE empty filter": (V5, "8206 0001 00 0000 00", ReasonCode.MALFORMED_PACKET),
+    "SUBSCRIBE to 201 levels": (V5, "82ce01 0001 00 00c8" + DEEP.hex() + "00", FILTER),
+    "SUBSCRIBE 'a#'": (V5, "8208 0001 00 0002 6123 00", ReasonCode.MALFORMED_PACKET),
+    "SUBSCRIBE '#/a'": (V5, "8209 0001 00 0003 232f61 00", ReasonCode.MALFORMED_PACKET),
+    "SUBSCRIBE 'a+'": (V311, "8207 0001 0002 612b 00", ReasonCode.MALFORMED_PACKET),
+    "SUBSCRIBE '$share/g'": (V5, "820e 0001 00 0008" + b"$share/g".hex() + "00", ReasonCode.MALFORMED_PACKET),
+    "SUBSCRIBE '$share/+/a'": (V5, "8210 0001 00 000a" + b"$share/+/a".hex() + "00", ReasonCode.MALFORMED_PACKET),
     "SUBSCRIBE shared and no-local": (V5, "8210 0001 00 000a" + b"$share/g/a".hex() + "04", PROTOCOL),
     "SUBSCRIBE two identifiers": (V5, "820b 0001 04 0b010b02 0001 61 00", PROTOCOL),
     "UNSUBSCRIBE from nothing": (V5, "a203 0001 00", PROTOCOL),
-    "UNSUBSCRIBE 'a#'": (V311, "a206 0001 0002 6123", FILTER),
+    "UNSUBSCRIBE 'a#'": (V311, "a206 0001 0002 6123", ReasonCode.MALFORMED_PACKET),
     "PINGREQ with a body": (V5, "c001 00", MALFORMED),
     "DISCONNECT with a body in 3.1.1": (V311, "e001 00", MALFORMED),
     "DISCONNECT with unknown reason": (V5, "e001 01", MALFORMED),
@@ -172,7 +176,7 @@ def test_packets_before_a_fault_are_still_given() -> None:
 
 
 def test_the_version_to_answer_an_unknown_protocol_in_is_known() -> None:
-    for level, answer in ((3, V311), (6, V5), (0x84, V311)):
+    for level, answer in ((3, V311), (6, V5), (0x83, V311), (0x86, V311)):
         decoder = Decoder()
         with pytest.raises(MqttError):
             list(decoder.feed(b"\x10\x0c\x00\x04MQTT" + bytes((level,)) + b"\x02\x00\x3c\x00\x00"))

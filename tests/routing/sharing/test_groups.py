@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.routing.stage import Stage, circle, moved, published, row_of_squares, subscribed
 from tests.routing.test_contract import CASES, GAP_MS, WARM_UP_MS
 from tests.routing.worlds import federation_of, fences, filters, home_of, locations, publishes, subscribes, topics
@@ -23,6 +24,7 @@ from geomq.routing.core.events import (
     PeerSaid,
     PeerUp,
     RoutingEvent,
+    SharedReturned,
 )
 from geomq.routing.core.model import BrokerId, ClientId, Event, EventId
 from geomq.routing.sharing.groups import (
@@ -189,6 +191,25 @@ def test_an_event_is_served_once_however_often_a_link_repeats_it() -> None:
     again = answer(stage, "b1", ServeShared(event(), "crew", "t", ()))
     assert first == [DeliverToOne(event(), "crew", "t", (ClientId("m1"),), (B1,))]
     assert again == [DropEvent(event().id, "duplicate")]
+
+
+def test_what_a_member_left_behind_goes_to_another_as_a_new_event() -> None:
+    stage = crew()
+    stage.do("b1", ClientGone(ClientId("m1")))
+    node, nobody = stage.node("b1"), EventId(B1, 0, 0)
+    left = SharedReturned("crew", "t", structs.replace(event(), id=nobody))
+    (first,) = node.handle(left, now=0)
+    (second,) = node.handle(left, now=0)
+    assert isinstance(first, SendToPeer)
+    assert isinstance(second, SendToPeer)
+    served = [each.message.event for each in (first, second) if isinstance(each.message, ServeShared)]
+    assert {first.peer, second.peer} == {B2, B3}
+    assert len({each.id for each in served} | {nobody}) == 3
+    for gone in ("b2", "b3"):
+        stage.do(gone, ClientGone(ClientId(f"m{gone[1]}")))
+    (last,) = node.handle(left, now=0)
+    assert isinstance(last, DropEvent)
+    assert last.reason == "no member left"
 
 
 def test_a_home_without_a_member_left_passes_the_event_on() -> None:

@@ -6,13 +6,16 @@ and a reader that is too slow loses its QoS 0 messages, counted.
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from geomq.broker.clients.details import told
 from geomq.broker.core import Core
 from geomq.broker.state.client import Client, split_subscription_key
 from geomq.broker.state.drops import Reason
 from geomq.broker.state.tracer import named
+from geomq.geo import fence_text
 from geomq.mqtt.codec.properties import NO_PROPERTIES
-from geomq.mqtt.session.message import ApplicationMessage, Fanout
+from geomq.mqtt.session.message import ApplicationMessage, Fanout, Shared
 from geomq.mqtt.session.subscriptions import Subscription, Terms, merge
 from geomq.routing.core.model import ClientId, Event, Match
 from geomq.routing.core.wire_checks import properties_of
@@ -53,10 +56,11 @@ class Delivery:
         if not found:
             return 0
         client, subscription = next((each for each in found if _can_take(each[0])), found[0])
-        fanout = self._fanout(event, message)
+        shared = _shared(event, subscription) if event.qos and subscription.qos else None
+        fanout = self._fanout(event, message, shared)
         return 0 if fanout is None else self._to_client(client, subscription, fanout, own=False)
 
-    def _fanout(self, event: Event, message: ApplicationMessage | None) -> Fanout | None:
+    def _fanout(self, event: Event, message: ApplicationMessage | None, shared: Shared | None = None) -> Fanout | None:
         """The event as it is sent to everybody; None if it expired on its way from another broker."""
         self._before()
         now = self._core.now_s()
@@ -67,6 +71,8 @@ class Delivery:
                 return None
         if self._core.tracer is not None or (event.qos and self._core.links.active):
             message = named(message, event)
+        if shared is not None:
+            message = structs.replace(message, shared=shared)
         fanout = Fanout(message, now)
         self._event, self._plain, self._told = event, fanout, None
         return fanout
@@ -138,13 +144,17 @@ class Delivery:
         connection = client.connection
         if connection is None:
             return self._kept_back(client, fanout.message, 0, "offline")
-        data = b"" if connection.paused else client.session.deliver(fanout, terms)
+        before = self._core.outbox.before
+        data = b"" if connection.paused else client.session.deliver(fanout, terms, held=before is not None)
         if not data:
             reason = Reason.SLOW_READER if connection.paused else Reason.TOO_LARGE
             self._core.drops.missed(client.session, reason)
             trouble = "slow reader" if connection.paused else "too large for the client"
             return self._kept_back(client, fanout.message, 0, trouble)
-        connection.send(data)
+        if before is not None:
+            self._core.outbox.send_behind(before, connection, data)
+        else:
+            connection.send(data)
         counts.events_delivered += 1
         if self._core.tracer is not None:
             self._core.tracer.handed(client.id, fanout.message, 0, None)
@@ -174,6 +184,12 @@ class Delivery:
             return 1
         core.outbox.schedule()
         return 0 if data is None else 1
+
+
+def _shared(event: Event, subscription: Subscription) -> Shared:
+    """What has to be known to give it to another member later."""
+    fence = None if event.fence is None else fence_text(event.fence)
+    return Shared(subscription.topic_filter, event.publisher, event.location, fence)
 
 
 def _can_take(client: Client) -> bool:

@@ -20,6 +20,7 @@ from geomq.broker.clients.geotopics import (
     parse_location_payload,
     payload_text,
 )
+from geomq.broker.clients.mounting import mounted_topic
 from geomq.broker.clients.once import Writers
 from geomq.broker.clients.retention import About, Retention
 from geomq.broker.core import Core
@@ -77,9 +78,12 @@ class Publishing:
         core = self._core
         message = client.session.accept(packet, core.now_s())
         if message is None:
+            core.counts.other_publishes += 1
             self._answer(client, packet, ReasonCode.SUCCESS, None)
             return False
-        if not is_order(message.topic):
+        if is_order(message.topic):
+            core.counts.other_publishes += 1
+        else:
             core.counts.events_received += 1
         if packet.qos and (full := core.outbox.full):
             self._refuse_for_space(client, packet, full)
@@ -87,7 +91,7 @@ class Publishing:
         if packet.qos:
             core.pressure.begin()
         try:
-            delivered = self.publish(client, message)
+            delivered = self.publish(client, _mounted(client, message))
         except EventRefused as refused:
             core.counts.events_refused += 1
             if core.tracer is not None:
@@ -122,7 +126,7 @@ class Publishing:
                     self._core.counts.events_repeated += 1
                     return 1
                 fence = self._read_properties(client, message, fence)
-            elif self._core.config.geo.owntracks_topics and self._following.is_owntracks(message.topic):
+            elif self._core.config.geo.owntracks_topics and self._follows(client, message.topic):
                 self._follow(client, message.payload)
         except GeometryError as error:
             raise EventRefused(ReasonCode.PAYLOAD_FORMAT_INVALID, str(error)) from None
@@ -133,7 +137,7 @@ class Publishing:
             delivered = self._send_qos1(message)
             if delivered is not None:
                 return delivered
-        delivered = self.route(client.id, message, fence, About(fence, client.location, client.id, client.user))
+        delivered = self.route(client.id, message, fence, _about(client, fence))
         if once is not None:
             self.writers.note(client.user, once)
         return delivered
@@ -214,6 +218,10 @@ class Publishing:
             self._core.counts.locations_dropped += 1
             raise EventRefused(ReasonCode.QUOTA_EXCEEDED, "too many location updates")
 
+    def _follows(self, client: Client, topic: str) -> bool:
+        """Whether the client says on this topic where it is."""
+        return self._following.is_owntracks(topic.removeprefix(client.session.mount))
+
     def _follow(self, client: Client, payload: bytes) -> None:
         """OwnTracks: take the place if there is one; whatever else is in the payload is an event like any."""
         bucket = client.location_bucket
@@ -233,6 +241,9 @@ class Publishing:
         topic = message.topic
         if topic.count("/") >= self._core.config.limits.topic_levels_max:
             raise EventRefused(ReasonCode.TOPIC_NAME_INVALID, "the topic has too many levels")
+        most = self._core.config.limits.payload_bytes_max
+        if most and len(message.payload) > most:
+            raise EventRefused(ReasonCode.QUOTA_EXCEEDED, f"the payload is larger than {most} bytes")
         if rights.all_allowed:
             return
         if not rights.may_write(topic):
@@ -261,6 +272,21 @@ class Publishing:
         elif packet.qos and client.connection is not None:
             answer = client.session.answer(packet.packet_id, packet.qos, reason, text)
             self._core.outbox.hold(client.connection, answer)
+
+
+def _mounted(client: Client, message: ApplicationMessage) -> ApplicationMessage:
+    """What the client published, under the topic that the broker knows. Raises EventRefused where that is invalid."""
+    mount = client.session.mount
+    if not mount:
+        return message
+    try:
+        return msgspec.structs.replace(message, topic=mounted_topic(mount, message.topic))
+    except TopicError as error:
+        raise EventRefused(ReasonCode.TOPIC_NAME_INVALID, str(error)) from None
+
+
+def _about(client: Client, fence: Fence | None) -> About:
+    return About(fence, client.location, client.id, client.user, client.place)
 
 
 def _check_not_sys(topic: str) -> None:

@@ -12,10 +12,12 @@ from itertools import islice
 from msgspec import structs
 
 from geomq.broker.clients.geotopics import read_filter
+from geomq.broker.clients.passing_on import PassingOn
 from geomq.broker.clients.publishing import EventRefused, Publishing
 from geomq.broker.clients.subscribing import Subscribing
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
+from geomq.broker.security.identity import Identity
 from geomq.broker.security.limits import make_bucket
 from geomq.broker.state.client import Client, ClientConnection
 from geomq.broker.storage.records import SessionRecord, StoredSession
@@ -55,37 +57,41 @@ class Registry:
         self._handle = driver.handle
         self._publishing = publishing
         self._subscribing = subscribing
+        self._passing_on = PassingOn(core, driver)
         self._deadlines: list[tuple[float, str]] = []
         self._is_ending = False
 
     # Coming.
 
     def open(
-        self, connection: ClientConnection, connect: Connect, agreement: Agreement, user: str | None
+        self, connection: ClientConnection, connect: Connect, agreement: Agreement, identity: Identity
     ) -> tuple[Client, bool, list[bytes]]:
         """A client is let in: its record, whether its session was there, and what goes out after CONNACK."""
-        core = self._core
+        core, user = self._core, identity.user
         client_id = agreement.client_id
         client = core.clients.get(client_id)
         if client is not None and client.connection is not None:
             self.take_over(client)
             client = core.clients.get(client_id)
         present = client is not None
-        if client is not None and connect.clean_start:
+        listener, mount = connection.listener, connection.listener.mount_point or ""
+        # What a session of another mount point holds is not for this one.
+        if client is not None and (connect.clean_start or client.session.mount != mount):
             self.end(client)
             client, present = None, False
         if client is None:
             journal = core.outbox.journal if core.outbox.durable and agreement.expiry_s else None
             session = self._make_session(client_id, journal)
-            client = core.clients[client_id] = Client(session, user, core.security.rights(user, client_id))
+            rights = core.security.rights(user, client_id, listener)
+            client = core.clients[client_id] = Client(session, user, rights)
         elif not agreement.expiry_s and client.session.durable:
             client.session.forget_journal()
             self._forget_stored(client)
-        client.session.renew(core.policy)
-        client.attach(connection, user, now_ms=int(core.wall_s() * 1000))
+        client.session.renew(core.policy_at(listener), mount=mount)
+        client.attach(connection, user, proved=identity.proved, now_ms=int(core.wall_s() * 1000))
         self.give_rights(client)
         asks = bool(core.config.geo.details) and connect.properties.user(DETAILS_PROPERTY) is not None
-        client.agree(roams=roams(connect), asks=asks, told_new=not present)
+        client.agree(roams=roams(connect), asks=asks, told_new=not present, bridges=connect.bridge)
         if core.tracer is not None:
             core.tracer.connected(client)
         resumed = client.session.attach(agreement, connect.will, core.now_s())
@@ -99,7 +105,7 @@ class Registry:
         core = self._core
         return Session(
             client_id,
-            core.policy,
+            core.policy_at(None),
             journal,
             tally=core.counts,
             on_drop=core.drops.of_session,
@@ -110,7 +116,7 @@ class Registry:
     def give_rights(self, client: Client) -> None:
         """The client has the rights of its user as they are now, also to what already waits for it."""
         core = self._core
-        rights = core.security.rights(client.user, client.id)
+        rights = core.security.rights(client.user, client.id, client.listener)
         client.authorize(rights)
         if not rights.all_allowed and client.session.pending:
             denied = client.session.withdraw(
@@ -146,7 +152,7 @@ class Registry:
         now = core.now_s()
         session = client.session
         will = session.will
-        expiry_s = expiry_after(farewell, session.expiry_s, core.policy)
+        expiry_s = expiry_after(farewell, session.expiry_s, core.policy_at(client.listener))
         session.detach(expiry_s, now)
         client.detach(due_will(will, farewell, session_expires_at=session.expires_at, now=now))
         core.topology_changed()
@@ -178,7 +184,7 @@ class Registry:
         if client.due_will is not None:
             self._publish_will(client)
         self._subscribing.forget(client)
-        self._core.drops.ended(client.session)
+        self._core.drops.ended(client.session, self._passing_on.pass_on(client.session))
         self.give_away(client)
 
     def give_away(self, client: Client) -> None:
@@ -294,7 +300,10 @@ class Registry:
         core.topology_changed()
 
     def complete(self, client: Client, stored: StoredSession) -> None:
-        """A session began empty, and its client may believe that it goes on: it gets what the former one wanted."""
+        """A session began empty, and its client may believe that it goes on: it gets what the former one wanted, if
+        that is of the same mount point."""
+        if stored.record.mount != client.session.mount:
+            return
         self._take_wishes(client, stored)
         client.cross()
         if client.session.durable:
@@ -304,15 +313,15 @@ class Registry:
 
     def go_on(self, client: Client, stored: StoredSession) -> None:
         """A session began, and its client does not know it: it is the former one, with all its identifiers."""
-        core, session = self._core, client.session
+        core = self._core
         self.complete(client, stored)
-        session.restore(stored.deliveries, stored.receipts)
-        session.miss(stored.missed)
-        if session.durable:
+        client.session.restore(stored.deliveries, stored.receipts)
+        client.session.miss(stored.missed)
+        if client.session.durable:
             core.outbox.journal.extend(_changes_of(client.id, stored))
             core.outbox.schedule()
         if client.connection is not None:
-            for data in session.pump(core.now_s()):
+            for data in client.session.pump(core.now_s()):
                 core.outbox.hold(client.connection, data)
 
     def _store_wishes(self, client: Client, stored: StoredSession) -> None:
@@ -328,11 +337,13 @@ class Registry:
         expires_at = record.expires_at
         if expires_at is None and record.expiry_s != NEVER_EXPIRES:
             expires_at = now + record.expiry_s
-        session.leave(record.version, record.expiry_s, expires_at)
+        session.leave(record.version, record.expiry_s, expires_at, mount=record.mount)
         session.restore(stored.deliveries, stored.receipts)
         session.miss(stored.missed)
-        client = Client(session, record.user, core.security.rights(record.user, client_id), asks=record.asks)
-        client.restore_policy(record.queue_full)
+        listener = core.security.listener_at(record.place)
+        rights = core.security.rights(record.user, client_id, listener)
+        client = Client(session, record.user, rights, asks=record.asks)
+        client.came_by(listener, record.queue_full, proved=record.proved)
         core.clients[client_id] = client
         if core.tracer is not None:
             core.tracer.watch(client)
@@ -380,6 +391,9 @@ def _record(client: Client) -> SessionRecord:
         will_due_at=None if due is None else due.due_at,
         asks=client.asks,
         queue_full=client.queue_full,
+        place=client.place,
+        mount=session.mount,
+        proved=client.proved,
     )
 
 

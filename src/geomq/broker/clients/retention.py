@@ -25,12 +25,13 @@ RETRY_S = 0.05
 
 
 class About(NamedTuple):
-    """Where a retained event matters, and where and by whom it was published."""
+    """Where a retained event matters, and where, by whom and by which listener of this broker it was published."""
 
     fence: Fence | None = None
     location: Location | None = None
     client_id: str | None = None
     user: str | None = None
+    place: str | None = None
 
 
 _NOTHING = About()
@@ -74,7 +75,7 @@ class Retention:
         for message, record in retained.values():
             fence = None if record.fence is None else self._core.fence_texts.written(record.fence)
             place = None if record.location is None else Location(*record.location)
-            self._keep(message, About(fence, place, record.client_id, record.user), beyond=True)
+            self._keep(message, About(fence, place, record.client_id, record.user, record.place), beyond=True)
 
     @property
     def bytes(self) -> int:
@@ -99,9 +100,9 @@ class Retention:
             self._core.counts.retained_refused += 1
             return False
         if stored:
-            fence, place, client_id, user = about
-            text = None if fence is None else fence_text(fence)
-            self._core.store.put_retained(message, RetainedRecord(text, place, client_id, user))
+            text = None if about.fence is None else fence_text(about.fence)
+            record = RetainedRecord(text, about.location, about.client_id, about.user, place=about.place)
+            self._core.store.put_retained(message, record)
             self._core.outbox.schedule()
         return True
 
@@ -202,11 +203,20 @@ class Retention:
         self, client: Client, subscription: Subscription, fence: Fence | None, message: ApplicationMessage
     ) -> int:
         about = self._about.get(message.topic, _NOTHING)
+        if not self._may_source_write(message.topic, about):
+            return 0
         if not (_holds(fence, about.location) and _holds(about.fence, client.location)):
             return 0
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         terms = Terms(min(subscription.qos, message.qos), True, identifiers)
         return self._delivery.send(client, Fanout(message, self._core.now_s()), terms)
+
+    def _may_source_write(self, topic: str, about: About) -> bool:
+        """Whether the client that published it here, if one did, might still do so."""
+        core, place = self._core, about.place
+        if place is None or not core.config.auth.check_retain_source:
+            return True
+        return core.security.rights_of_source(about.user, about.client_id or "", place).may_write(topic)
 
     # To a client that moves.
 
@@ -231,7 +241,7 @@ class Retention:
 
     def _give_entered(self, client: Client, message: ApplicationMessage) -> int:
         about = self._about.get(message.topic, _NOTHING)
-        if not _holds(about.fence, client.location):
+        if not _holds(about.fence, client.location) or not self._may_source_write(message.topic, about):
             return 0
         terms = merge(self._matching(client, message.topic, about), qos=message.qos, retain=True, own=False)
         if terms is None:

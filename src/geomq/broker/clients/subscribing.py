@@ -1,14 +1,18 @@
 """SUBSCRIBE and UNSUBSCRIBE: options, fences, limits, and the retained events that follow."""
 
 from collections.abc import Iterator
+from functools import partial
+
+from msgspec import structs
 
 from geomq.broker.clients.fenced import FencedFilters
 from geomq.broker.clients.geotopics import Reading, read_filter
+from geomq.broker.clients.mounting import mounted_filter
 from geomq.broker.clients.retention import Retention
 from geomq.broker.core import Core
 from geomq.broker.driver import Driver
 from geomq.broker.state.budget import SHORT_OF_MEMORY
-from geomq.broker.state.client import Client, Pattern
+from geomq.broker.state.client import Client, ClientConnection, Pattern
 from geomq.broker.storage.records import SubscriptionRecord
 from geomq.errors import GeometryError, TopicError
 from geomq.geo import Fence, fence_text
@@ -16,12 +20,15 @@ from geomq.mqtt.codec.packets import Suback, Subscribe, SubscribeRequest, Unsuba
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
 from geomq.mqtt.codec.topics import wildcard_pattern
-from geomq.mqtt.session.subscriptions import Subscription, subscription_of
+from geomq.mqtt.session.subscriptions import Subscription, as_of_bridge, subscription_of
 from geomq.routing.core.events import ClientGone, ClientMoved, ClientSubscribed, ClientUnsubscribed
 from geomq.vocabulary import FENCE_PROPERTY
 
 LEVELS_EACH = 10
 """That filters of a client may have on average: each level takes memory."""
+
+
+_Due = tuple[Subscription, Reading, Fence | None]
 
 
 class _Refused(Exception):  # noqa: N818
@@ -44,10 +51,11 @@ class Subscribing:
         text = packet.properties.user(FENCE_PROPERTY)
         reasons: list[ReasonCode] = []
         complaint: str | None = None
-        due: list[tuple[Subscription, Reading, Fence | None]] = []
-        for request in packet.requests:
+        due: list[_Due] = []
+        qos_max = self._core.policy_at(client.listener).qos_max
+        for request in map(as_of_bridge, packet.requests) if client.bridges else packet.requests:
             try:
-                subscription, reading, fence, existed = self._place(client, request, packet, text)
+                subscription, reading, fence, existed = self._place(client, request, packet, text, qos_max)
             except _Refused as refused:
                 reasons.append(refused.reason)
                 complaint = complaint or str(refused)
@@ -61,15 +69,22 @@ class Subscribing:
         properties = NO_PROPERTIES if complaint is None else Properties(reason_string=complaint)
         self._core.topology_changed()
         self._answer(client, Suback(packet.packet_id, tuple(reasons), properties))
-        for subscription, reading, fence in due:
-            self._retention.give(client, subscription, reading, fence)
-            if self._core.turns.over():
-                yield
+        if due:
+            self._core.outbox.when_safe(partial(self._give_retained, client, client.connection, due))
+
+    def _give_retained(self, client: Client, connection: ClientConnection | None, due: list[_Due]) -> None:
+        """What is retained comes behind SUBACK."""
+        if client.connection is connection:
+            for subscription, reading, fence in due:
+                self._retention.give(client, subscription, reading, fence)
 
     def _place(
-        self, client: Client, request: SubscribeRequest, packet: Subscribe, text: str | None
+        self, client: Client, request: SubscribeRequest, packet: Subscribe, text: str | None, qos_max: int
     ) -> tuple[Subscription, Reading, Fence | None, bool]:
+        request = _mounted(client, request)
         reading = self._read(request.topic_filter)
+        if not reading.private and not client.rights.may_subscribe(reading.plain):
+            raise _Refused(ReasonCode.NOT_AUTHORIZED, f"not authorized to subscribe to {reading.plain[:80]!r}")
         fence = self._fence(client, reading, text)
         mine = client.session.subscriptions
         existed = request.topic_filter in mine
@@ -86,7 +101,7 @@ class Subscribing:
         most = limits.wildcard_patterns_per_client_max
         if not existed and len(mine) >= most and _is_new_pattern(client, reading, most):
             raise _Refused(ReasonCode.QUOTA_EXCEEDED, f"more than {most} arrangements of wildcards")
-        subscription = subscription_of(request, packet.properties.subscription_identifiers, self._core.policy.qos_max)
+        subscription = subscription_of(request, packet.properties.subscription_identifiers, qos_max)
         self.take(client, subscription, reading, fence)
         if client.session.durable:
             written = None if fence is None else fence_text(fence)
@@ -142,7 +157,10 @@ class Subscribing:
         """Drop all that is named and answer; driven as `subscribe` is."""
         reasons: list[ReasonCode] = []
         for topic_filter in packet.topic_filters:
-            reasons.append(self._drop(client, topic_filter))
+            try:
+                reasons.append(self._drop(client, mounted_filter(client.session.mount, topic_filter)))
+            except TopicError:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
             if self._core.turns.over():
                 self._core.topology_changed()
                 yield
@@ -161,7 +179,7 @@ class Subscribing:
             self._fenced.note(key, reading.plain, fenced=False)
             self._handle(ClientUnsubscribed(key, reading.plain, reading.group))
             if client.remove_subscription(reading.prefix):
-                self._handle(ClientMoved(key, None))
+                self._handle(ClientGone(key))
         if client.session.durable:
             self._core.store.delete_subscription(client.id, topic_filter)
         return ReasonCode.SUCCESS
@@ -182,6 +200,17 @@ class Subscribing:
     def _answer(self, client: Client, packet: Suback | Unsuback) -> None:
         if client.connection is not None:
             self._core.outbox.hold(client.connection, client.session.reply(packet))
+
+
+def _mounted(client: Client, request: SubscribeRequest) -> SubscribeRequest:
+    """What the client asks for, in the broker's words."""
+    if not client.session.mount:
+        return request
+    try:
+        whole = mounted_filter(client.session.mount, request.topic_filter)
+    except TopicError as error:
+        raise _Refused(ReasonCode.TOPIC_FILTER_INVALID, str(error)) from None
+    return structs.replace(request, topic_filter=whole)
 
 
 def _pattern(reading: Reading) -> Pattern:

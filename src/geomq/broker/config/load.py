@@ -10,7 +10,8 @@ from typing import NoReturn
 
 import msgspec
 
-from geomq.broker.config.settings import Cloud, Config, Federation, Listener, Peer, is_loopback
+from geomq.broker.config.federation import Cloud, Federation, Peer
+from geomq.broker.config.settings import Config, Listener, is_loopback
 from geomq.broker.config.toml_tables import TableReader, read_text
 from geomq.errors import ConfigError, GeomqError
 from geomq.mqtt.codec.topics import check_filter

@@ -4,6 +4,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+FOREVER_S = 4_294_967_295
+"""What MQTT calls a session that never expires."""
+
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 NamePattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,63}$")]

@@ -9,14 +9,17 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from geomq.broker.config.federation import Cloud as Cloud
+from geomq.broker.config.federation import Federation as Federation
+from geomq.broker.config.federation import Peer as Peer
 from geomq.broker.config.geo import Geo
 from geomq.broker.config.queues import QueueFull, Queues, TopicRule
 from geomq.broker.config.recording import Log, Trace
 from geomq.broker.config.section import (
+    FOREVER_S,
     Address,
     Count,
     Name,
-    NamePattern,
     Path,
     Port,
     Positive,
@@ -29,8 +32,13 @@ from geomq.broker.config.section import (
 )
 
 PORTS = {"tcp": 1883, "tls": 8883, "websocket": 9001, "websocket_tls": 9002}
+Anonymous = Literal["loopback", "always", "never"]
+MountPoint = Annotated[str, Meta(pattern=r"^[^+#$\x00][^+#\x00]*/$", max_length=1_024)]
+PacketBytes = Annotated[int, Meta(ge=20, le=268_435_460)]
+KeepAlive = Annotated[int, Meta(ge=10, le=65_535)]
+QosMax = Literal[0, 1, 2]
+TopicAliases = Annotated[int, Meta(ge=0, le=65_535)]
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
-FOREVER_S = 4_294_967_295
 
 
 class BrokerSettings(Section, frozen=True):
@@ -88,10 +96,42 @@ class Listener(Section, frozen=True):
             " loopback listener only by a name of this machine."
         ),
     ] = ()
-
-    queue_full: Annotated[
-        QueueFull | None,
-        about("When the queue of a client that came here is full, in place of what `[queues]` says."),
+    queue_full: Annotated[QueueFull | None, about("In place of `[queues] full` for clients that came here.")] = None
+    anonymous: Annotated[
+        Anonymous | None, about("Accept clients without a user name here, in place of what `[auth]` says.")
+    ] = None
+    password_file: Annotated[
+        Path | None, about("Users who may come in here, in place of those of `[auth]`.", path="read")
+    ] = None
+    acl_file: Annotated[
+        Path | None,
+        about("Who may read and write what, of those who came in here, in place of what `[auth]` says.", path="read"),
+    ] = None
+    empty_client_id: Annotated[
+        bool | None, about("Give clients without a client id one, in place of what `[auth]` says; false refuses them.")
+    ] = None
+    mount_point: Annotated[
+        MountPoint | None,
+        about(
+            "What stands before every topic and filter of clients that come in here, up to its last /; they do not see"
+            " it, nor anything outside of it."
+        ),
+    ] = None
+    versions: Annotated[
+        tuple[Literal["3.1.1", "5"], ...], about("Versions of MQTT spoken here; all when not given.")
+    ] = ()
+    qos_max: Annotated[QosMax | None, about("Highest QoS here, in place of what `[limits]` says.")] = None
+    retain: Annotated[
+        bool | None, about("Whether clients here may have events retained, in place of what `[limits]` says.")
+    ] = None
+    packet_bytes_max: Annotated[PacketBytes | None, about("Largest packet here, in place of what `[limits]` says.")] = (
+        None
+    )
+    keep_alive_max_s: Annotated[
+        KeepAlive | None, about("Longest keep-alive granted here, in place of what `[limits]` says.")
+    ] = None
+    topic_alias_maximum: Annotated[
+        TopicAliases | None, about("Topic aliases per client and direction here, in place of what `[limits]` says.")
     ] = None
 
     @property
@@ -115,12 +155,17 @@ class Listener(Section, frozen=True):
     def loopback(self) -> bool:
         return is_loopback(self.host)
 
+    @property
+    def place(self) -> str:
+        """What a stored session calls the listener that its client came in by."""
+        return f"{self.host}:{self.bind_port}"
+
 
 class Auth(Section, frozen=True):
     """Who may connect, and what they may do."""
 
     anonymous: Annotated[
-        Literal["loopback", "always", "never"],
+        Anonymous,
         about(
             "Accept clients without a user name: loopback (only on loopback listeners), always or never.",
             reload=True,
@@ -141,6 +186,17 @@ class Auth(Section, frozen=True):
             reload=True,
         ),
     ] = "owned"
+    empty_client_id: Annotated[
+        bool, about("Give clients without a client id one; false refuses them.", reload=True)
+    ] = True
+    check_retain_source: Annotated[
+        bool,
+        about(
+            "Give a retained event to subscribers only as long as the client that published it may still write its"
+            " topic, by the ACL file of its listener.",
+            reload=True,
+        ),
+    ] = True
 
 
 class Limits(Section, frozen=True):
@@ -154,12 +210,19 @@ class Limits(Section, frozen=True):
         about("Largest CONNECT packet, in bytes, before the client is authenticated.", reload=True),
     ] = 16_384
     packet_bytes_max: Annotated[
-        Annotated[int, Meta(ge=64, le=268_435_460)],
-        about("Largest packet, in bytes; announced as Maximum Packet Size.", reload=True),
+        PacketBytes, about("Largest packet, in bytes; announced as Maximum Packet Size.", reload=True)
     ] = 2_000_000
-    keep_alive_max_s: Annotated[
-        Annotated[int, Meta(ge=10, le=65_535)], about("Longest keep-alive granted.", reload=True)
-    ] = 65_535
+    payload_bytes_max: Annotated[
+        Annotated[int, Meta(ge=0, le=268_435_460)],
+        about("Largest payload of an event, in bytes; larger ones are refused. 0 is no limit.", reload=True),
+    ] = 0
+    qos_max: Annotated[
+        QosMax, about("Highest QoS of events and subscriptions; announced as Maximum QoS.", reload=True)
+    ] = 2
+    retain: Annotated[
+        bool, about("Whether clients may have events retained; announced as Retain Available.", reload=True)
+    ] = True
+    keep_alive_max_s: Annotated[KeepAlive, about("Longest keep-alive granted.", reload=True)] = 65_535
     session_expiry_max_s: Annotated[
         Annotated[int, Meta(ge=0, le=FOREVER_S)],
         about("Longest session expiry granted; 4294967295 is forever.", reload=True),
@@ -198,9 +261,7 @@ class Limits(Section, frozen=True):
         Annotated[int, Meta(ge=1, le=65_535)],
         about("QoS 1 and 2 messages in flight to a client that sends no Receive Maximum.", reload=True),
     ] = 20
-    topic_alias_maximum: Annotated[
-        Annotated[int, Meta(ge=0, le=65_535)], about("Topic aliases per client and direction.", reload=True)
-    ] = 10
+    topic_alias_maximum: Annotated[TopicAliases, about("Topic aliases per client and direction.", reload=True)] = 10
     topic_levels_max: Annotated[
         Annotated[int, Meta(ge=1, le=200)], about("Levels of a topic or filter.", reload=True)
     ] = 200
@@ -277,129 +338,6 @@ class Routing(Section, frozen=True):
         about("Name of a strategy, or package.module:Class; 'single' is a broker without peers."),
     ] = "single"
     options: Annotated[dict[str, Any], about("Options of the strategy.")] = field(default_factory=dict)
-
-
-class Federation(Section, frozen=True):
-    """Where other brokers connect, and how they prove who they are."""
-
-    host: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=255)],
-        about("Address to bind for links from other brokers; '*' is every interface."),
-    ] = "*"
-    port: Annotated[Port | None, about("Port for links from other brokers; without it, no such listener.")] = None
-    address: Annotated[
-        Annotated[str, Meta(pattern=r"^[^\s]{1,255}:\d{1,5}$")] | None,
-        about("host:port under which other brokers reach that listener; host and port when not given."),
-    ] = None
-    seed: Annotated[
-        Annotated[str, Meta(pattern=r"^[^\s]{1,255}:\d{1,5}$")] | None,
-        about("host:port of any broker of the federation to join; used instead of [[peers]]."),
-    ] = None
-    admit: Annotated[
-        bool | tuple[NamePattern, ...],
-        about(
-            "Names of the brokers that may join the federation with this broker as their seed, or patterns of them with"
-            " * and ?; false admits nobody.",
-            reload=True,
-        ),
-    ] = False
-    acl_file: Annotated[
-        Path | None,
-        about(
-            "What the clients of which broker may publish into and read from here, by the brokers' names; everything"
-            " when not given.",
-            reload=True,
-            path="read",
-        ),
-    ] = None
-    version: Annotated[
-        Count,
-        about("Raise it in the files of all brokers to let the files override the run-time changes."),
-    ] = 0
-    area: Annotated[Text | None, about("Area of this broker, as a fence; when not given, where it is the nearest.")] = (
-        None
-    )
-    grid_deg: Annotated[
-        Annotated[int, Meta(ge=1, le=90)] | None,
-        about("Areas are squares of this many degrees, each of the broker nearest to its centre; must divide 90."),
-    ] = None
-    certfile: Annotated[Path | None, about("PEM certificate that names this broker.", path="read")] = None
-    keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
-    cafile: Annotated[Path | None, about("PEM authorities that sign the brokers' certificates.", path="read")] = None
-    crlfile: Annotated[Path | None, about("PEM list of revoked certificates of brokers.", path="read")] = None
-    key_file: Annotated[
-        Path | None,
-        about("File with a key shared by all brokers; for development, instead of certificates.", path="read"),
-    ] = None
-    redirect: Annotated[
-        Literal["asked", "all", "never"],
-        about(
-            "Which MQTT 5 clients outside the area are redirected to the right broker: asked, those with the user"
-            " property geo-roam; all, all but those with geo-stay; never, none.",
-            reload=True,
-        ),
-    ] = "asked"
-    redirect_after_s: Annotated[
-        Annotated[float, Meta(ge=0, le=86_400)],
-        about("Seconds a client has to be outside the area before it is redirected.", reload=True),
-    ] = 5.0
-    session_wait_s: Annotated[
-        Annotated[float, Meta(ge=0, le=3_600)],
-        about("Seconds a client waits for its session while a broker that may have it does not answer.", reload=True),
-    ] = 3.0
-    session_missing: Annotated[
-        Literal["start", "refuse"],
-        about(
-            "What happens then: start gives the client a new session, and the messages of the old one follow; refuse"
-            " turns it away with 'server unavailable' until that broker is back or no longer in the federation.",
-            reload=True,
-        ),
-    ] = "start"
-
-
-class Peer(Section, frozen=True):
-    """Another broker of the federation."""
-
-    name: Annotated[Name, about("Name of the other broker, as in its own config.")]
-    address: Annotated[Address, about("host:port of its federation listener.")]
-    location: Annotated[Text | None, about("Its location: 'lat,lon' or a geo URI.")] = None
-    area: Annotated[Text | None, about("Its area, as a fence; when not given, where it is the nearest.")] = None
-    client_address: Annotated[
-        Address | None, about("host:port where clients reach it; when not given, what it announces.")
-    ] = None
-
-
-class Cloud(Section, frozen=True):
-    """The MQTT 5 broker through which broadcast groups reach each other; any will do."""
-
-    address: Annotated[
-        Address | None,
-        about("host:port of the cloud broker; used when the strategy is broadcast_groups."),
-    ] = None
-    tls: Annotated[bool, about("Connect to it with TLS.")] = False
-    cafile: Annotated[
-        Path | None, about("PEM authorities that sign its certificate; the system's when not given.", path="read")
-    ] = None
-    certfile: Annotated[Path | None, about("PEM certificate this broker presents to it.", path="read")] = None
-    keyfile: Annotated[Path | None, about("PEM private key for certfile.", path="read")] = None
-    username: Annotated[Text | None, about("User name at the cloud broker.")] = None
-    password_file: Annotated[Path | None, about("File with the password there, on one line.", path="read")] = None
-    key_file: Annotated[
-        Path | None,
-        about("File with a key shared by all brokers: events sent as a broker must be signed.", path="read"),
-    ] = None
-    client_id: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=256)] | None,
-        about("Client id at the cloud broker; 'geomq-' and the broker's name when not given."),
-    ] = None
-    session_expiry_s: Annotated[
-        Annotated[int, Meta(ge=0, le=FOREVER_S)],
-        about("Seconds the cloud broker keeps this broker's session after the link breaks."),
-    ] = 3_600
-    queue_messages_max: Annotated[Positive, about("Events queued for it; beyond that the oldest are dropped.")] = 10_000
-    queue_bytes_max: Annotated[Annotated[int, Meta(ge=1_024, le=1 << 40)], about("Bytes of events queued for it.")] = (
-        67_108_864
-    )
 
 
 class Admin(Section, frozen=True):

@@ -126,7 +126,7 @@ def _suggest(name: str, known: Mapping[str, object]) -> str:
 
 
 def _elsewhere(name: str, root: type[Section]) -> str:
-    for section in sections(root).values():
+    for section in sorted(sections(root).values(), key=lambda section: section.many):
         if any(key.name == name for key in section.keys):
             return f"; it belongs in {section.title}"
     return ""

@@ -11,33 +11,38 @@ from typing import NamedTuple
 from msgspec import structs
 
 from geomq.broker.clients.geocontext import GeoContext
+from geomq.broker.clients.mounting import mounted_will
 from geomq.broker.clients.registry import Registry
 from geomq.broker.connections.connection import Connection
 from geomq.broker.connections.password_checks import PasswordChecks
 from geomq.broker.connections.ports import Authenticator, Elsewhere, Trouble
-from geomq.broker.core import Core, Security
+from geomq.broker.core import Core
+from geomq.broker.security.access import Security
 from geomq.broker.security.identity import (
     ANONYMOUS,
     Identity,
     Proof,
     certificate_user,
     client_id_refusal,
+    empty_client_id_allowed,
     identity_refusal,
 )
 from geomq.broker.security.passwords import Passwords
 from geomq.broker.state.budget import SHORT_OF_MEMORY
 from geomq.broker.state.client import Client
-from geomq.errors import GeometryError
+from geomq.errors import GeometryError, TopicError
 from geomq.geo import Location, parse_location
 from geomq.mqtt.codec.faults import ProtocolViolation
 from geomq.mqtt.codec.packets import Auth, Connect
 from geomq.mqtt.codec.properties import Properties
 from geomq.mqtt.codec.reasons import ReasonCode
-from geomq.mqtt.codec.types import V5
+from geomq.mqtt.codec.types import V5, V311
 from geomq.mqtt.session.handshake import Agreement, agree, refusal, welcome
 from geomq.vocabulary import DETAILS_PROPERTY, DROPPED_PROPERTY, LOCATION_PROPERTY, WAITING_PROPERTY
 
 log = logging.getLogger("geomq.broker")
+
+VERSIONS = {V311: "3.1.1", V5: "5"}
 
 
 class Newcomer(NamedTuple):
@@ -75,6 +80,11 @@ class Admission:
 
     def begin(self, connection: Connection, connect: Connect) -> None:
         """Decide on a CONNECT, at once or as soon as its password is checked."""
+        spoken = connection.listener.versions
+        if spoken and VERSIONS.get(connect.version) not in spoken:
+            text = f"only MQTT {' and '.join(spoken)} is spoken here"
+            self._refuse(connection, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, text)
+            return
         method = connect.properties.authentication_method
         if method is not None:
             self._begin_exchange(connection, connect, method)
@@ -83,13 +93,15 @@ class Admission:
         user = certificate_user(connection.listener, None if tls is None else tls.getpeercert())
         if user is not None:
             self._finish(connection, connect, Identity(user, Proof.CERTIFICATE))
+        elif connection.listener.certificate_user != "none":
+            self._refuse(connection, ReasonCode.BAD_USER_NAME_OR_PASSWORD, "the certificate names no user")
         elif connect.username is None:
             self._finish_if_allowed(connection, connect, ANONYMOUS)
         else:
             self._check_password(connection, connect, connect.username, connect.password or b"")
 
     def _check_password(self, connection: Connection, connect: Connect, user: str, password: bytes) -> None:
-        passwords = self._core.security.passwords
+        passwords = self._core.security.passwords_at(connection.listener)
         if passwords is None:
             # Without a password file a user name is only a name, as long as nobody needs one.
             self._finish_if_allowed(connection, connect, Identity(user, Proof.NONE))
@@ -109,7 +121,7 @@ class Admission:
             return
         user = connect.username
         assert user is not None
-        if self._core.security.passwords is not passwords:
+        if self._core.security.passwords_at(connection.listener) is not passwords:
             self._check_password(connection, connect, user, connect.password or b"")
         elif good:
             self._finish(connection, connect, Identity(user, Proof.PASSWORD, passwords.entry(user)))
@@ -126,21 +138,33 @@ class Admission:
             self._refuse(connection, ReasonCode.NOT_AUTHORIZED, refused)
 
     def _identity_refusal(self, connection: Connection, identity: Identity) -> str | None:
-        core = self._core
-        return identity_refusal(identity, core.config.auth, connection.listener, core.security.passwords)
+        core, listener = self._core, connection.listener
+        return identity_refusal(identity, core.config.auth, listener, core.security.passwords_at(listener))
 
     def _finish(self, connection: Connection, connect: Connect, identity: Identity) -> None:
         """The client is who it says: agree on terms and let it in."""
-        core, user = self._core, identity.user
+        core, user, listener = self._core, identity.user, connection.listener
+        if not connect.client_id and not empty_client_id_allowed(core.config.auth, listener):
+            self._refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "a client id is required")
+            return
         try:
-            agreement = agree(connect, core.policy, spare_id=f"auto-{core.platform.random_bytes(12).hex()}")
+            spare_id = f"auto-{core.platform.random_bytes(12).hex()}"
+            agreement = agree(connect, core.policy_at(listener), spare_id=spare_id)
             location = _location(connect)
+            will = mounted_will(listener.mount_point or "", connect.will)
         except ProtocolViolation as violation:
             self._refuse(connection, violation.reason, str(violation))
+            return
+        except TopicError as error:
+            self._refuse(connection, ReasonCode.TOPIC_NAME_INVALID, str(error))
             return
         except GeometryError as error:
             core.counts.geo_errors += 1
             self._refuse(connection, ReasonCode.PAYLOAD_FORMAT_INVALID, str(error))
+            return
+        if not connection.takes(welcome(connect, agreement, core.policy_at(listener), session_present=False)):
+            core.counts.connections_refused += 1
+            connection.end()
             return
         known = core.clients.get(agreement.client_id)
         text = client_id_refusal(
@@ -149,6 +173,7 @@ class Admission:
             user=user,
             owner=None if known is None else known.user,
             exists=known is not None,
+            only_claimed=known is not None and known.proved and not identity.proved,
         )
         if text is not None:
             self._refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, text)
@@ -160,7 +185,7 @@ class Admission:
             core.counts.memory_refused += 1
             self._refuse(connection, ReasonCode.SERVER_BUSY, SHORT_OF_MEMORY)
             return
-        newcomer = Newcomer(connection, connect, agreement, identity, location)
+        newcomer = Newcomer(connection, structs.replace(connect, will=will), agreement, identity, location)
         if self._elsewhere is None:
             self._let_in(newcomer, None)
             return
@@ -220,8 +245,8 @@ class Admission:
     def _come_in(self, newcomer: Newcomer, since_ms: int | None) -> None:
         connection, connect, agreement, identity, location = newcomer
         core = self._core
-        client, present, resumed = self._registry.open(connection, connect, agreement, identity.user)
-        connack = welcome(connect, agreement, core.policy, session_present=present)
+        client, present, resumed = self._registry.open(connection, connect, agreement, identity)
+        connack = welcome(connect, agreement, core.policy_at(connection.listener), session_present=present)
         told = list(_told(client, core.config.geo.details))
         if told:
             properties = structs.replace(connack.properties, user_properties=tuple(told))

@@ -5,16 +5,17 @@ The connection knows MQTT's rules about packet order and keep-alive; what packet
 """
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from geomq.broker.config.settings import Listener
 from geomq.broker.connections.acknowledgements import acknowledge
 from geomq.broker.connections.farewell import farewell
+from geomq.broker.connections.greeting import speaks_v5
 from geomq.broker.connections.order import State, check_order
-from geomq.broker.connections.ports import Exchange, Handlers, Steps
+from geomq.broker.connections.ports import Exchange, Handlers, Steps, plain_together
 from geomq.broker.connections.stuck import Standing
-from geomq.broker.connections.transport import Transport, nowhere, write_pieces
+from geomq.broker.connections.transport import nowhere
+from geomq.broker.connections.writing import Writing
 from geomq.broker.core import Core
 from geomq.broker.security.identity import Identity
 from geomq.broker.state.budget import BUFFER_BYTES, Shed
@@ -22,12 +23,11 @@ from geomq.broker.state.client import Client
 from geomq.mqtt.codec.cutter import Reassembly, body_bounds, check_first_byte
 from geomq.mqtt.codec.decode import BODIES, decode_publish
 from geomq.mqtt.codec.decode_connect import UnsupportedVersion, decode_connect
-from geomq.mqtt.codec.encode import encode
 from geomq.mqtt.codec.faults import MqttError, ProtocolViolation
 from geomq.mqtt.codec.packets import Auth, Connack, Connect, Disconnect, Packet, Subscribe, Unsubscribe
 from geomq.mqtt.codec.properties import NO_PROPERTIES
 from geomq.mqtt.codec.reasons import ReasonCode
-from geomq.mqtt.codec.types import V5, V311, PacketType
+from geomq.mqtt.codec.types import PACKET_SIZE_MAX, V5, PacketType
 from geomq.mqtt.session.handshake import Agreement, expiry_after
 
 log = logging.getLogger("geomq.broker")
@@ -40,12 +40,11 @@ SLOW_S = 1.0
 LARGE_BYTES = 4_096  # While others wait for a turn, what brings more than this waits behind them.
 
 
-class Connection:
+class Connection(Writing):
     """The protocol side of a transport; also driven by the WebSocket layer."""
 
     __slots__ = (
         "_admitted_at",
-        "_core",
         "_counts",
         "_extra_s",
         "_greedy",
@@ -58,8 +57,6 @@ class Connection:
         "_steps",
         "_stopped",
         "_together",
-        "_transport",
-        "address",
         "client",
         "exchange",
         "heard",
@@ -69,40 +66,32 @@ class Connection:
         "last_route",
         "listener",
         "opened_at",
-        "out",
-        "paused",
         "pending_connect",
+        "plain_size_max",
         "size_max",
-        "version",
-        "write",
     )
 
     def __init__(self, core: Core, handlers: "Handlers[Connection]", listener: Listener) -> None:
-        self._core = core
+        super().__init__(core)
         self._counts = core.counts
         self._handlers = handlers
         self._together = handlers.together
         self._state = State.OPENING
-        self.out: list[bytes] = []
         self._reassembly: Reassembly | None = None
         self._rest: bytes = b""
         self._steps: Steps | None = None
         self._greedy = self._stopped = self._slowed = False
-        self.size_max = core.config.limits.pre_auth_bytes_max
-        self._transport: Transport | None = None
-        self.write: Callable[[bytes | memoryview], object] = nowhere
+        self.size_max = self.plain_size_max = core.config.limits.pre_auth_bytes_max
         self.listener = listener
         self.client: Client | None = None
         self.identity: Identity | None = None
         self.exchange: Exchange | None = None
         self.pending_connect: Connect | None = None
-        self.address = ""
-        self.version = V311
         self.keep_alive_s = 0
         self.opened_at = self.last_read = self._admitted_at = core.loop.time()
         self._extra_s = 0.0
         self._read_at = -1.0
-        self.paused = self.heard = False
+        self.heard = False
         self.last_route: Any = None
 
     @property
@@ -132,16 +121,9 @@ class Connection:
         self._transport, self.write = transport, transport.write
         self.bound_buffer()
 
-    def bound_buffer(self) -> None:
-        """So much may wait for the client to read it, as the settings and the memory are now."""
-        if self._transport is not None:
-            high = self._core.budget.buffer_bytes(self._core.config.limits.write_buffer_bytes_max)
-            self._transport.set_write_buffer_limits(high, high // 4)
-
     def connection_lost(self, _error: Exception | None) -> None:
         """Who was let in may leave much to be forgotten, and many may leave at the same time: they wait for turns. Who
         was not is gone at once, so that nobody lets it in."""
-        self._handlers.endings.over(id(self))
         self._transport, self.write, self.paused = None, nowhere, False
         if self.client is None:
             self.end()
@@ -193,13 +175,12 @@ class Connection:
                 self._rest = data
                 self._wait_for_turn()
                 return
-        first, taken, tried = data[0], 0, -1
+        first, taken = data[0], 0
         if self._state is _OPEN and (take := self._together.get(first)) is not None:
             taken = take(self, data, 0)
         if taken < len(data):
-            tried = taken if data[taken] == first else -1
             self._core.turns.begin()
-            self._parse(data, taken, tried)
+            self._parse(data, taken, taken if data[taken] == first else -1)
 
     def _hold(self, unfinished: Reassembly) -> None:
         """Memory runs short: a large packet is not read on until there is more of it."""
@@ -228,6 +209,8 @@ class Connection:
         except MqttError as error:
             self._counts.protocol_errors += 1
             log.info("client %s at %s: %s", self.client.id if self.client else "?", self.address, error)
+            if self._state is State.OPENING and speaks_v5(data):
+                self.version, self._state = V5, State.CHECKING  # it can be told what is wrong with its CONNECT
             self.dismiss(error.reason, str(error))
         except Exception:
             log.exception("client %s at %s: internal error", self.client.id if self.client else "?", self.address)
@@ -270,6 +253,7 @@ class Connection:
             if is_publish:
                 self._publish(data, first & 15, body, stop)
             else:
+                counts.control_bytes_received += stop - pos
                 self._control(first, data, body, stop)
             pos = stop
         if self._stopped and self._state is not State.CLOSED:
@@ -320,12 +304,8 @@ class Connection:
         except UnsupportedVersion as error:
             self.version = error.answer_version
             raise
-        except MqttError:
-            # A damaged CONNECT of MQTT 5 still deserves its reason code.
-            if data[body : body + 7] == b"\0\4MQTT\5":
-                self.version, self._state = V5, State.CHECKING
-            raise
         self.version = packet.version
+        self.answer_max = packet.properties.maximum_packet_size or PACKET_SIZE_MAX
         self._state = State.CHECKING
         self.stop_reading()
         self._handlers.connect(self, packet)
@@ -339,7 +319,7 @@ class Connection:
         elif isinstance(packet, Subscribe | Unsubscribe):
             self._finish(self._handlers.subscriptions(client, packet))
         elif isinstance(packet, Disconnect):
-            expiry_after(packet, session.expiry_s, self._core.policy)
+            expiry_after(packet, session.expiry_s, self._core.policy_at(self.listener))
             self._shut(packet)
         else:
             raise ProtocolViolation(f"{packet.type.name} is not allowed from a client")
@@ -368,7 +348,10 @@ class Connection:
         self._state = State.OPEN
         self.heard, self.last_read = False, self._core.loop.time()
         self._admitted_at = self.last_read
-        self.size_max = self._core.policy.packet_size_max
+        policy, limits = self._core.policy_at(self.listener), self._core.config.limits
+        self.size_max = policy.packet_size_max
+        self.plain_size_max = min(self.size_max, limits.payload_bytes_max or self.size_max)
+        self._together = plain_together(self._together, self.listener.mount_point, policy.qos_max)
         self.keep_alive_s = agreement.keep_alive_s
 
     @property
@@ -407,44 +390,33 @@ class Connection:
             self._parse(rest, 0)
         self.read_on()
 
-    def send(self, data: bytes) -> None:
-        """Write at the end of this tick."""
-        if not self.out:
-            self._core.outbox.mark(self)
-        self.out.append(data)
-
     def send_packet(self, packet: Packet) -> None:
-        self.send(encode(packet, self.version))
-
-    def write_part(self, data: bytes | memoryview) -> None:
-        """Write a part of something larger; a copy of it, where others wait already, so that the rest goes free."""
-        waits = self._transport is not None and self._transport.get_write_buffer_size() > 0
-        self.write(bytes(data) if waits else data)
-
-    def write_out(self) -> None:
-        """Hand over what has gathered."""
-        out, self.out = self.out, []
-        if out:
-            self._core.counts.bytes_sent += write_pieces(self.write, out)
+        """Send it, or end the connection of a client that does not take it and would wait for it."""
+        if self.takes(packet):
+            self.send(self.short(packet))
+        else:
+            self._shut(None)
 
     def refuse(self, connack: Connack) -> None:
         """Turn the client away."""
         self.send_packet(connack)
-        self._shut(None)
+        self._shut(None, told=True)
 
     def dismiss(self, reason: ReasonCode, text: str | None = None, *, go_to: str | None = None) -> None:
         """End the connection, telling the client why, and where to `go_to`, as far as its version can be told."""
         if self.closed:
             return
-        packet = farewell(reason, text, go_to, admitted=self.client is not None)
+        packet, told = farewell(reason, text, go_to, admitted=self.client is not None), False
         if self.client is not None:
             if self.version == V5:
                 self.send(self.client.session.reply(packet))
+                told = True
         elif self._state is State.CHECKING or reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             self.send_packet(packet)
-        self._shut(None)
+            told = True
+        self._shut(None, told=told)
 
-    def _shut(self, farewell: Disconnect | None) -> None:
+    def _shut(self, farewell: Disconnect | None, *, told: bool = False) -> None:
         if self.closed:
             return
         self._state = State.CLOSED
@@ -457,7 +429,7 @@ class Connection:
         self.write = nowhere
         self._rest, self._reassembly, self.last_route, self._steps = b"", None, None, None
         if transport is not None:
-            self._handlers.endings.begin(id(self), transport, reads=not self.paused)
+            self._handlers.endings.begin(transport, reads=not self.paused, told=told)
 
     @property
     def standing(self) -> Standing | None:

@@ -22,6 +22,14 @@ Together = Mapping[int, Callable[[Any, bytes, int], int]]
 this data, from this position on. They return the position after those that they took, and never raise."""
 
 
+def plain_together(together: Together, mount_point: str | None, qos_max: int) -> Together:
+    """The same, of a connection whose events need not be looked at for its mount point or their QoS."""
+    if mount_point is None and qos_max > 0:
+        return together
+    looked_at = (0x30, 0x32) if mount_point is not None else (0x32,)
+    return {first: take for first, take in together.items() if first not in looked_at}
+
+
 class Handlers(Protocol[ConnectionT_contra]):
     """Those who know what the packets of a connection mean."""
 

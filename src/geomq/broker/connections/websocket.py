@@ -336,6 +336,18 @@ class WebSocketConnection:
         size: int = self._transport.get_write_buffer_size()
         return size
 
+    def can_write_eof(self) -> bool:
+        possible: bool = self._transport.can_write_eof()
+        return possible
+
+    def write_eof(self) -> None:
+        self._transport.write_eof()
+
+    def set_protocol(self, protocol: Any) -> None:
+        """What comes now is no longer taken apart."""
+        self._rest, self._farewell = b"", None
+        self._transport.set_protocol(protocol)
+
     def close(self) -> None:
         self._transport.close()
 

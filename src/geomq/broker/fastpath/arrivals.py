@@ -97,7 +97,7 @@ class FastArrivals:
         try:
             for entry, start, end in spread(batch, len(data)):
                 taken, pos = 0, start
-                if not followed:
+                if not followed and not outbox.is_behind(entry.publisher):
                     if self._arrive_alike(arriving, entry, data, start, end):
                         continue
                     taken, pos = self._arrive(arriving, entry, data, start, end)

@@ -148,13 +148,15 @@ class FastPath:
         client = connection.client
         if client is None or client.publish_bucket is not None or client.rights.fenced:
             return pos
+        if self._core.outbox.is_behind(client.id):
+            return pos
         all_allowed, may_write = client.rights.all_allowed, client.rights.may_write
         for _ in STEPS:
             if pos == end or data[pos] != 0x30:
                 break
             body, topic_end, payload, stop = plain_publish(data, pos, end, new, between)
             route = self._routes.get(data[body:topic_end])
-            if route is None or stop - pos > connection.size_max or not (all_allowed or may_write(route.topic)):
+            if route is None or stop - pos > connection.plain_size_max or not (all_allowed or may_write(route.topic)):
                 break
             count, alike, others = 1, route.v5 if new else route.old, route.old if new else route.v5
             if others is not None:
@@ -180,6 +182,12 @@ class FastPath:
         if pos != start and not self._dirty and not self.links.waiting:
             self._count_taken()
         return pos
+
+    def promised(self, client: Client, connection: Connection) -> None:
+        """Something was published at QoS 1 or 2: while it waits for the disk QoS 0 takes the normal path, where it
+        does not overtake it."""
+        connection.last_route = None
+        self._core.outbox.promised(client.id)
 
     def _count_taken(self) -> None:
         taken, self._taken = self._taken, 0

@@ -100,9 +100,10 @@ class FastQos1:
         self._fast.drain()
         was_arriving = outbox.arriving
         outbox.arrive()
-        new, start, end, count = connection.version == V5, pos, len(data), 0
+        new, end, count, room = connection.version == V5, len(data), 0, STEPS.stop
         between, event_id, sent, pressure = 2 + new, None, list[Sent](), self._core.pressure
         unplaced: tuple[int, int, ReasonCode] | None = None
+        asked: PeerTargets | None = None
         pressure.begin()
         for _ in STEPS:
             if pos == end or data[pos] != 0x32 or pressure.active:
@@ -110,14 +111,16 @@ class FastQos1:
             body, id_at, payload_at, stop = plain_publish(data, pos, end, new, between)
             packet_id = data[id_at : id_at + 2]
             route = self._routes.get(data[body:id_at])
-            if route is None or packet_id == b"\0\0" or stop - pos > connection.size_max:
+            if route is None or packet_id == b"\0\0" or stop - pos > connection.plain_size_max:
                 break
             if route.writer is not client:
                 if not client.rights.may_write(route.topic):
                     break
                 route.writer = client
             if linked:
-                if not self._has_room(route, end - start, len(sent)):
+                if route.targets is not asked:
+                    asked, room = route.targets, self._room(route.targets, end - pos)
+                if room <= len(sent):
                     break
                 event_id = self._number(route)
                 sent.append(Sent(route, event_id.sequence, pos, stop))
@@ -135,15 +138,19 @@ class FastQos1:
             count += 1
         if sent:
             self._send_on(connection, data, sent)
-        if unplaced is None:
-            pressure.end()
-        else:
+        if unplaced is not None:
             pressure.answer(client, *unplaced, None)
-        self._counts.events_received += count
-        self._counts.packets_received += count
+        pressure.end()
+        if count:
+            self._took(client, connection, count)
         if not was_arriving:
             outbox.arrived()
         return pos
+
+    def _took(self, client: Client, connection: Connection, count: int) -> None:
+        self._counts.events_received += count
+        self._counts.packets_received += count
+        self._fast.promised(client, connection)
 
     def _may_publish(self, client: Client) -> bool:
         """Whether what the client publishes now depends on nothing but its topic."""
@@ -156,10 +163,10 @@ class FastQos1:
             and (bool(self._outbox.held) or not self._outbox.full)
         )
 
-    def _has_room(self, route: Route, size: int, before: int) -> bool:
-        """Whether one more event, after so many in the same data, fits into what waits for all of its peers: else it
-        takes the normal path, where it is decided what becomes of it."""
-        return route.targets is None or self._fast.links.room(route.targets, size) > before
+    def _room(self, targets: PeerTargets | None, size: int) -> int:
+        """How many events, of so many bytes together, fit into what waits for all of these peers; more take the normal
+        path, where it is decided what becomes of them."""
+        return STEPS.stop if targets is None else self._fast.links.room(targets, size)
 
     def _number(self, route: Route) -> EventId:
         """The id of an event; what comes back of it from peers is recognised, also after a restart."""
@@ -210,6 +217,7 @@ class FastQos1:
                 for out in client.session.pump(self._core.now_s()):
                     outbox.hold(connection, out)
             pos += 4 * len(packet_ids)
+            self._counts.control_bytes_received += 4 * len(packet_ids)
             self._counts.packets_received += len(packet_ids)
         except ProtocolViolation:
             pass  # one of them is not what this acknowledges: the normal path finds it

@@ -67,6 +67,8 @@ class Qos1Arrivals:
                 if taken != entry.events or pos != end:
                     for message in singly(said.peer, batch, entry, data[start:end], skip=taken):
                         handle(PeerSaid(said.peer, message, said.edition))
+                if taken:
+                    outbox.promised(entry.publisher)
         finally:
             outbox.arrived()
 

@@ -16,6 +16,8 @@ from geomq.broker.operations.admin_view import BrokerView
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 HELP = {
+    "answer_bytes_sent": "Bytes of packets sent to clients that are no PUBLISH.",
+    "answers_sent": "MQTT packets sent to clients that are no PUBLISH.",
     "brokers_refused": "Brokers refused: no proof of the name, another certificate, or not named in `admit`.",
     "bytes_received": "Bytes received from clients.",
     "bytes_sent": "Bytes sent to clients.",
@@ -24,11 +26,13 @@ HELP = {
     "connections_opened": "Connections accepted.",
     "connections_refused": "Connections or CONNECTs refused.",
     "connections_revoked": "Connections ended by a reload: user gone, or password or right to connect changed.",
+    "connects_received": "CONNECT packets received.",
+    "control_bytes_received": "Bytes of packets received from clients that are no PUBLISH.",
     "deliveries_denied": "Deliveries denied by access control.",
     "events_delivered": "Events delivered to subscribers.",
     "dropped_events": "Deliveries given up by `reason`, `receiver` (`client`, `session`, `peer`, `cloud`) and `peer`.",
     "events_dropped": "Deliveries given up: to clients, sessions, peers and the cloud. See `geomq_dropped_events`.",
-    "events_received": "Events received from clients; locations, fences and repeats of QoS 2 are none.",
+    "events_received": "Events received from clients.",
     "events_refused": "Events refused by access control, limits or the disk.",
     "events_repeated": "Events acknowledged but dropped as duplicates: their writer had sent them before.",
     "events_slowed": "Events whose publisher was answered only when a full queue had a place for them.",
@@ -49,6 +53,7 @@ HELP = {
     "memory_used_bytes": "Memory in use: what the process occupies, less what it has freed.",
     "messages_stored": "Messages in the store.",
     "name_conflicts": "Links refused because two brokers have one name; counted at both ends.",
+    "other_publishes": "Publishes of clients that are no events: locations, fences and repeats of QoS 2.",
     "packets_received": "MQTT packets received from clients.",
     "peer_messages_refused": "Messages from peers refused: unknown, malformed, or failed in handling.",
     "peer_messages_unsent": "Messages to peers dropped because they could not be encoded for a link.",

@@ -6,7 +6,6 @@ or reordered, whatever the connections do.
 
 import asyncio
 import logging
-import ssl
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from geomq.broker.peers.dialling import Dialler
 from geomq.broker.peers.flushes import Flushes
 from geomq.broker.peers.latency import Latency
 from geomq.broker.peers.namesakes import RETRY_S, Namesakes
-from geomq.broker.peers.peer_settings import DEFAULT_LIMITS, PeerAddress, PeerLimits
+from geomq.broker.peers.peer_settings import DEFAULT_LIMITS, PeerAddress, PeerLimits, TlsNow
 from geomq.broker.peers.refusals import PeerRefusals
 from geomq.broker.peers.store import OUTBOX, Notes, PeerStore
 from geomq.broker.peers.unknown_brokers import UnknownBrokerHandler, UnknownBrokers, Unproven
@@ -78,7 +77,7 @@ class Peering:
         kept: PeerStore | None = None,
         notes: Notes | None = None,
         limits: PeerLimits = DEFAULT_LIMITS,
-        dial_tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+        dial_tls: TlsNow = lambda: None,
         lost: Callable[[BrokerId, Message, Reason], object] = lambda _, __, ___: None,
         on_full: Callable[[BrokerId, Link, Message, int], WhenFull] | None = None,
         may_go: MayGo = anything_may_go,
@@ -132,9 +131,7 @@ class Peering:
         peer = _Peer(name, link, dialler)
         return peer
 
-    async def start(
-        self, host: str | None, port: int | None, tls: Callable[[], ssl.SSLContext | None] = lambda: None
-    ) -> None:
+    async def start(self, host: str | None, port: int | None, tls: TlsNow = lambda: None) -> None:
         """Listen for peers (if there is a port) and dial those that are ours to dial."""
         self._loop = asyncio.get_running_loop()
         self._turns = Turns(self._loop, self._platform.turn_ns)  # their own: peers never wait behind clients

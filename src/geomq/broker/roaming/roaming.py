@@ -291,8 +291,10 @@ class Roaming:
         self._driver.handle(SessionTaken(client_id))
 
     def _allowed(self, client: Client, deliveries: list[InFlight]) -> list[InFlight]:
-        """Without those that the client has no right to read."""
-        allowed = [each for each in deliveries if client.rights.may_read(each.message.topic)]
+        """Without those that the client has no right to read, or that are outside of its mount point."""
+        may_read, mount = client.rights.may_read, client.session.mount
+        topics = ((each, each.message.topic) for each in deliveries)
+        allowed = [each for each, topic in topics if topic.startswith(mount) and may_read(topic)]
         self._core.counts.deliveries_denied += len(deliveries) - len(allowed)
         return allowed
 

@@ -86,6 +86,8 @@ def pack(
             location=client.location,
             asks=client.asks,
             queue_full=client.queue_full,
+            mount=session.mount,
+            proved=client.proved,
         ),
         tuple(
             SubscriptionRecord(subscription, None if (fence := fences.get(whole)) is None else fence_text(fence))
@@ -159,6 +161,10 @@ def _check_message(message: ApplicationMessage) -> None:
     if message.properties != NO_PROPERTIES:
         check_properties(encode_properties(message.properties, PacketType.PUBLISH))
     _check_time(message.expires_at)
+    if message.shared is not None:
+        check_filter(read_filter(message.shared.topic_filter).plain)
+        if message.shared.place is not None:
+            make_location(*message.shared.place)
 
 
 def _check_time(moment: float | None) -> None:

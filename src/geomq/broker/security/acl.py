@@ -2,7 +2,8 @@
 
 Compiles the file once; a connecting client gets a `Rights` object that answers from a small cache. What no
 line grants is denied; `deny` lines win over grants of the same list, and a user's own lines over patterns.
-Subscribing is always allowed: what a client may not read is kept from it at delivery, as Mosquitto does.
+What a client may not read is kept from it at delivery, as Mosquitto does. Subscribing is allowed to everybody whom no
+`subscribe` line is about.
 """
 
 import os
@@ -13,10 +14,10 @@ from pathlib import Path
 from geomq.broker.security.fence_rules import Direction, FenceRule, FenceRules
 from geomq.errors import ConfigError, GeomqError
 from geomq.geo import Fence, Location, parse_fence
-from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX, TopicTrie, check_filter, topic_matches
+from geomq.mqtt.codec.topics import REMEMBERED_CHARS_MAX, TopicTrie, check_filter, filter_covers, topic_matches
 
-READ, WRITE, DENY = 1, 2, 4
-ACCESS = {"read": READ, "write": WRITE, "readwrite": READ | WRITE, "deny": DENY}
+READ, WRITE, DENY, SUBSCRIBE = 1, 2, 4, 8
+ACCESS = {"read": READ, "write": WRITE, "readwrite": READ | WRITE, "subscribe": SUBSCRIBE, "deny": DENY}
 FILE_BYTES_MAX = 64 * 1_048_576
 LINES_MAX = 1_000_000
 CACHE_MAX = 1_024
@@ -28,18 +29,21 @@ class _Lines:
 
     topics: TopicTrie[int] = field(default_factory=TopicTrie)
     fences: list[FenceRule] = field(default_factory=list)
+    filters: list[tuple[str, int]] = field(default_factory=list)
+    """What is said about subscribing: `subscribe` and `deny` lines."""
 
 
 class Rights:
     """What one connected client may do. Without an ACL file one shared instance allows everything."""
 
-    __slots__ = ("_cache", "_fences", "_patterns", "_topics", "all_allowed")
+    __slots__ = ("_cache", "_fences", "_filters", "_patterns", "_topics", "all_allowed")
 
     def __init__(
         self,
         topics: TopicTrie[int] | None,
         patterns: tuple[tuple[str, int], ...],
         fences: FenceRules | None,
+        filters: tuple[tuple[str, int], ...] = (),
         *,
         all_allowed: bool = False,
     ) -> None:
@@ -47,6 +51,7 @@ class Rights:
         self._topics = topics
         self._patterns = patterns
         self._fences = fences
+        self._filters = filters
         self._cache: dict[str, int] | None = None
 
     @property
@@ -59,6 +64,20 @@ class Rights:
 
     def may_write(self, topic: str) -> bool:
         return self.all_allowed or bool(self._access(topic) & WRITE)
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Whether the client may have this filter, without what names a group or a fence."""
+        rules = (self._filters, self._patterns)
+        if not any(access & SUBSCRIBE for each in rules for _, access in each):
+            return True
+        for each in rules:
+            found = 0
+            for wider, access in each:
+                if access & (SUBSCRIBE | DENY) and filter_covers(wider, topic_filter):
+                    found |= access
+            if found:
+                return not found & DENY
+        return False
 
     def may_publish_from(self, topic: str, location: Location | None) -> bool:
         return self._fences is None or self._fences.may_publish_from(topic, location)
@@ -127,7 +146,8 @@ class Acl:
             if filled is not None or not (user is None and "%u" in topic_filter):
                 fences.append(replace(rule, topic_filter=filled or None))
         topics = lines.topics if lines and len(lines.topics) else None
-        return Rights(topics, tuple(patterns), FenceRules(tuple(fences)) if fences else None)
+        filters = tuple(lines.filters) if lines else ()
+        return Rights(topics, tuple(patterns), FenceRules(tuple(fences)) if fences else None, filters)
 
     def add_line(self, line: str, user: str | None) -> str | None:
         """Take in one line that stands under `user`; returns the user the next line stands under."""
@@ -141,7 +161,10 @@ class Acl:
         lines = self._anonymous if user is None else self._users[user]
         if word == "topic":
             topic_filter, access = _topic_access(rest)
-            lines.topics.put(topic_filter, (lines.topics.get(topic_filter) or 0) | access)
+            if access & (SUBSCRIBE | DENY):
+                lines.filters.append((topic_filter, access))
+            if access != SUBSCRIBE:
+                lines.topics.put(topic_filter, (lines.topics.get(topic_filter) or 0) | access)
         elif word == "fence":
             lines.fences.append(_fence_rule(rest))
         elif word == "pattern" and rest.startswith("fence "):
@@ -201,7 +224,7 @@ def _topic_access(text: str) -> tuple[str, int]:
     if not rest:
         return check_filter(word), READ | WRITE
     if word not in ACCESS:
-        raise ValueError(f"unknown access {word[:40]!r}; use read, write, readwrite or deny")
+        raise ValueError(f"unknown access {word[:40]!r}; use read, write, readwrite, subscribe or deny")
     return check_filter(rest), ACCESS[word]
 
 

@@ -29,6 +29,11 @@ class Identity(NamedTuple):
     proof: Proof
     secret: Entry | None = None
 
+    @property
+    def proved(self) -> bool:
+        """Whether it is more than a name."""
+        return self.proof is not Proof.NONE
+
 
 ANONYMOUS = Identity(None, Proof.NONE)
 
@@ -53,7 +58,13 @@ def anonymous_allowed(auth: Auth, listener: Listener) -> bool:
 
     The listener's address decides, not the client's: behind a proxy on this machine every client is local.
     """
-    return auth.anonymous == "always" or (auth.anonymous == "loopback" and listener.loopback)
+    anonymous = listener.anonymous or auth.anonymous
+    return anonymous == "always" or (anonymous == "loopback" and listener.loopback)
+
+
+def empty_client_id_allowed(auth: Auth, listener: Listener) -> bool:
+    """Whether a client that has no client id gets one here."""
+    return auth.empty_client_id if listener.empty_client_id is None else listener.empty_client_id
 
 
 def certificate_user(listener: Listener, certificate: Mapping[str, Any] | None) -> str | None:
@@ -67,13 +78,18 @@ def certificate_user(listener: Listener, certificate: Mapping[str, Any] | None) 
     return ",".join(f"{_SHORT.get(key, key)}={_escape(value)}" for key, value in reversed(pairs)) or None
 
 
-def client_id_refusal(auth: Auth, *, client_id: str, user: str | None, owner: str | None, exists: bool) -> str | None:
+def client_id_refusal(
+    auth: Auth, *, client_id: str, user: str | None, owner: str | None, exists: bool, only_claimed: bool = False
+) -> str | None:
     """Why this user may not use this client id, or None if it may.
 
-    `exists` says there is a session under that id, `owner` is the user who opened it (None: anonymous).
+    `exists` says there is a session under that id, `owner` is the user who opened it (None: anonymous). `only_claimed`
+    says that this user proves nothing while the owner did: listeners may differ in what they ask for.
     """
     if auth.client_id == "any":
         return None
+    if exists and only_claimed:
+        return "the client id belongs to the session of a user who proved to be one"
     if exists and owner != user:
         return "the client id belongs to another user's session"
     if user is None or auth.client_id == "owned":

@@ -10,8 +10,10 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
+
+from geomq.broker.sockets.handshakes import Handshakes
 
 log = logging.getLogger("geomq.broker")
 
@@ -19,7 +21,6 @@ BACKLOG: Final = 4_096
 AT_ONCE: Final = 16
 """So many are accepted before others have their turn. Who connects only to leave is found out one turn later, so only a
 few times as many ever look as if they were there."""
-HANDSHAKE_S_MAX: Final = 10.0
 LOOK_AGAIN_S: Final = 0.1
 """How often a full process looks whether there are descriptors again."""
 LOG_EVERY_S: Final = 60.0
@@ -45,23 +46,18 @@ class Pending:
         self._socket = accepted
         self._address = address
         self._task: asyncio.Task[None] | None = None
+        self._heir: Any = None
+        """Who is told of the end in place of the protocol."""
 
-    def establish(self, protocol: Arriving, tls: ssl.SSLContext | None, loop: asyncio.AbstractEventLoop) -> None:
-        task = self._task = loop.create_task(self._establish(protocol, tls, loop))
+    def establish(self, protocol: Arriving, connecting: Coroutine[Any, Any, None]) -> None:
+        """Wait until it is connected with the protocol, or is not."""
+        task = self._task = asyncio.get_running_loop().create_task(connecting)
         task.add_done_callback(lambda ended: self._ended(ended, protocol))
-
-    async def _establish(self, protocol: Any, tls: ssl.SSLContext | None, loop: asyncio.AbstractEventLoop) -> None:
-        await loop.connect_accepted_socket(
-            lambda: protocol,
-            self._socket,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else HANDSHAKE_S_MAX,
-        )
 
     def _ended(self, task: asyncio.Task[None], protocol: Arriving) -> None:
         if task.cancelled() or task.exception() is not None:
             self._socket.close()
-            protocol.connection_lost(None)
+            (self._heir or protocol).connection_lost(None)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._address if name == "peername" else default
@@ -76,6 +72,15 @@ class Pending:
 
     def write(self, data: bytes | memoryview) -> None:
         """Nobody can be told anything yet."""
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def write_eof(self) -> None:
+        """Nobody can be told anything yet."""
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._heir = protocol
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -120,12 +125,12 @@ def here(
     make: Callable[[], Arriving], tls: Callable[[], ssl.SSLContext | None]
 ) -> Callable[[socket.socket, Any], None]:
     """This process carries it, if its protocol wants it. `tls` is asked for each connection."""
-    loop = asyncio.get_running_loop()
+    handshakes = Handshakes(asyncio.get_running_loop())
 
     def take(accepted: socket.socket, address: Any) -> None:
         protocol, pending = make(), Pending(accepted, address)
         if protocol.arrived(pending):
-            pending.establish(protocol, tls(), loop)
+            pending.establish(protocol, handshakes.connect(protocol, accepted, tls()))
         else:
             pending.abort()
 

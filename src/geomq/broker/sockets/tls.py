@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from geomq.broker.sockets.handshakes import ServerContext
 from geomq.errors import ConfigError
 
 
@@ -45,7 +46,7 @@ def settings_of(files: TlsFiles) -> TlsSettings:
 
 def tls_context(listener: TlsFiles) -> ssl.SSLContext:
     """The server side TLS settings of a listener, or ConfigError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     minimum = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}[listener.tls_min]
     context.minimum_version = minimum
     try:

@@ -35,6 +35,7 @@ class ClientConnection(Protocol):
     version: int
     keep_alive_s: int
     size_max: int
+    plain_size_max: int
     opened_at: float
     paused: bool
     out: list[bytes]
@@ -67,22 +68,25 @@ class Client:
 
     `asks` is whether it wants the details of events; `prefixes` counts the subscriptions under each prefix,
     `levels` those of all its filters. `patterns` counts the subscriptions under each arrangement of wildcards, as soon
-    as there are so many that it matters. `queue_full` is what the listener it came by last says of a full queue.
-    `told_new` says that it was told at its last CONNACK that it had no session.
+    as there are so many that it matters. `listener` is the one it came by last, if it is known, and `queue_full` what
+    that one says of a full queue. `told_new` says that it was told at its last CONNACK that it had no session.
     """
 
     __slots__ = (
         "asks",
+        "bridges",
         "connection",
         "due_will",
         "fences",
         "id",
         "inside",
         "levels",
+        "listener",
         "location",
         "location_bucket",
         "patterns",
         "prefixes",
+        "proved",
         "publish_bucket",
         "queue_full",
         "rights",
@@ -99,7 +103,11 @@ class Client:
         self.user = user
         self.rights = rights
         self.asks = asks
+        self.bridges = False
         self.connection: ClientConnection | None = None
+        self.listener: Listener | None = None
+        self.proved = False
+        """Whether the user was more than a name when the client came in last."""
         self.queue_full: QueueFull | None = None
         self.due_will: DueWill | None = None
         self.location: Location | None = None
@@ -114,18 +122,26 @@ class Client:
         self.publish_bucket: TokenBucket | None = None
         self.location_bucket: TokenBucket | None = None
 
+    @property
+    def place(self) -> str | None:
+        """How the listener it came in by last is written down."""
+        return None if self.listener is None else self.listener.place
+
     # Its connections.
 
-    def attach(self, connection: ClientConnection, user: str | None, *, now_ms: int) -> None:
+    def attach(self, connection: ClientConnection, user: str | None, *, proved: bool, now_ms: int) -> None:
         """The session goes on with this connection; a will that was due stays unpublished."""
         self.connection = connection
+        self.listener = connection.listener
         self.queue_full = connection.listener.queue_full
-        self.user = user
+        self.user, self.proved = user, proved
         self.due_will = None
         self.since_ms = now_ms
 
-    def agree(self, *, roams: bool | None, asks: bool, told_new: bool) -> None:
-        """What the client wants while it is connected, and whether it was told that its session is new."""
+    def agree(self, *, roams: bool | None, asks: bool, told_new: bool, bridges: bool) -> None:
+        """What the client wants while it is connected, whether it was told that its session is new, and whether it is a
+        broker."""
+        self.bridges = bridges
         self.roams = roams
         self.asks = asks
         self.told_new = told_new
@@ -133,8 +149,10 @@ class Client:
     def authorize(self, rights: Rights) -> None:
         self.rights = rights
 
-    def restore_policy(self, queue_full: QueueFull | None) -> None:
-        """What goes for a full queue, as it was written down."""
+    def came_by(self, listener: Listener | None, queue_full: QueueFull | None, *, proved: bool) -> None:
+        """Where and how the client came in last and what goes for a full queue, as it was written down."""
+        self.proved = proved
+        self.listener = listener
         self.queue_full = queue_full
 
     def limit(self, publishes: TokenBucket | None, locations: TokenBucket | None) -> None:

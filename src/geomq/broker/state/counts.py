@@ -5,12 +5,16 @@ class Counts:
     """What happened since the start."""
 
     __slots__ = (
+        "answer_bytes_sent",
+        "answers_sent",
         "brokers_refused",
         "bytes_received",
         "bytes_sent",
         "connections_opened",
         "connections_refused",
         "connections_revoked",
+        "connects_received",
+        "control_bytes_received",
         "deliveries_denied",
         "events_delivered",
         "events_dropped",
@@ -25,6 +29,7 @@ class Counts:
         "memory_disconnected",
         "memory_refused",
         "name_conflicts",
+        "other_publishes",
         "packets_received",
         "peer_messages_refused",
         "peer_messages_unsent",
@@ -41,12 +46,16 @@ class Counts:
         for name in self.__slots__:
             setattr(self, name, 0)
 
+    answer_bytes_sent: int
+    answers_sent: int
     brokers_refused: int
     bytes_received: int
     bytes_sent: int
     connections_opened: int
     connections_refused: int
     connections_revoked: int
+    connects_received: int
+    control_bytes_received: int
     deliveries_denied: int
     events_delivered: int
     events_dropped: int
@@ -61,6 +70,7 @@ class Counts:
     memory_disconnected: int
     memory_refused: int
     name_conflicts: int
+    other_publishes: int
     packets_received: int
     peer_messages_refused: int
     peer_messages_unsent: int

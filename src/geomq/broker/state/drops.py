@@ -100,10 +100,11 @@ class Drops:
         session.miss(count)
         self._note(Drop(reason, _receiver(session)), session.client_id, count)
 
-    def ended(self, session: Session) -> None:
-        """The session is over with all that waited for it."""
-        if session.pending:
-            self._note(Drop(Reason.SESSION_ENDED, _receiver(session)), session.client_id, session.pending)
+    def ended(self, session: Session, handed_on: int = 0) -> None:
+        """The session is over with all that waited for it, but for what others get in its place."""
+        lost = session.pending - handed_on
+        if lost:
+            self._note(Drop(Reason.SESSION_ENDED, _receiver(session)), session.client_id, lost)
 
     def for_peer(self, peer: str, reason: Reason, count: int = 1) -> None:
         """Events that a peer will never get from here, or that are refused from it."""

@@ -1,7 +1,8 @@
 """The outbox: bytes for one connection leave in one write per loop tick, and what needs the disk waits for it.
 
 `send` is for what may go at once. `hold` is for acknowledgements and for QoS 1 and 2 messages: they leave only when
-everything the store collected before is safe, in the order they were held. Nothing here waits for a slow reader, and
+everything the store collected before is safe, in the order they were held. So that QoS 0 does not overtake it, what a
+publisher publishes behind such a message is held, too. Nothing here waits for a slow reader, and
 nobody waits until much is written to many: what takes longer than a turn goes on in the next.
 """
 
@@ -22,6 +23,8 @@ FEW = 16
 WRITE_NS = 5_000_000
 GATHERED_MAX = 1 << 20
 """So many bytes may gather within a tick, as many times as they are to be written, before they are."""
+HELD_BACK_MAX = 1 << 24
+"""So many bytes of QoS 0 may wait for the disk behind what their publishers published before."""
 WATCHED_MAX = 1 << 23
 """After so many bytes it is looked how much memory there is, however little time has passed."""
 
@@ -93,6 +96,11 @@ class Outbox:
         self._gathered = self._unwatched = 0
         self._look: Callable[[], object] = _nobody_looks
         self.held: Held = []
+        self._promised: deque[tuple[Held, set[str]]] = deque()
+        """Whose messages wait for the disk, and with what they are held."""
+        self._held_back = 0
+        self.before: Held | None = None
+        """Behind this goes QoS 0 that is delivered now, if it has to wait."""
         self._scheduled = False
         self._prompt = False
         self.pacing = Pacing()
@@ -197,6 +205,30 @@ class Outbox:
             self._committer.when_safe(partial(self._release, self.held))
         self.held.append((connection, data))
 
+    def promised(self, publisher: str) -> None:
+        """A message of QoS 1 or 2 of this publisher was just delivered: what comes from it goes behind what is held."""
+        if self.held:
+            if not self._promised or self._promised[-1][0] is not self.held:
+                self._promised.append((self.held, set()))
+            self._promised[-1][1].add(publisher)
+
+    def is_behind(self, publisher: str) -> bool:
+        """Whether a message of this publisher still waits for the disk, and not for it to have room again."""
+        return bool(self._promised) and any(publisher in each for _, each in self._promised) and self.full is None
+
+    def hold_back(self, publisher: str | None) -> None:
+        """From now on QoS 0, which is this publisher's, goes behind what it published before; None ends it."""
+        waits = () if publisher is None or not self.is_behind(publisher) else reversed(self._promised)
+        self.before = next((held for held, publishers in waits if publisher in publishers), None)
+
+    def send_behind(self, before: Held, connection: Sender, data: bytes) -> None:
+        """Send it once that is sent; at once, if too much waits already: order is not worth all memory."""
+        if self._held_back < HELD_BACK_MAX:
+            self._held_back += len(data)
+            before.append((connection, data))
+        else:
+            connection.send(data)
+
     def flush(self) -> None:
         """The end of a tick: hand writes to the store, then bytes to the sockets."""
         self._before_write()
@@ -217,6 +249,9 @@ class Outbox:
             self.journal.clear()
 
     def _release(self, held: Held) -> None:
+        if self._promised and self._promised[0][0] is held:
+            self._promised.popleft()
+            self._held_back = 0
         before, self._scheduled = self._scheduled, True  # written here, so that the tick's end need not do it
         try:
             for connection, data in held:

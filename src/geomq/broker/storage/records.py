@@ -37,6 +37,11 @@ class SessionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: bytes = b""
     asks: bool = False
     queue_full: QueueFull | None = None
+    place: str | None = None
+    """The listener that the client came in by last."""
+    mount: str = ""
+    proved: bool = False
+    """Whether the user was more than a name."""
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,13 +52,14 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RetainedRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What goes with a retained message: where it matters, where and by whom it was published."""
+    """What goes with a retained message: where it matters, and where, by whom and how it was published."""
 
     fence: str | None = None
     location: tuple[float, float] | None = None
     client_id: str | None = None
     user: str | None = None
     extra: bytes = b""
+    place: str | None = None
 
 
 class DeliveryRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -79,6 +79,13 @@ class Carried(asyncio.Protocol):
         else:
             self.transport.close()
 
+    def write_eof(self) -> None:
+        if self.transport is not None and self.transport.can_write_eof():
+            try:
+                self.transport.write_eof()
+            except OSError:  # the client has gone
+                self.transport.abort()
+
     def abort(self) -> None:
         self._closing = True
         if self.transport is not None:
@@ -186,6 +193,7 @@ class Carrying:
 _OF_ONE: Final[dict[int, Callable[[Carried, bytes], None]]] = {
     Order.CLOSE: lambda carried, _: carried.close(),
     Order.ABORT: lambda carried, _: carried.abort(),
+    Order.WRITE_EOF: lambda carried, _: carried.write_eof(),
     Order.PAUSE: lambda carried, _: carried.pause(True),
     Order.RESUME: lambda carried, _: carried.pause(False),
     Order.LIMIT: lambda carried, data: carried.limit(int.from_bytes(data, "little")),

@@ -49,6 +49,8 @@ class Order(IntEnum):
     """The TLS settings of listeners, for connections to come; READY is the answer."""
     PING = 9
     """READY is the answer."""
+    WRITE_EOF = 10
+    """Tell the client that nothing more comes, and go on to read what it sends."""
 
 
 class Report(IntEnum):

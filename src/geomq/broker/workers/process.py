@@ -13,8 +13,8 @@ import sys
 from collections import deque
 from functools import partial
 
-from geomq.broker.sockets.accepting import HANDSHAKE_S_MAX
 from geomq.broker.sockets.descriptors import raise_limit
+from geomq.broker.sockets.handshakes import Handshakes
 from geomq.broker.sockets.loops import loop_factory
 from geomq.broker.workers.carrying import Carried, Carrying
 from geomq.broker.workers.frames import Cutter, Report
@@ -33,6 +33,7 @@ class Worker:
         self._cutter = Cutter()
         self._descriptors: deque[int] = deque()
         self._gone = asyncio.Event()
+        self._handshakes = Handshakes(loop)
         self.carrying = Carrying(due=lambda: loop.call_soon(self._send), establish=self._establish)
         self._pipe = Pipe(broker, loop, readable=self._read, lost=self._gone.set, drained=self._drained)
 
@@ -66,13 +67,9 @@ class Worker:
             raise ProtocolError("a connection came without its descriptor")
         came = socket.socket(fileno=self._descriptors.popleft())
         came.setblocking(False)
-        task = self._loop.create_task(self._connect(carried, came, tls))
+        task = self._loop.create_task(self._handshakes.connect(carried, came, tls))
         carried.establish(task)
         task.add_done_callback(partial(self._connected, carried, came))
-
-    async def _connect(self, carried: Carried, came: socket.socket, tls: ssl.SSLContext | None) -> None:
-        limit = None if tls is None else HANDSHAKE_S_MAX
-        await self._loop.connect_accepted_socket(lambda: carried, came, ssl=tls, ssl_handshake_timeout=limit)
 
     def _connected(self, carried: Carried, came: socket.socket, task: "asyncio.Task[None]") -> None:
         if task.cancelled() or task.exception() is not None:
@@ -96,7 +93,9 @@ async def _main(descriptor: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     loop = asyncio.get_running_loop()
     worker = Worker(socket.socket(fileno=descriptor), loop)
-    logging.getLogger("geomq").addHandler(ToBroker(worker.carrying))
+    logger = logging.getLogger("geomq")
+    logger.addHandler(ToBroker(worker.carrying))
+    logger.setLevel(logging.INFO)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

@@ -93,6 +93,19 @@ class RemoteTransport:
             direct = self._reading and not self._came
             self._remote.receivers[self.number] = self.protocol.data_received if direct else self._keep
 
+    def can_write_eof(self) -> bool:
+        return self._open and "ssl_object" not in self._info
+
+    def write_eof(self) -> None:
+        self.write = nowhere
+        self._order(Order.WRITE_EOF)
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+        self._came.clear()
+        self._unread = 0
+        self._direct()
+
     def close(self) -> None:
         self._end(Order.CLOSE)
 

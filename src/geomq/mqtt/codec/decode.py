@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from geomq.errors import TopicError
-from geomq.mqtt.codec.faults import MalformedPacket, ProtocolViolation
+from geomq.mqtt.codec.faults import MalformedPacket, MqttError, ProtocolViolation
 from geomq.mqtt.codec.packets import (
     Auth,
     Connack,
@@ -30,7 +30,7 @@ from geomq.mqtt.codec.packets import (
 )
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties, decode_properties
 from geomq.mqtt.codec.reasons import ALLOWED, FROM_CONNACK_V311, ReasonCode
-from geomq.mqtt.codec.topics import TopicNames, check_filter, check_topic, split_shared
+from geomq.mqtt.codec.topics import LEVELS_MAX, TopicNames, check_filter, check_topic, split_shared
 from geomq.mqtt.codec.types import V5, PacketType
 from geomq.mqtt.codec.wire import read_text, read_u16, text_from, truncated
 
@@ -77,16 +77,21 @@ def _topic_name(raw: bytes, names: TopicNames) -> str:
     try:
         return names[raw]
     except TopicError as error:
-        text_from(raw)
-        raise ProtocolViolation(str(error), ReasonCode.TOPIC_NAME_INVALID) from None
+        raise _unacceptable(error, text_from(raw), ReasonCode.TOPIC_NAME_INVALID) from None
 
 
 def check_topic_name(topic: str) -> str:
-    """`topic` if it may be published to; a fault with TOPIC_NAME_INVALID otherwise."""
+    """`topic` if it may be published to, a fault otherwise."""
     try:
         return check_topic(topic)
     except TopicError as error:
-        raise ProtocolViolation(str(error), ReasonCode.TOPIC_NAME_INVALID) from None
+        raise _unacceptable(error, topic, ReasonCode.TOPIC_NAME_INVALID) from None
+
+
+def _unacceptable(error: TopicError, text: str, reason: ReasonCode) -> MqttError:
+    """MQTT 5 (2.4) keeps the reasons about topics for those that are well formed but not accepted, as with too many
+    levels; what is empty or has a wildcard where none may be is a malformed packet."""
+    return ProtocolViolation(str(error), reason) if text.count("/") >= LEVELS_MAX else MalformedPacket(str(error))
 
 
 def check_response_topic(properties: Properties) -> None:
@@ -191,7 +196,7 @@ def _topic_filter(buf: bytes, pos: int, end: int) -> tuple[str, int]:
     try:
         check_filter(split_shared(topic_filter).topic_filter)
     except TopicError as error:
-        raise ProtocolViolation(str(error), ReasonCode.TOPIC_FILTER_INVALID) from None
+        raise _unacceptable(error, topic_filter, ReasonCode.TOPIC_FILTER_INVALID) from None
     return topic_filter, pos
 
 

@@ -5,9 +5,12 @@ from geomq.mqtt.codec.faults import MalformedPacket, ProtocolViolation
 from geomq.mqtt.codec.packets import Connect, Will
 from geomq.mqtt.codec.properties import NO_PROPERTIES, WILL, decode_properties
 from geomq.mqtt.codec.reasons import ReasonCode
-from geomq.mqtt.codec.types import V5, V311, PacketType
+from geomq.mqtt.codec.types import V5, V31, V311, PacketType
 from geomq.mqtt.codec.wire import read_binary, read_text, read_u16, truncated
 
+_BRIDGE = 0x80
+"""In the level: the client is a broker, as Mosquitto's bridges say."""
+_LEVELS = {b"MQTT": (V311, V5), b"MQIsdp": (V31,)}
 _CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USERNAME = 0x02, 0x04, 0x20, 0x40, 0x80
 
 
@@ -20,7 +23,7 @@ class UnsupportedVersion(ProtocolViolation):
 
 
 def decode_connect(buf: bytes, pos: int, end: int) -> Connect:
-    version, pos = _version(buf, pos, end)
+    version, level, pos = _version(buf, pos, end)
     if pos + 3 > end:
         raise truncated()
     flags = buf[pos]
@@ -43,20 +46,33 @@ def decode_connect(buf: bytes, pos: int, end: int) -> Connect:
         password, pos = read_binary(buf, pos, end)
     if pos != end:
         raise MalformedPacket("CONNECT has bytes after its last field")
-    return Connect(client_id, version, flags & _CLEAN != 0, keep_alive, will, username, password, properties)
+    return Connect(
+        client_id,
+        version,
+        flags & _CLEAN != 0,
+        keep_alive,
+        will,
+        username,
+        password,
+        properties,
+        bridge=level & _BRIDGE != 0,
+        is_v31=level & ~_BRIDGE == V31,
+    )
 
 
-def _version(buf: bytes, pos: int, end: int) -> tuple[int, int]:
+def _version(buf: bytes, pos: int, end: int) -> tuple[int, int, int]:
+    """The version whose packets the client sends, the level that it gave, and where the rest begins."""
     name, pos = read_binary(buf, pos, end)
     if pos >= end:
         raise truncated()
     level = buf[pos]
-    if name != b"MQTT":
+    levels = _LEVELS.get(name)
+    if levels is None:
         raise UnsupportedVersion("CONNECT with an unknown protocol name", V311)
-    if level not in (V311, V5):
-        answer = V5 if V5 < level < 0x80 else V311
+    if level & ~_BRIDGE not in levels:
+        answer = V5 if V5 < level < _BRIDGE else V311
         raise UnsupportedVersion(f"protocol level {level} is not supported", answer)
-    return level, pos + 1
+    return V5 if level & ~_BRIDGE == V5 else V311, level, pos + 1
 
 
 def _check_flags(flags: int, version: int) -> None:

@@ -26,8 +26,13 @@ from geomq.mqtt.codec.packets import (
 )
 from geomq.mqtt.codec.properties import NO_PROPERTIES, WILL, Properties, encode_properties
 from geomq.mqtt.codec.reasons import to_connack_v311
-from geomq.mqtt.codec.types import V5, PacketType
+from geomq.mqtt.codec.types import V5, V31, PacketType
 from geomq.mqtt.codec.wire import binary, text, varint
+
+_MAY_BE_UNSAID: Final[tuple[dict[str, Any], ...]] = (
+    {"reason_string": None, "user_properties": ()},
+    {"topic_alias_maximum": None},
+)
 
 
 def encode(packet: Packet, version: int) -> bytes:
@@ -36,14 +41,18 @@ def encode(packet: Packet, version: int) -> bytes:
 
 
 def encode_within(packet: Packet, version: int, size_max: int) -> bytes:
-    """As `encode`, but never longer: first without reason string and user properties, then nothing."""
+    """As `encode`, but never longer: first without what may be left unsaid (reason string, user properties, and in
+    CONNACK that topic aliases are taken), then nothing."""
     data = encode(packet, version)
     if len(data) <= size_max or isinstance(packet, Publish):
         return data if len(data) <= size_max else b""
     properties: Properties = getattr(packet, "properties", NO_PROPERTIES)
-    trimmed = msgspec.structs.replace(properties, reason_string=None, user_properties=())
-    data = encode(msgspec.structs.replace(packet, properties=trimmed), version)
-    return data if len(data) <= size_max else b""
+    for unsaid in _MAY_BE_UNSAID:
+        properties = msgspec.structs.replace(properties, **unsaid)
+        data = encode(msgspec.structs.replace(packet, properties=properties), version)
+        if len(data) <= size_max:
+            return data
+    return b""
 
 
 def publish_parts(publish: Publish, version: int) -> tuple[bytes, bytes]:
@@ -84,7 +93,8 @@ def _connect(packet: Connect, _version: int) -> bytes:
             raise ProtocolError("MQTT 3.1.1 allows no password without a user name")
         flags |= 0x40
         body += binary(packet.password)
-    head = b"\0\4MQTT" + bytes((version, flags)) + packet.keep_alive.to_bytes(2, "big")
+    name, level = (b"MQIsdp", V31) if packet.is_v31 else (b"MQTT", version)
+    head = binary(name) + bytes((level | packet.bridge << 7, flags)) + packet.keep_alive.to_bytes(2, "big")
     properties = encode_properties(packet.properties, PacketType.CONNECT) if version == V5 else b""
     return _framed(0x10, head + properties + text(packet.client_id) + body)
 

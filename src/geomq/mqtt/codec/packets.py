@@ -23,6 +23,8 @@ class Will(msgspec.Struct, frozen=True, gc=False):
 
 
 class Connect(msgspec.Struct, frozen=True, gc=False):
+    """`bridge` says that another broker connects, `is_v31` that it speaks MQTT 3.1, which otherwise is as 3.1.1."""
+
     type: ClassVar[PacketType] = PacketType.CONNECT
     client_id: str
     version: int = V5
@@ -32,6 +34,8 @@ class Connect(msgspec.Struct, frozen=True, gc=False):
     username: str | None = None
     password: bytes | None = None
     properties: Properties = NO_PROPERTIES
+    bridge: bool = False
+    is_v31: bool = False
 
 
 class Connack(msgspec.Struct, frozen=True, gc=False):

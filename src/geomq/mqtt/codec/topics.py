@@ -81,6 +81,19 @@ def topic_matches(topic_filter: str, topic: str) -> bool:
     return len(wanted) == len(levels)
 
 
+def filter_covers(wider: str, narrower: str) -> bool:
+    """Whether every topic that matches the second filter matches the first."""
+    levels, wanted = wider.split("/"), narrower.split("/")
+    if wanted[0].startswith("$") and levels[0] in ("#", "+"):
+        return False
+    for number, level in enumerate(levels):
+        if level == "#":
+            return True
+        if number == len(wanted) or wanted[number] == "#" or level not in ("+", wanted[number]):
+            return False
+    return len(levels) == len(wanted)
+
+
 def first_level(topic_filter: str) -> str | None:
     """The literal first level of a topic or filter, or None if it starts with a wildcard."""
     head = topic_filter.split("/", 1)[0]

@@ -3,6 +3,7 @@
 from enum import IntEnum
 from typing import Final
 
+V31: Final = 3
 V311: Final = 4
 V5: Final = 5
 

@@ -6,7 +6,7 @@ Knows nothing of passwords or stored sessions: the caller decides whether the cl
 import msgspec
 
 from geomq.mqtt.codec.faults import ProtocolViolation
-from geomq.mqtt.codec.packets import Connack, Connect, Disconnect
+from geomq.mqtt.codec.packets import Connack, Connect, Disconnect, Publish
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode, to_connack
 from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
@@ -54,7 +54,7 @@ def agree(connect: Connect, policy: Policy, *, spare_id: str) -> Agreement:
         wanted_s = properties.session_expiry_interval or 0
     else:
         wanted_s = 0 if connect.clean_start else NEVER_EXPIRES
-        if not connect.client_id and not connect.clean_start:
+        if not connect.client_id and (connect.is_v31 or not connect.clean_start):
             raise ProtocolViolation("an empty client id needs a clean session", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
     will = connect.will
     if will is not None and will.qos > policy.qos_max:
@@ -85,7 +85,7 @@ def _keep_alive_s(connect: Connect, policy: Policy) -> int:
 def welcome(connect: Connect, agreement: Agreement, policy: Policy, *, session_present: bool) -> Connack:
     """The CONNACK of a successful handshake, naming every term that differs from MQTT's defaults."""
     if connect.version != V5:
-        return Connack(session_present)
+        return Connack(session_present and not connect.is_v31)  # a bit that MQTT 3.1 keeps at 0
     wanted_s = connect.properties.session_expiry_interval or 0
     changed = agreement.keep_alive_s != connect.keep_alive
     limited = policy.packet_size_max < PACKET_SIZE_MAX
@@ -108,6 +108,14 @@ def refusal(reason: ReasonCode, text: str | None = None, *, server_reference: st
     if text is None and server_reference is None:
         return Connack(False, to_connack(reason), NO_PROPERTIES)
     return Connack(False, to_connack(reason), Properties(reason_string=text, server_reference=server_reference))
+
+
+def check_offered(publish: Publish, policy: Policy) -> None:
+    """A violation if the client publishes in a way that it was told is not to be had."""
+    if publish.qos > policy.qos_max:
+        raise ProtocolViolation(f"events above QoS {policy.qos_max}", ReasonCode.QOS_NOT_SUPPORTED)
+    if publish.retain and not policy.retain_available:
+        raise ProtocolViolation("retained events are not supported", ReasonCode.RETAIN_NOT_SUPPORTED)
 
 
 def expiry_after(farewell: Disconnect | None, expiry_s: int, policy: Policy) -> int:

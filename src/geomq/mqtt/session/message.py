@@ -6,6 +6,7 @@ there are.
 """
 
 from math import ceil
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,10 +16,21 @@ from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.types import NEVER_EXPIRES, V5
 
 
+class Shared(NamedTuple):
+    """For which shared subscription a message was taken, and what it takes to find another member for it: who
+    published it and where, and the fence it is for, as text."""
+
+    topic_filter: str
+    publisher: str
+    place: tuple[float, float] | None = None
+    fence: str | None = None
+
+
 class ApplicationMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """`properties` holds only what MQTT 5 forwards; `expires_at` is the end of the message expiry.
 
-    `event_id` is what its driver calls it, if it wants to know it again.
+    `event_id` is what its driver calls it, if it wants to know it again; `shared` is there if somebody else may get it
+    should its receiver never come back.
     """
 
     topic: str
@@ -28,6 +40,7 @@ class ApplicationMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=Tr
     properties: Properties = NO_PROPERTIES
     expires_at: float | None = None
     event_id: tuple[str, int, int] | None = None
+    shared: Shared | None = None
 
     def expired(self, now: float) -> bool:
         return self.expires_at is not None and now >= self.expires_at
@@ -98,9 +111,10 @@ class Fanout:
         retain: bool,
         identifiers: tuple[int, ...] = (),
         alias: int | None = None,
-        bare: bool = False,
+        topic: str | None = None,
     ) -> Publish:
-        """The PUBLISH for one receiver, still without identifier; `bare` leaves the topic to the alias."""
+        """The PUBLISH for one receiver, still without identifier; `topic` is what this one calls it, nothing where its
+        alias says it."""
         message = self.message
         properties = NO_PROPERTIES
         if version == V5:
@@ -112,7 +126,7 @@ class Fanout:
                     subscription_identifiers=identifiers,
                     topic_alias=alias,
                 )
-        return Publish("" if bare else message.topic, message.payload, qos, retain, properties=properties)
+        return Publish(message.topic if topic is None else topic, message.payload, qos, retain, properties=properties)
 
     def preset(self, version: int, qos: int, head: bytes, tail: bytes) -> None:
         """Use a received PUBLISH, not retained, for receivers of that version and QoS: what is before and after its

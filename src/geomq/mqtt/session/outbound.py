@@ -416,3 +416,8 @@ class Outbound:
         self._backlog.remove(delivery.size)
         if self._journal is not None:
             self._journal.append(DeliveryRemoved(self._client_id, delivery.number))
+
+
+def may_go_elsewhere(delivery: InFlight) -> bool:
+    """Whether another member of its share group may get it once the session ends; at QoS 2 what was never sent."""
+    return delivery.phase is _QUEUED or (delivery.phase is _SENT and delivery.qos == 1)

@@ -8,7 +8,7 @@ only once those are safe.
 from collections.abc import Callable, Iterable
 
 from geomq.mqtt.codec.aliases import InboundAliases, OutboundAliases
-from geomq.mqtt.codec.encode import encode, encode_within, publish_parts
+from geomq.mqtt.codec.encode import encode, encode_within
 from geomq.mqtt.codec.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Will
 from geomq.mqtt.codec.properties import NO_PROPERTIES, Properties
 from geomq.mqtt.codec.reasons import ReasonCode
@@ -16,11 +16,12 @@ from geomq.mqtt.codec.types import NEVER_EXPIRES, PACKET_SIZE_MAX, V5
 from geomq.mqtt.session.answers import pubrel, unexplained
 from geomq.mqtt.session.backlog import Backlog
 from geomq.mqtt.session.changes import EventsMissed, Journal
-from geomq.mqtt.session.handshake import Agreement, Policy
+from geomq.mqtt.session.handshake import Agreement, Policy, check_offered
 from geomq.mqtt.session.inbound import Inbound
 from geomq.mqtt.session.message import ApplicationMessage, Fanout, message_of
 from geomq.mqtt.session.outbound import InFlight, Outbound, Phase, Step
 from geomq.mqtt.session.outcomes import EXPIRED, QUEUE_FULL, TOO_LARGE, OnDrop, OnFull, Tally, Uncounted, Watch
+from geomq.mqtt.session.own_packets import own_packet
 from geomq.mqtt.session.subscriptions import Subscription, Terms
 
 
@@ -45,6 +46,7 @@ class Session:
         "expires_at",
         "expiry_s",
         "missed",
+        "mount",
         "oversized",
         "packet_size_max",
         "stalled",
@@ -78,6 +80,7 @@ class Session:
         self.oversized = 0
         self.missed = 0
         """Events dropped since the client was last told."""
+        self.mount = ""
         self._tally: Tally = tally or Uncounted()
         self._on_drop = on_drop
         self._on_full = on_full
@@ -104,8 +107,8 @@ class Session:
 
     @property
     def uses_aliases(self) -> bool:
-        """Whether the client accepts topic aliases, so that its packets are made for it alone."""
-        return self._outbound_aliases is not None
+        """Whether the client knows topics by other names, so that its packets are made for it alone."""
+        return self._outbound_aliases is not None or bool(self.mount)
 
     @property
     def dropped(self) -> int:
@@ -127,9 +130,9 @@ class Session:
         """Whether so many messages of QoS 1 and 2 wait that another would be dropped."""
         return self._outbound is not None and self._outbound.full
 
-    def renew(self, policy: Policy) -> None:
-        """Go on, with the next connection, under a policy that may have changed."""
-        self._policy = policy
+    def renew(self, policy: Policy, *, mount: str = "") -> None:
+        """Go on, with the next connection, under a policy that may have changed; the client does not see the mount."""
+        self._policy, self.mount = policy, mount
         if self._outbound is not None:
             self._outbound.queue_max, self._outbound.bytes_max = policy.queue_max, policy.queue_bytes_max
 
@@ -182,6 +185,7 @@ class Session:
 
     def accept(self, publish: Publish, now: float) -> ApplicationMessage | None:
         """The message of a PUBLISH; None for a repeated QoS 2 one, which only needs its PUBREC again."""
+        check_offered(publish, self._policy)
         topic = publish.topic
         if publish.properties.topic_alias is not None:
             if self._inbound_aliases is None:
@@ -213,11 +217,12 @@ class Session:
 
     # Towards the client.
 
-    def deliver(self, fanout: Fanout, terms: Terms) -> bytes | None:
-        """Take a message for the client: the bytes to send now, none if it waits; None if there is no room for it."""
+    def deliver(self, fanout: Fanout, terms: Terms, *, held: bool = False) -> bytes | None:
+        """Take a message for the client: the bytes to send now, none if it waits; None if there is no room. If it
+        is `held`, what is sent later may go before."""
         qos, retain, identifiers = terms
         if qos == 0:
-            return self._qos0(fanout, retain, identifiers) if self.connected else b""
+            return self._qos0(fanout, terms, held) if self.connected else b""
         delivery = self._take(fanout.message, qos, retain, identifiers, fanout.size)
         if delivery is None:
             return None
@@ -274,11 +279,11 @@ class Session:
             self._journal.append(EventsMissed(self.client_id, 0))
         return missed
 
-    def _qos0(self, fanout: Fanout, retain: bool, identifiers: tuple[int, ...]) -> bytes:
-        if identifiers or self._outbound_aliases is not None:
-            data = self._special(fanout, 0, retain, identifiers, 0, again=False)
+    def _qos0(self, fanout: Fanout, terms: Terms, held: bool) -> bytes:
+        if terms.identifiers or self.uses_aliases:
+            data = self._own_packet(fanout, terms, 0, again=False, in_order=not held)
         else:
-            data = fanout.qos0(self.version, retain=retain)
+            data = fanout.qos0(self.version, retain=terms.retain)
         if len(data) > self.packet_size_max:
             self.oversized += 1
             return b""
@@ -347,9 +352,9 @@ class Session:
         if self._inbound is not None:
             self._inbound.forget_journal()
 
-    def leave(self, version: int, expiry_s: int, expires_at: float | None) -> None:
+    def leave(self, version: int, expiry_s: int, expires_at: float | None, *, mount: str = "") -> None:
         """Be as a client of that version left it."""
-        self.version, self.expiry_s, self.expires_at = version, expiry_s, expires_at
+        self.version, self.expiry_s, self.expires_at, self.mount = version, expiry_s, expires_at, mount
 
     def restore(self, deliveries: list[InFlight], receipts: list[int]) -> None:
         """Put back what a store remembered, deliveries in the order of their numbers. While the client is connected
@@ -419,8 +424,9 @@ class Session:
 
     def _publish_wire(self, delivery: InFlight, fanout: Fanout, *, again: bool) -> bytes:
         packet_id = delivery.packet_id
-        if again or delivery.identifiers or self._outbound_aliases is not None:
-            data = self._special(fanout, delivery.qos, delivery.retain, delivery.identifiers, packet_id, again=again)
+        if again or delivery.identifiers or self.uses_aliases:
+            terms = Terms(delivery.qos, delivery.retain, delivery.identifiers)
+            data = self._own_packet(fanout, terms, packet_id, again=again)
         else:
             head, tail = fanout.parts(self.version, delivery.qos, retain=delivery.retain)
             data = b"%b%c%c%b" % (head, packet_id >> 8, packet_id & 0xFF, tail)
@@ -435,18 +441,8 @@ class Session:
                 self._watch(delivery.message, delivery.qos, None)
         return data
 
-    def _special(
-        self, fanout: Fanout, qos: int, retain: bool, identifiers: tuple[int, ...], packet_id: int, *, again: bool
-    ) -> bytes:
-        aliases, topic = self._outbound_aliases, fanout.message.topic
-        alias, known = (None, False) if aliases is None else aliases.alias(topic, waits=qos > 0)
-        if self.version != V5:
-            identifiers = ()
-        publish = fanout.publish(self.version, qos, retain=retain, identifiers=identifiers, alias=alias, bare=known)
-        head, tail = publish_parts(publish, self.version)
-        if again:
-            head = bytes((head[0] | 8,)) + head[1:]
-        data = head + (packet_id.to_bytes(2) if qos else b"") + tail
-        if aliases is not None and alias is not None and not known and len(data) <= self.packet_size_max:
-            aliases.introduced(topic, waits=qos > 0)
-        return data
+    def _own_packet(self, fanout: Fanout, terms: Terms, packet_id: int, *, again: bool, in_order: bool = True) -> bytes:
+        """One made for this client alone. Aliases are for packets that keep their order."""
+        aliases = self._outbound_aliases if in_order else None
+        size_max, mount = self.packet_size_max, self.mount
+        return own_packet(fanout, self.version, terms, packet_id, aliases, mount, size_max, again=again)

@@ -33,6 +33,12 @@ class Terms(NamedTuple):
     identifiers: tuple[int, ...]
 
 
+def as_of_bridge(request: SubscribeRequest) -> SubscribeRequest:
+    """What a broker means that cannot say so: nothing that it published itself, and retained as published."""
+    shared = request.topic_filter.startswith("$share/")
+    return msgspec.structs.replace(request, no_local=not shared, retain_as_published=True)
+
+
 def subscription_of(request: SubscribeRequest, identifiers: tuple[int, ...], qos_max: int) -> Subscription:
     return Subscription(
         request.topic_filter,

@@ -94,6 +94,15 @@ class ClientPublished(RoutingEvent, frozen=True):
     due_ms: int | None = None
 
 
+class SharedReturned(RoutingEvent, frozen=True):
+    """A member's session ended before the member had this event of its share group: another is to have it."""
+
+    share: str
+    topic_filter: str
+    event: Event
+    """Without an id of its own yet."""
+
+
 class ClientDeparted(RoutingEvent, frozen=True):
     """A client's session was given to another broker."""
 

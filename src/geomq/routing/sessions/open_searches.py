@@ -8,7 +8,7 @@ from geomq.routing.core.actions import Action, ForgetNote, KeepNote
 from geomq.routing.core.events import SessionSought
 from geomq.routing.core.model import BrokerId, ClientId
 from geomq.routing.sessions.hand_overs import Notes
-from geomq.routing.sessions.messages import SessionWanted
+from geomq.routing.sessions.messages import NoSession, SessionWanted
 
 UNASKED = "session-unasked"
 """What is on disk: who is to be asked for another session of a client that is in, and since when it is."""
@@ -70,6 +70,8 @@ class PendingConnect(Search):
         self.refuses = sought.refuses
         self.absent: dict[BrokerId, None] = {}
         """Brokers that may have the session, but have been away for too long to be waited for."""
+        self.is_elsewhere = False
+        """Whether a peer says that the client came there later, and has its session."""
         self.successor: tuple[BrokerId, SessionWanted] | None = None
         """A broker the client came to later, which gets what is found."""
 
@@ -83,6 +85,10 @@ class PendingConnect(Search):
     def waits_for(self, peer: BrokerId) -> bool:
         """Whether the peer is to be asked as soon as it is there."""
         return peer in self.waiting or peer in self.absent
+
+    def heard(self, said: NoSession) -> None:
+        """A peer has no session to give. Who wants none of before does not mind where the client came later."""
+        self.is_elsewhere = self.is_elsewhere or (said.later and not self.wanted.clean)
 
     def give_way(self, peer: BrokerId, wanted: SessionWanted) -> None:
         self.successor = (peer, wanted)

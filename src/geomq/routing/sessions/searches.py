@@ -191,10 +191,10 @@ class SessionSearches:
         self._act(SendToPeer(peer, msgspec.structs.replace(wanted, token=token)))
 
     def _give_up(self, pending: PendingConnect) -> None:
-        """Not everybody answered in time: the client comes in without, and gets later what is found; or not at all."""
+        """No session was found in time: the client comes in without, and gets later what is found; or not at all."""
         is_missing = (pending.waiting or pending.absent) and not pending.wanted.clean
-        if is_missing and pending.refuses:
-            self._turn_away(pending, "session missing")
+        if pending.is_elsewhere or (is_missing and pending.refuses):
+            self._turn_away(pending, "connects again" if pending.is_elsewhere else "session missing")
             return
         if is_missing:
             for peer in pending.waiting:
@@ -216,11 +216,12 @@ class SessionSearches:
                 self._unasked.add(peer, oldest.wanted)
         self._come_in(pending)
 
-    def _go_on_searching(self, search: Search) -> None:
+    def _go_on_searching(self, search: Search) -> Search:
         """For a client that is in."""
         client = search.wanted.client
         self._let_in[client] = search
         self._let_in_until.append((self._now + LET_IN_MS, client, search))
+        return search
 
     def _come_in(self, pending: PendingConnect) -> None:
         """The search is over; one that was turned away meanwhile has a successor, which gets what was found."""
@@ -317,17 +318,16 @@ class SessionSearches:
             wanted = SessionWanted(client, 0, own.user, False, False, own.since_ms)
             self._unasked.add(home, wanted)
             if home in self.up and len(self._let_in) < PENDING_MAX:
-                search = Search(wanted, {})
-                self._go_on_searching(search)
-                self._ask(home, search, wanted)
+                self._ask(home, self._go_on_searching(Search(wanted, {})), wanted)
 
     def _no_session(self, peer: BrokerId, said: NoSession) -> None:
         pending = self._pending.get(said.client)
         self._answered(peer, said)
         if pending is None or said.token not in pending.tokens:
             return
-        if said.refused or said.later:
-            self._turn_away(pending, "another user's" if said.refused else "connects again")
+        pending.heard(said)
+        if said.refused:
+            self._turn_away(pending, "another user's")
         elif not pending.waiting:
             self._give_up(pending)
 

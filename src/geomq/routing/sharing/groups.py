@@ -4,7 +4,7 @@ Strategies never see shared subscriptions. Every broker sends every other its me
 client published decides who is served. One place decides, so nothing is doubled, whatever the strategy and however
 the fences lie. The chosen member's home looks again: if it has no member any more that may read the event, it asks a
 broker that has not been asked yet. Such an event waits for a broker that is away like any other, so none is lost on the
-way.
+way. What a member had not received when its session ended is given out once more, under a new id.
 
 Events of publishers outside the federation have no such broker; for each group the first by name of the reachable
 brokers with members decides on them.
@@ -208,6 +208,11 @@ class SharedGroups:
         if len(self._table):
             for group, members in self._matching(event).items():
                 self._serve(event, group, members, self._able(event, members), ())
+
+    def returned(self, event: Event, group: Group) -> None:
+        """A member's session ended before it had this event of the group: choose again among those that are left."""
+        members = self._matching(event).get(group, [])
+        self._serve(event, group, members, self._able(event, members), ())
 
     def came_from_outside(self, event: Event) -> None:
         """An event nobody has decided on: each group has one broker that does."""

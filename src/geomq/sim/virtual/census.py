@@ -21,6 +21,7 @@ def leftovers(name: str, broker: Broker, retained: int, served: int = 0) -> Iter
         "sessions": max(0, len(core.clients) - served),
         "connections": max(0, len(broker.parts.handlers.connections) - served),
         "clients in its routing": max(0, len(clients) - served),
+        "members of share groups": len(core.node.shared),
         "messages of links": _waiting_for_peers(broker),
         "writes": int(broker._store.dirty),
         "acknowledgements": len(core.outbox.journal),

@@ -345,11 +345,14 @@ class Device:
         expiry_s: int | None = None,
         empty: bool = False,
         padding: int = 0,
+        note: str = "",
     ) -> str:
-        """Publish the next event now, or as soon as that is possible; its name."""
+        """Publish the next event now, or as soon as that is possible; its name. `note` goes along in a property."""
         self.published += 1
         event = f"{self.name}:{self.published}"
-        user = () if fence is None else (("geo-fence", fence.text),)
+        user: tuple[tuple[str, str], ...] = () if fence is None else (("geo-fence", fence.text),)
+        if note and self.profile.version == V5:
+            user += (("note", note),)
         properties = Properties(message_expiry_interval=expiry_s, user_properties=user)
         self.ledger.publishing(
             event,

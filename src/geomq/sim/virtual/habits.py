@@ -60,10 +60,11 @@ async def publish(world: World, device: Device, stream: Stream, rng: random.Rand
         await asyncio.sleep(slower * stream.pause_s * rng.uniform(0.5, 1.5))
         if world.closing or world.elapsed_s > CLOSING_S - 2.0:
             return
-        for _ in range(stream.burst):
+        for number in range(stream.burst):
             if device.unanswered < 40:
                 fence = stream.fence if device.profile.version == V5 else None
-                device.publish(stream.topic, stream.qos, fence=fence)
+                plain = number % 3 < 2 or not stream.topic.startswith(PLAIN)
+                device.publish(stream.topic, stream.qos, fence=fence, note="" if plain else "not plain")
 
 
 async def hop(world: World, rng: random.Random) -> None:
@@ -79,6 +80,8 @@ async def hop(world: World, rng: random.Random) -> None:
     while world.elapsed_s < HEALED_S:
         await asyncio.sleep(rng.uniform(*pause_s))
         device = rng.choice(devices)
+        if device.unanswered < 10:
+            device.publish("load", 2)
         device.go_to(rng.choice(world.scenario.names))
 
 
@@ -154,12 +157,14 @@ async def churn_plainly(world: World, rng: random.Random) -> None:
 
 
 async def share(world: World, rng: random.Random) -> None:
-    """Share groups with members at several brokers."""
+    """Share groups with members at several brokers, one of whom leaves."""
     for number in range(4):
         home = rng.choice(world.scenario.names)
         device = world.device(Profile(f"g{number}"), home, world.scenario.near(home))
         device.subscribe(Wish(SHARED[number % len(SHARED)], 2))
         device.come()
+    await world.until(rng.uniform(TROUBLE_S + 2.0, HEALED_S - 1.0))
+    device.unsubscribe(SHARED[1])
     await world.until(CLOSING_S)
 
 

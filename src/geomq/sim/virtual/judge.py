@@ -129,12 +129,18 @@ def _judge_repeats(ledger: Ledger, client: Client) -> Iterator[Violation]:
             f"{each.at_s - 1000:.3f}{' dup' * each.dup}" for each in receipts
         )
         if first.qos == 2:
-            if ledger.refuses or not all(_began_anew(client, first, each) for each in receipts[1:]):
+            anew = _was_sent_anew(event) or all(_began_anew(client, first, each) for each in receipts[1:])
+            if ledger.refuses or not anew:
                 yield Violation("duplicate", f"QoS 2 {times}")
         elif event.qos == 0 and not (ledger.reroutes and ledger.in_trouble(last.at_s)):
             yield Violation("duplicate", f"QoS 0 {times}")
         elif first.qos and event.sends == 1 and not ledger.in_trouble(last.at_s) and _on_one_connection(receipts):
             yield Violation("duplicate", f"QoS 1 {times} on one connection")
+
+
+def _was_sent_anew(event: Event) -> bool:
+    """Whether its publisher may have repeated it in another of two sessions that it had."""
+    return event.sends > 1 and len(event.brokers) > 1
 
 
 def _began_anew(client: Client, first: Receipt, again: Receipt) -> bool:
@@ -150,7 +156,7 @@ def _on_one_connection(receipts: list[Receipt]) -> bool:
 
 
 def _judge_order(ledger: Ledger, client: Client) -> Iterator[Violation]:
-    latest: dict[tuple[str, str, int], Event] = {}
+    latest: dict[tuple[str, str], Event] = {}
     had: set[str] = set()
     newest = 0
     for receipt in client.receipts:
@@ -161,11 +167,11 @@ def _judge_order(ledger: Ledger, client: Client) -> Iterator[Violation]:
         if receipt.connection < newest:
             continue  # a connection that has been replaced may be slower than the new one
         newest = receipt.connection
-        before = latest.get((event.publisher, event.topic, receipt.qos))
+        before = latest.get((event.publisher, event.topic))
         if event.ambiguous or _may_overtake(ledger, client, event, before, receipt) or not _was_wanted(client, event):
             continue
         if before is None or event.number > before.number:
-            latest[event.publisher, event.topic, receipt.qos] = event
+            latest[event.publisher, event.topic] = event
         elif len(before.brokers | event.brokers) == 1 and event.sends == before.sends == 1:
             yield Violation("inversion", f"{event.name} after {before.name} at {client.name} on {event.topic}")
 
@@ -266,7 +272,7 @@ def _judge_groups(ledger: Ledger) -> Iterator[Violation]:
                 counts[receipt.event].append((member.name, receipt))
         for event in ledger.events.values():
             got = counts.get(event.name, [])
-            servers = dict.fromkeys(name for name, _ in got)
+            servers = dict.fromkeys(name for name, receipt in got if receipt.qos == 2)
             if len(servers) > 1 and event.qos == 2 and not event.ambiguous and event.sends == 1:
                 yield Violation("duplicate", f"{event.name} went to {', '.join(servers)} of {share}")
             if not got and _promised_to_group(ledger, event, members, share):

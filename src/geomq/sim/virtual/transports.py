@@ -122,6 +122,9 @@ class Transport(asyncio.Transport):
     def is_reading(self) -> bool:
         return self._reading
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
     def can_write_eof(self) -> bool:
         return False
 
