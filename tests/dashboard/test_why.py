@@ -102,6 +102,20 @@ async def test_who_subscribed_after_the_event_is_not_said_to_have_been_subscribe
         assert told["clients"]["late"]["verdict"] == "no subscription"
 
 
+async def test_a_client_that_moved_since_is_judged_by_where_it_was() -> None:
+    async with (
+        running() as (page, ports),
+        Client("127.0.0.1", ports["paris"], client_id="far", at=(0, 0)) as far,
+        page.live(),
+    ):
+        await far.subscribe("news/#")
+        asked = {"broker": "paris", "topic": "news/x", "fence": CIRCLE}
+        event_id = (await page.post("/api/publish", asked)).body["id"]
+        await far.move(48.88, 2.36, qos=1)
+        told = (await page.ask(f"/api/why/{event_id}?client=far")).body
+        assert told["clients"]["far"]["verdict"] == "outside the event's fence"
+
+
 async def test_an_event_is_explained_by_the_strategy_it_was_routed_by() -> None:
     async with running() as (page, _), page.live() as socket:
         asked = {"broker": "columbus", "topic": "news/x", "fence": CIRCLE}

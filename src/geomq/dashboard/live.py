@@ -83,7 +83,7 @@ class Live:
             with contextlib.suppress(GeomqError):
                 records += await feed.about(event_id, frozenset(wanted))
                 brokers.append(feed.name)
-        records += _had_before(self.state.held_by(wanted), records)
+        records += _had_before(self.state.held_by(wanted, event_id), records)
         case = Case(event_id, sorted(records, key=lambda record: record.t_ms), brokers)
         if not case.steps or not self._routed:
             return None
@@ -115,7 +115,7 @@ class Live:
             look = await feed.look(cursor)
             self.state.looked(name, _now_ms(), look)
             if cursor is None or look.missed:
-                self.state.replace(name, await feed.clients())
+                self.state.replace(name, await feed.clients(), _now_ms())
             self._cursors[name] = look.cursor
         except GeomqError:
             self.state.lost(name)

@@ -4,7 +4,7 @@ Pure bookkeeping: no clock, no input or output. Everything is bounded, and what 
 the next (clients, subscriptions) or is counted as skipped (events).
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from statistics import median
@@ -21,6 +21,8 @@ CHANGES_MAX = 5_000
 EVENTS_MAX = 200
 REMEMBERED_MAX = 10_000
 LINKS_EVERY = 8
+PLACES_MAX = 8
+"""So many of a client's latest places are remembered, so that it can be told where it was at an event."""
 
 Key = TypeVar("Key")
 ClientRow = tuple[str, float | None, float | None]
@@ -89,6 +91,7 @@ class State:
     def __init__(self, brokers: Iterable[str]) -> None:
         self._brokers = {name: _BrokerState() for name in brokers}
         self._clients: dict[str, ClientRow] = {}
+        self._places: dict[str, deque[tuple[float, ClientRow]]] = {}
         self._subscriptions: dict[str, dict[str, Json | None]] = {}
         self._moved = _Pending[str]()
         self._subscribed = _Pending[tuple[str, str]]()
@@ -115,14 +118,14 @@ class State:
         self._brokers.setdefault(name, _BrokerState()).lost()
         self.replace(name, ())
 
-    def replace(self, home: str, clients: Iterable[ClientNow]) -> None:
+    def replace(self, home: str, clients: Iterable[ClientNow], t_ms: float = 0.0) -> None:
         """All clients of a broker as they are now."""
         there = {client.id: client for client in clients}
         for client_id in [one for one, row in self._clients.items() if row[0] == home and one not in there]:
             self._gone(client_id, home)
         for client in there.values():
             lat, lon = client.location or (None, None)
-            self._put(client.id, (home, lat, lon))
+            self._put(t_ms, client.id, (home, lat, lon))
             held = self._subscriptions.get(client.id, {})
             wanted = {each.topic_filter: fence_json(each.fence) for each in client.subscriptions}
             for topic_filter in [one for one in held if one not in wanted]:
@@ -143,7 +146,7 @@ class State:
         elif client is None:
             return
         elif record.step in ("connected", "moved"):
-            self._put(client, (record.broker, record.lat, record.lon))
+            self._put(record.t_ms, client, (record.broker, record.lat, record.lon))
         elif record.step == "disconnected":
             self._gone(client, record.broker)
         elif record.step == "subscribed" and record.topic is not None and client in self._clients:
@@ -197,9 +200,10 @@ class State:
         if record.client in self._clients:
             self._done.setdefault(record.client, Counter())[record.step] += 1
 
-    def _put(self, client: str, row: ClientRow) -> None:
+    def _put(self, t_ms: float, client: str, row: ClientRow) -> None:
         if self._clients.get(client) != row:
             self._clients[client] = row
+            self._places.setdefault(client, deque(maxlen=PLACES_MAX)).append((t_ms, row))
             self._moved.add(client)
 
     def _gone(self, client: str, home: str) -> None:
@@ -208,6 +212,7 @@ class State:
         if row is not None and row[0] == home:
             del self._clients[client]
             self._done.pop(client, None)
+            self._places.pop(client, None)
             self._moved.add(client)
             for topic_filter in self._subscriptions.pop(client, {}):
                 self._subscribed.add((client, topic_filter))
@@ -248,19 +253,26 @@ class State:
         """How many clients each broker has."""
         return Counter(row[0] for row in self._clients.values())
 
-    def held_by(self, clients: Iterable[str]) -> list[TraceRecord]:
-        """What these clients have now, as records from before everything: a trace may begin after they subscribed."""
+    def held_by(self, clients: Iterable[str], event_id: EventId) -> list[TraceRecord]:
+        """What these clients have, and where they were at an event, as records from before everything: a trace may
+        begin after they subscribed."""
+        event = self._events.get(str(event_id))
         records = []
         for client in clients:
             if client not in self._clients:
                 continue
-            home, lat, lon = self._clients[client]
+            home, lat, lon = self._clients[client] if event is None else self._was(client, event["t"])
             records.append(_from_before("connected", home, client, lat=lat, lon=lon))
             for topic_filter, fence in self._subscriptions.get(client, {}).items():
                 held = read_fence(fence)
                 text = None if held is None else fence_text(held)
                 records.append(_from_before("subscribed", home, client, topic=topic_filter, fence=text))
         return records
+
+    def _was(self, client: str, t_ms: float) -> ClientRow:
+        """Where a client was then, or when it was first heard of."""
+        places = self._places[client]
+        return next((row for since_ms, row in reversed(places) if since_ms <= t_ms), places[0][1])
 
     def subscribers_of(self, event_id: EventId) -> list[str]:
         """Connected clients with a subscription that fits an event's topic."""

@@ -111,8 +111,9 @@ def test_an_event_without_a_fence_concerns_every_area() -> None:
 
 
 def test_an_own_strategy_is_told_by_the_records_alone() -> None:
-    told = reasons_of(played("flood_events"), "mine:Mine")
+    told = reasons_of(played("disgb_events"), "mine:Mine")
     assert told[B2] == (True, "b1 sent it the event")
+    assert told[B3] == (False, "the records do not show that it was sent the event")
 
 
 def test_what_became_of_it_for_all_who_subscribe_to_its_topic() -> None:

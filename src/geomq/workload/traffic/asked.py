@@ -73,7 +73,7 @@ class Reasons:
             return Asked(broker, True, "its client published the event")
         told = next((step for step in way.case.steps if _reaches(step, broker)), None)
         if told is None:
-            return Asked(broker, False, _say(_NOT_ASKED.get(self._strategy, NOT_MATCHED), way, broker))
+            return Asked(broker, False, _say(_NOT_ASKED.get(self._strategy, NOT_SHOWN), way, broker))
         sender = told.broker if told.step == "sent" else told.peer
         return Asked(broker, True, self.because(told) or f"{sender} sent it the event")
 
@@ -121,7 +121,7 @@ def _by_line(way: _Way, broker: str) -> str:
 def _not_by_area(way: _Way, broker: str) -> str:
     if broker not in way.touched:
         return "its area does not meet the event's fence"
-    return "its area meets the event's fence, but the records do not show that it was sent the event"
+    return f"its area meets the event's fence, but {NOT_SHOWN}"
 
 
 def _not_by_area_or_advertised(way: _Way, broker: str) -> str:
@@ -141,8 +141,13 @@ _ASKED: Final[dict[str, str | Rule]] = {
 }
 NOT_MET: Final = "topics under {key!r} do not meet their subscribers there, and no subscription there matched"
 NOT_MATCHED: Final = "no subscription there matched"
+NOT_SHOWN: Final = "the records do not show that it was sent the event"
 _NOT_ASKED: Final[dict[str, str | Rule]] = {
-    "flood_events": "the records do not show that it was sent the event, as flooding would have it",
+    "flood_subscriptions": NOT_MATCHED,
+    "disgb_subscriptions": NOT_MATCHED,
+    "broadcast_groups": NOT_MATCHED,
+    "mesh": NOT_MATCHED,
+    "flood_events": f"{NOT_SHOWN}, as flooding would have it",
     "disgb_events": _not_by_area,
     "adaptive": _not_by_area_or_advertised,
     "dht": NOT_MET,
