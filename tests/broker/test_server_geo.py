@@ -53,6 +53,20 @@ def _fenced(text: str) -> Properties:
     return Properties(user_properties=(("geo-fence", text),))
 
 
+async def test_orders_to_the_broker_are_not_counted_as_events(broker: Broker) -> None:
+    probe = await _client(broker, "probe")
+    for topic, payload in (
+        ("$geo/location", location_text(PARIS).encode()),
+        ("$geo/fence/home", AROUND_BERLIN.encode()),
+        ("$geo/to/home/news", b"an event"),
+        ("news", b"another"),
+    ):
+        probe.publish(topic, payload, 1)
+        await probe.expect(Puback)
+    counts = broker.core.counts
+    assert (counts.events_received, counts.other_publishes, counts.location_updates) == (2, 2, 1)
+
+
 @pytest.mark.parametrize("version", [V311, V5])
 async def test_an_event_with_a_fence_reaches_only_those_inside(broker: Broker, version: int) -> None:
     near = await _client(broker, "near", version, POTSDAM)

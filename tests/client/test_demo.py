@@ -6,10 +6,11 @@ import random
 
 import pytest
 from tests import patience
+from tests.broker.federated import until
 
 from geomq.broker.local_federation import THREE_REGIONS, LocalFederation, local_configs
 from geomq.client import Client
-from geomq.client.demo import Aircraft, City, Demo, Vehicle, towards
+from geomq.client.demo import Aircraft, City, Demo, Vehicle, WeatherService, towards
 from geomq.geo import Location, distance_m
 
 PARIS, FRANKFURT, COLUMBUS = (site.location for site in THREE_REGIONS)
@@ -83,6 +84,26 @@ def test_a_vehicle_goes_on_from_where_it_was_put() -> None:
     vehicle = Vehicle("v", City("paris", 1, PARIS), PARIS, random.Random(1))
     vehicle.put(COLUMBUS)
     assert vehicle.at == COLUMBUS
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_broker_hears_at_once_where_a_client_was_put_however_seldom_it_acts() -> None:
+    class Idle(WeatherService):
+        def pause_s(self) -> float:
+            return 1e6
+
+    async with LocalFederation(local_configs(THREE_REGIONS[:1], "single")) as running:
+        broker = running.brokers["paris"]
+        demo = Demo({}, {})
+        idle = Idle("idle", City("paris", broker.port, PARIS), PARIS, random.Random(1))
+        demo.clients["idle"] = idle
+        living = asyncio.create_task(demo.run())
+        await until(lambda: broker.view.client("idle") is not None)
+        assert await demo.move("idle", COLUMBUS)
+        await until(lambda: getattr(broker.view.client("idle"), "location", None) == COLUMBUS)
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)
 
 
 def test_steps_follow_the_great_circle_and_do_not_overshoot() -> None:

@@ -102,6 +102,30 @@ def serving(*arguments: str) -> Iterator[str]:
                 raise
 
 
+def middle(page: Any) -> tuple[float, float]:
+    """The middle of the map."""
+    box = page.locator(".surface").bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def wait_until_still(page: Any) -> None:
+    """Until the map has flown to where it goes and is drawn in full."""
+    page.wait_for_function(
+        """() => new Promise((done) => {
+          const canvas = document.querySelector('.still')
+          const look = () => canvas.toDataURL().length
+          let [last, same] = [look(), 0]
+          const check = () => {
+            const now = look()
+            same = now === last ? same + 1 : 0
+            last = now
+            same > 3 ? done(true) : setTimeout(check, 80)
+          }
+          check()
+        })"""
+    )
+
+
 def violations(page: Any) -> list[str]:
     """What axe-core finds wrong with the page as it is now."""
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())

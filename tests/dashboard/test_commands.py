@@ -56,6 +56,22 @@ async def test_the_page_hears_what_it_subscribed_to_until_it_unsubscribes() -> N
         assert (answer.status, answer.body["error"]) == (400, "the page has no such subscription")
 
 
+async def test_every_page_is_told_what_the_page_is_subscribed_to_and_can_end_it() -> None:
+    async with running() as (page, _):
+        for broker, at in (("paris", PARIS), ("frankfurt", None)):
+            await page.post("/api/subscribe", {"filter": "news/#", "broker": broker, "at": at})
+        held = [
+            {"broker": "paris", "filter": "news/#", "fence": None, "at": PARIS},
+            {"broker": "frankfurt", "filter": "news/#", "fence": None, "at": None},
+        ]
+        async with page.live() as socket:
+            assert (await ticks_until(socket, lambda tick: "own" in tick))["own"] == held
+            ended = {"filter": "news/#", "broker": "paris"}
+            assert (await page.post("/api/unsubscribe", ended)).status == 204
+            assert (await ticks_until(socket, lambda tick: "own" in tick))["own"] == held[1:]
+            assert (await page.post("/api/unsubscribe", ended)).status == 400
+
+
 async def test_the_page_moves_its_own_client_and_demo_clients_but_no_others() -> None:
     class OneMover:
         def __init__(self) -> None:

@@ -40,6 +40,7 @@ async def test_a_page_is_told_the_world_then_everything_then_changes() -> None:
                 assert (world["type"], world["strategy"], world["areas"]) == ("world", "flood_events", "nearest")
                 assert world["whole"] is True
                 assert "adaptive" in world["strategies"]
+                assert "single" not in world["strategies"], "it serves one broker"
                 paris = next(one for one in world["brokers"] if one["name"] == "paris")
                 assert (paris["address"], paris["area"]) == (f"mqtt://127.0.0.1:{port}", None)
                 whole = await message(socket)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.dashboard.browser import Tab, launched, serving, violations
+from tests.dashboard.browser import Tab, launched, middle, serving, violations, wait_until_still
 
-BYTES_MAX = 1_500_000
+BYTES_MAX = 400_000
 
 
 @pytest.fixture(scope="module")
@@ -37,29 +37,6 @@ def open_tab(page: Any, name: str) -> None:
 
 def details(page: Any) -> Any:
     return page.locator("#panel-details")
-
-
-def middle(page: Any) -> tuple[float, float]:
-    box = page.locator(".surface").bounding_box()
-    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-
-def wait_until_still(page: Any) -> None:
-    """Until the map has flown to where it goes and is drawn in full."""
-    page.wait_for_function(
-        """() => new Promise((done) => {
-          const canvas = document.querySelector('.still')
-          const look = () => canvas.toDataURL().length
-          let [last, same] = [look(), 0]
-          const check = () => {
-            const now = look()
-            same = now === last ? same + 1 : 0
-            last = now
-            same > 3 ? done(true) : setTimeout(check, 80)
-          }
-          check()
-        })"""
-    )
 
 
 def test_the_page_paints_within_a_second_and_is_light(tab: Tab) -> None:
@@ -187,7 +164,7 @@ def test_a_client_is_dragged_to_another_place(tab: Tab) -> None:
     page.locator("#panel-overview .list .link", has_text="sensor").first.click()
     name = details(page).locator("h2").inner_text()
     page.get_by_role("button", name="Show on the map").click()
-    page.wait_for_timeout(900)
+    wait_until_still(page)
     x, y = middle(page)
     with page.expect_response(lambda answer: answer.url.endswith("/move")) as moved:
         page.mouse.move(x, y)

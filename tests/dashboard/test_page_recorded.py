@@ -72,6 +72,7 @@ def test_the_tables_say_what_the_map_shows(tab: Tab) -> None:
     page = tab.open("#/view/setup-25-200")
     page.get_by_role("tab", name="Overview").click()
     assert page.get_by_role("region", name="Brokers").locator("tbody tr").count() == 25
+    assert "down" not in page.get_by_role("region", name="Brokers").inner_text()
     page.get_by_text("Clients (", exact=False).click()
     page.get_by_label("Find a client").fill("Kiev")
     assert page.get_by_role("region", name="Clients").locator("td", has_text="Kiev").count() > 0
@@ -103,6 +104,32 @@ def test_a_replay_plays_pauses_and_jumps(tab: Tab) -> None:
     page.get_by_role("button", name="Play").click()
     page.get_by_role("button", name="Pause").wait_for()
     assert violations(page) == []
+
+
+def test_a_replay_says_why_an_event_went_where_it_went(tab: Tab) -> None:
+    page = tab.open("#/view/played")
+    page.get_by_label("Time", exact=True).focus()
+    page.keyboard.press("End")
+    page.get_by_role("tab", name="Events").click()
+    page.locator("#panel-events .event").first.click()
+    details = page.locator("#panel-details")
+    details.locator(".step", has_text="published").wait_for()
+    details.get_by_label("Did it reach a client, and why?").fill("nobody")
+    details.get_by_role("button", name="Ask").click()
+    details.get_by_text("cannot tell: the trace holds no subscription").wait_for()
+    assert details.locator(".asked", has_text="its client published the event").count() == 1
+
+
+def test_skipping_the_map_stays_in_the_view(tab: Tab) -> None:
+    page = tab.open("#/view/setup-25-200")
+    page.locator("#panel-layers .line-kind").first.wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip the map"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "tab-layers"
+    assert page.url.endswith("#/view/setup-25-200")
+    assert page.locator("#panel-layers .line-kind").count()
 
 
 def test_who_may_only_look_is_told_so(tab: Tab) -> None:

@@ -32,6 +32,8 @@ def test_a_workload_is_shown_as_the_set_up_it_starts_from() -> None:
     (frame,) = shown["frames"]
     assert 150 <= len(frame["clients"]["put"]) <= 200
     assert frame["subscriptions"]["put"][0][2]["type"] == "Circle"
+    assert all(broker["up"] for broker in frame["brokers"].values())
+    assert sum(broker["clients"] for broker in frame["brokers"].values()) == len(frame["clients"]["put"])
 
 
 def test_a_large_set_up_shows_some_of_its_clients() -> None:

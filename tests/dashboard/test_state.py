@@ -106,6 +106,16 @@ def test_a_tick_is_bounded_and_what_is_left_out_is_counted() -> None:
     assert [len(part["clients"]["put"]) for part in state.whole(2)] == [tested.CHANGES_MAX, 10]
 
 
+def test_the_last_event_of_a_client_is_found_behind_older_ones_of_a_broker_that_tells_later() -> None:
+    state = State(["a", "b"])
+    state.looked("a", 0.0, look(record(100, "published", client="x", event_id=FIRST, topic="t")))
+    older = EventId(BrokerId("b"), 1, 1)
+    state.looked("b", 0.0, look(record(90, "published", broker="b", client="y", event_id=older, topic="t")))
+    assert state.latest_event("x", since_ms=95.0) == "a:1:1"
+    assert state.latest_event("x", since_ms=101.0) is None
+    assert state.latest_event("y", since_ms=95.0) is None
+
+
 def test_a_delivery_may_be_told_before_its_event() -> None:
     state = State(["a", "b"])
     state.looked("b", 0.0, look(record(107, "delivered", broker="b", client="y", event_id=FIRST, topic="t")))

@@ -4,7 +4,7 @@ import { Replay } from '../src/model/replay'
 import { Series } from '../src/model/series'
 import { topicMatches, topicSearch } from '../src/model/topics'
 import { perEvent } from '../src/model/trials'
-import type { Tick, World } from '../src/wire/messages'
+import type { ClientRow, Tick, World } from '../src/wire/messages'
 
 const world: World = {
   type: 'world',
@@ -69,10 +69,22 @@ describe('a federation', () => {
     const federation = new Federation()
     federation.applyWorld(world)
     for (let step = 0; step < 4; step += 1)
-      federation.applyTick(tick(step * 250, { flows: [['paris', 'columbus', 'delivery', 2]] }), 0)
+      federation.applyTick(tick(step * 250, { flows: [['paris', 'columbus', 'delivery', 2]], published: 1 }), 0)
     federation.applyWorld({ ...world, strategy: 'adaptive' })
     expect(federation.trials.list.map(({ strategy }) => strategy)).toEqual(['dht', 'adaptive'])
     expect(perEvent(federation.trials.list[0]!)?.delivery).toBe(2)
+  })
+
+  test('costs under flooding one message per event for each other broker, whatever else clients send', () => {
+    const federation = new Federation()
+    federation.applyWorld({ ...world, strategy: 'flood_events' })
+    const busy = { ...now, published: 40 }
+    for (const published of [3, 0, 1])
+      federation.applyTick(
+        tick(0, { brokers: { paris: busy }, flows: [['paris', 'columbus', 'event', 2 * published]], published }),
+        0,
+      )
+    expect(perEvent(federation.trials.current!)?.event).toBe(2)
   })
 
   test('shows an event once, with its latest count of deliveries', () => {
@@ -81,6 +93,45 @@ describe('a federation', () => {
     const event = { id: 'e', topic: 't', client: 'c', home: 'paris', at: null, fence: null, t: 0, delivered: 1 }
     federation.applyTick(tick(0, { events: [event, { ...event, delivered: 5 }] }), 0)
     expect([...federation.events.values()].map(({ delivered }) => delivered)).toEqual([5])
+  })
+})
+
+describe('a client that a person drops somewhere', () => {
+  const here: [number, number] = [48, 2]
+  const there: [number, number] = [50, 9]
+  const put = (lat: number, lon: number) => ({ clients: { put: [['c', 'paris', lat, lon] as ClientRow] } })
+
+  function dropped() {
+    const federation = new Federation()
+    federation.applyWorld(world)
+    federation.applyTick(tick(0, put(...here)), 0)
+    federation.drop('c', there)
+    return { federation, at: () => federation.clients.get('c')?.at }
+  }
+
+  test('is there at once, also while its broker still says otherwise', () => {
+    const { federation, at } = dropped()
+    expect(at()).toEqual(there)
+    federation.applyTick(tick(250, put(48.1, 2)), 250)
+    expect(at()).toEqual(there)
+  })
+
+  test('is where its broker says after the answer', () => {
+    const { federation, at } = dropped()
+    federation.dropAccepted('c')
+    expect(at()).toEqual(there)
+    federation.applyTick(tick(250, put(49, 8)), 250)
+    expect(at()).toEqual([49, 8])
+  })
+
+  test('goes back when it may not go there, or when no broker says it went', () => {
+    const refused = dropped()
+    refused.federation.dropRefused('c')
+    expect(refused.at()).toEqual(here)
+    const silent = dropped()
+    silent.federation.dropAccepted('c')
+    for (let step = 1; step < 20; step += 1) silent.federation.applyTick(tick(step * 250), step * 250)
+    expect(silent.at()).toEqual(here)
   })
 })
 

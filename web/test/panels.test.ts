@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { sparkPath } from '../src/charts/sparkline'
 import { degrees, metres, milliseconds, rate } from '../src/model/numbers'
 import { Series } from '../src/model/series'
+import { reasonsOf } from '../src/panels/event_brokers'
 import { fenceFromText, fenceToText, fenceWords, placeFromText } from '../src/panels/fence_text'
 
 test('a typed fence is a circle, a polygon, nothing, or a sentence', () => {
@@ -40,4 +41,17 @@ test('a sparkline leaves gaps where nothing was measured', () => {
   const series = new Series(40)
   for (const value of [1, 1, 1, 1, NaN, NaN, NaN, NaN, 2, 2, 2, 2]) series.push(value)
   expect(sparkPath(series, 100, 20).match(/M/g)).toHaveLength(2)
+})
+
+test('brokers with one reason are told together, those asked first', () => {
+  const outside = { asked: false, text: 'its area does not meet the fence' }
+  const told = reasonsOf([
+    { broker: 'a', ...outside },
+    { broker: 'b', asked: true, text: 'its area meets the fence' },
+    { broker: 'c', ...outside },
+  ])
+  expect(told.map(({ asked, brokers }) => [asked, brokers])).toEqual([
+    [true, ['b']],
+    [false, ['a', 'c']],
+  ])
 })

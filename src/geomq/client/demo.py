@@ -46,6 +46,7 @@ class DemoClient(ABC):
         self.city = city
         self.at = at
         self.dice = dice
+        self._dragged = asyncio.Event()
 
     @abstractmethod
     async def subscribe(self, client: Client) -> None:
@@ -59,8 +60,13 @@ class DemoClient(ABC):
         return self.dice.uniform(1.0, 3.0)
 
     def put(self, to: Location) -> None:
-        """Somebody dragged it there; it goes on from there."""
+        """It goes on from there."""
         self.at = to
+
+    def drag(self, to: Location) -> None:
+        """Somebody put it there; its broker hears of it at once."""
+        self.put(to)
+        self._dragged.set()
 
     async def live(self) -> None:
         while not _cancelled():
@@ -75,10 +81,20 @@ class DemoClient(ABC):
         try:
             await self.subscribe(client)
             while self.city is city and not hearing.done() and not _cancelled():
-                await asyncio.sleep(self.pause_s())
-                await self.act(client)
+                await self._rest_or_act(client)
         finally:
             hearing.cancel()
+
+    async def _rest_or_act(self, client: Client) -> None:
+        """Do one thing after a pause, unless somebody drags it meanwhile."""
+        try:
+            async with asyncio.timeout(self.pause_s()):
+                await self._dragged.wait()
+        except TimeoutError:
+            await self.act(client)
+        else:
+            self._dragged.clear()
+            await self.go(client, self.at)
 
     async def go(self, client: Client, to: Location) -> None:
         self.at = to
@@ -230,7 +246,7 @@ class Demo:
         client = self.clients.get(client_id)
         if client is None:
             return False
-        client.put(to)
+        client.drag(to)
         return True
 
 

@@ -12,7 +12,6 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, WebSocketRoute
-from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
 from geomq import __version__
@@ -21,7 +20,9 @@ from geomq.dashboard.commands import ActionRefused, ChangeStrategy, Commands, Mo
 from geomq.dashboard.guard import BODY_BYTES_MAX, COOKIE, Guard, error
 from geomq.dashboard.hub import Page
 from geomq.dashboard.live import Live
+from geomq.dashboard.packed import PackedFiles, Packer
 from geomq.dashboard.recorded import View
+from geomq.dashboard.why import Traced, recorded_why
 from geomq.errors import GeomqError, UsageError
 from geomq.routing.core.model import EventId
 
@@ -63,7 +64,7 @@ def make_app(shown: Shown, access: Access, *, page: Path = PAGE, secure: bool = 
         Route("/api/subscribe", handlers.subscribe, methods=["POST"]),
         Route("/api/unsubscribe", handlers.unsubscribe, methods=["POST"]),
         Route("/api/strategy", handlers.strategy, methods=["POST"]),
-        Mount("/", StaticFiles(directory=page, html=True, check_dir=False)),
+        Mount("/", PackedFiles(page)),
     ]
     return Starlette(
         routes=routes,
@@ -79,6 +80,8 @@ class _Handlers:
         self._views = {view.id: view for view in shown.views}
         self._access = access
         self._secure = secure
+        self._reading = asyncio.Lock()
+        self._packer = Packer()
 
     async def session(self, request: Request) -> Response:
         access, known = self._access, self._knows(request)
@@ -117,7 +120,9 @@ class _Handlers:
 
     async def view(self, request: Request) -> Response:
         view = self._views.get(request.path_params["view_id"])
-        return error(404, "unknown view") if view is None else Response(view.body, media_type="application/json")
+        if view is None:
+            return error(404, "unknown view")
+        return await self._packer.answer(view.id, view.body, "application/json", request.headers)
 
     async def client(self, request: Request) -> Response:
         live = self._need_live()
@@ -129,8 +134,21 @@ class _Handlers:
         clients = list(dict.fromkeys(request.query_params.getlist("client")))
         if len(clients) > WHY_CLIENTS_MAX:
             raise UsageError(f"at most {WHY_CLIENTS_MAX} clients in one request")
-        found = await self._need_live().why(EventId.parse(request.path_params["event_id"]), clients)
-        return error(404, "no broker has records of this event") if found is None else _json(found)
+        event_id = EventId.parse(request.path_params["event_id"])
+        view = request.query_params.get("view")
+        if view is None:
+            found = await self._need_live().why(event_id, clients)
+            return error(404, "no broker has records of this event") if found is None else _json(found)
+        trace = self._trace_of(view)
+        async with self._reading:
+            found = await asyncio.to_thread(recorded_why, trace, event_id, clients)
+        return error(404, "the trace has no records of this event") if found is None else _json(found)
+
+    def _trace_of(self, view_id: str) -> Traced:
+        view = self._views.get(view_id)
+        if view is None or view.trace is None:
+            raise UsageError(f"there is no view of a trace named {view_id[:80]!r}")
+        return view.trace
 
     async def publish(self, request: Request) -> Response:
         return _json({"id": await self._need_commands().publish(await read(request, Publish))})

@@ -38,6 +38,7 @@ class Subscribe(msgspec.Struct, forbid_unknown_fields=True):
 
 class Unsubscribe(msgspec.Struct, forbid_unknown_fields=True):
     filter: Topic
+    broker: BrokerName | None = None
 
 
 class Move(msgspec.Struct, forbid_unknown_fields=True):
@@ -96,7 +97,7 @@ class Commands:
         return feed.name
 
     async def unsubscribe(self, asked: Unsubscribe) -> None:
-        if not await self._page_clients.unsubscribe(asked.filter):
+        if not await self._page_clients.unsubscribe(asked.filter, asked.broker):
             raise UsageError("the page has no such subscription")
 
     async def move(self, client_id: str, asked: Move) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from typing import NamedTuple
 
 from geomq.client import Client, ClientError, Message
-from geomq.dashboard.shapes import Json
+from geomq.dashboard.shapes import Json, fence_json
 from geomq.errors import GeomqError, UsageError
 from geomq.geo import Fence, Location
 from geomq.vocabulary import EVENT_PROPERTY
@@ -107,6 +107,19 @@ class PageClients:
         self._received.clear()
         return taken
 
+    def subscriptions(self) -> list[Json]:
+        """What the page is subscribed to: where, from which fence, and where its client there is."""
+        return [
+            {
+                "broker": broker,
+                "filter": topic_filter,
+                "fence": fence_json(fence),
+                "at": None if guest.at is None else [guest.at.lat, guest.at.lon],
+            }
+            for broker, guest in self._guests.items()
+            for topic_filter, fence in guest.subscriptions.items()
+        ]
+
     async def subscribe(
         self, broker: str, address: tuple[str, int], topic_filter: str, fence: Fence | None, at: Location | None
     ) -> None:
@@ -118,9 +131,10 @@ class PageClients:
         await client.subscribe(topic_filter, within=fence)
         guest.subscriptions[topic_filter] = fence
 
-    async def unsubscribe(self, topic_filter: str) -> bool:
-        """End the subscription wherever the page has it; whether it had it."""
-        holding = [guest for guest in self._guests.values() if topic_filter in guest.subscriptions]
+    async def unsubscribe(self, topic_filter: str, broker: str | None = None) -> bool:
+        """End the subscription at this broker, or wherever the page has it; whether it had it."""
+        asked = self._guests.values() if broker is None else filter(None, [self._guests.get(broker)])
+        holding = [guest for guest in asked if topic_filter in guest.subscriptions]
         for guest in holding:
             del guest.subscriptions[topic_filter]
             with contextlib.suppress(ClientError):

@@ -1,23 +1,26 @@
 """Views of recorded things: made once, kept as the bytes the page asks for."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
-from geomq.dashboard.feed import ClientNow
+from geomq.dashboard.feed import ClientNow, Look
 from geomq.dashboard.layers import Layer, Setup, layers_of
 from geomq.dashboard.shapes import Json, areas_kind, brokers_json
 from geomq.dashboard.state import State
+from geomq.dashboard.why import Routed, Traced
 from geomq.routing.core.topology import Federation
 
 
 class View(msgspec.Struct, frozen=True):
-    """A recorded view; `body` is its JSON."""
+    """A recorded view; `body` is its JSON. One of a trace can be asked why events went where they went."""
 
     id: str
     title: str
     kind: str
     body: bytes
+    trace: Traced | None = None
 
 
 def setup_view(view_id: str, title: str, setup: Setup, clients: Iterable[tuple[str, ClientNow]]) -> View:
@@ -27,6 +30,7 @@ def setup_view(view_id: str, title: str, setup: Setup, clients: Iterable[tuple[s
     for home, client in clients:
         homes[home].append(client)
     for home, mine in homes.items():
+        state.looked(home, 0.0, Look({}, len(mine), {}, (), 0))
         state.replace(home, mine)
     return make_view(
         view_id, title, "setup", setup.federation, layers=layers_of(setup), frames=list(state.whole(0.0)), end_ms=0.0
@@ -44,6 +48,7 @@ def make_view(
     results: Json | None = None,
     frames: list[Json] | None = None,
     end_ms: float | None = None,
+    trace: Path | None = None,
 ) -> View:
     """A view with the parts it has."""
     world = {
@@ -65,4 +70,5 @@ def make_view(
         "start": start_ms,
         "end": end_ms,
     }
-    return View(view_id, title, kind, msgspec.json.encode(content))
+    traced = None if trace is None else Traced(trace, Routed(federation, strategy))
+    return View(view_id, title, kind, msgspec.json.encode(content), traced)

@@ -40,8 +40,16 @@ def replay_view(directory: Path) -> View:
     frames = list(frames_of(picked.records, federation))
     seconds = (picked.last_ms - picked.first_ms) / 1000.0
     title = f"{directory.name}: {len(federation.ids)} brokers, {seconds:,.0f} s"
-    name, strategy = directory.name, outline.strategy
-    return make_view(name, title, "replay", federation, strategy=strategy, frames=frames, end_ms=frames[-1]["t"])
+    return make_view(
+        directory.name,
+        title,
+        "replay",
+        federation,
+        strategy=outline.strategy,
+        frames=frames,
+        end_ms=frames[-1]["t"],
+        trace=directory,
+    )
 
 
 def frames_of(records: Sequence[TraceRecord], federation: Federation) -> Iterator[Json]:
@@ -51,6 +59,8 @@ def frames_of(records: Sequence[TraceRecord], federation: Federation) -> Iterato
     state = State(federation.ids)
     totals: dict[str, Counter[str]] = {name: Counter() for name in federation.ids}
     links = _links(records, federation)
+    for broker in federation.ids:
+        state.looked(broker, first_ms, Look({}, 0, links[broker], (), 0))
     position, t_ms = 0, first_ms
     while position < len(records):
         t_ms += step_ms

@@ -51,7 +51,7 @@ class Dashboard:
         self._feeds = tuple(feeds)
         self._doors = doors
         self._page_clients = PageClients(credentials)
-        self._live = Live(feeds, self._page_clients.take_received) if feeds else None
+        self._live = Live(feeds, self._page_clients) if feeds else None
         self._looking: asyncio.Task[None] | None = None
         commands = None if self._live is None else Commands(self._live, self._page_clients, movers)
         shown = Shown(self._live, commands, tuple(views))

@@ -4,7 +4,7 @@ Pure bookkeeping: no clock, no input or output. Everything is bounded, and what 
 the next (clients, subscriptions) or is counted as skipped (events).
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from statistics import median
@@ -13,13 +13,16 @@ from typing import Any, Generic, TypeVar
 from geomq.dashboard.feed import ClientNow, Look
 from geomq.dashboard.shapes import Json, fence_json, fence_text_json, read_fence
 from geomq.geo import fence_text
-from geomq.routing.core.model import BrokerId, ClientId
+from geomq.routing.core.model import BrokerId, ClientId, EventId
 from geomq.routing.trace.records import Step, TraceRecord
+from geomq.workload.traffic.verdict import fits
 
 CHANGES_MAX = 5_000
 EVENTS_MAX = 200
 REMEMBERED_MAX = 10_000
 LINKS_EVERY = 8
+PLACES_MAX = 8
+"""So many of a client's latest places are remembered, so that it can be told where it was at an event."""
 
 Key = TypeVar("Key")
 ClientRow = tuple[str, float | None, float | None]
@@ -88,10 +91,12 @@ class State:
     def __init__(self, brokers: Iterable[str]) -> None:
         self._brokers = {name: _BrokerState() for name in brokers}
         self._clients: dict[str, ClientRow] = {}
+        self._places: dict[str, deque[tuple[float, ClientRow]]] = {}
         self._subscriptions: dict[str, dict[str, Json | None]] = {}
         self._moved = _Pending[str]()
         self._subscribed = _Pending[tuple[str, str]]()
         self._flows = Counter[tuple[str, str, str]]()
+        self._published_now = 0
         self._events: OrderedDict[str, Json] = OrderedDict()
         self._early: OrderedDict[str, list[tuple[_BrokerState, float]]] = OrderedDict()
         self._told = _Pending[str]()
@@ -113,14 +118,14 @@ class State:
         self._brokers.setdefault(name, _BrokerState()).lost()
         self.replace(name, ())
 
-    def replace(self, home: str, clients: Iterable[ClientNow]) -> None:
+    def replace(self, home: str, clients: Iterable[ClientNow], t_ms: float = 0.0) -> None:
         """All clients of a broker as they are now."""
         there = {client.id: client for client in clients}
         for client_id in [one for one, row in self._clients.items() if row[0] == home and one not in there]:
             self._gone(client_id, home)
         for client in there.values():
             lat, lon = client.location or (None, None)
-            self._put(client.id, (home, lat, lon))
+            self._put(t_ms, client.id, (home, lat, lon))
             held = self._subscriptions.get(client.id, {})
             wanted = {each.topic_filter: fence_json(each.fence) for each in client.subscriptions}
             for topic_filter in [one for one in held if one not in wanted]:
@@ -141,7 +146,7 @@ class State:
         elif client is None:
             return
         elif record.step in ("connected", "moved"):
-            self._put(client, (record.broker, record.lat, record.lon))
+            self._put(record.t_ms, client, (record.broker, record.lat, record.lon))
         elif record.step == "disconnected":
             self._gone(client, record.broker)
         elif record.step == "subscribed" and record.topic is not None and client in self._clients:
@@ -153,6 +158,7 @@ class State:
         if record.event_id is None:
             return
         self._count(record)
+        self._published_now += 1
         event_id = str(record.event_id)
         self._events[event_id] = {
             "id": event_id,
@@ -194,9 +200,10 @@ class State:
         if record.client in self._clients:
             self._done.setdefault(record.client, Counter())[record.step] += 1
 
-    def _put(self, client: str, row: ClientRow) -> None:
+    def _put(self, t_ms: float, client: str, row: ClientRow) -> None:
         if self._clients.get(client) != row:
             self._clients[client] = row
+            self._places.setdefault(client, deque(maxlen=PLACES_MAX)).append((t_ms, row))
             self._moved.add(client)
 
     def _gone(self, client: str, home: str) -> None:
@@ -205,6 +212,7 @@ class State:
         if row is not None and row[0] == home:
             del self._clients[client]
             self._done.pop(client, None)
+            self._places.pop(client, None)
             self._moved.add(client)
             for topic_filter in self._subscriptions.pop(client, {}):
                 self._subscribed.add((client, topic_filter))
@@ -245,13 +253,15 @@ class State:
         """How many clients each broker has."""
         return Counter(row[0] for row in self._clients.values())
 
-    def held_by(self, clients: Iterable[str]) -> list[TraceRecord]:
-        """What these clients have now, as records from before everything: a trace may begin after they subscribed."""
+    def held_by(self, clients: Iterable[str], event_id: EventId) -> list[TraceRecord]:
+        """What these clients have, and where they were at an event, as records from before everything: a trace may
+        begin after they subscribed."""
+        event = self._events.get(str(event_id))
         records = []
         for client in clients:
             if client not in self._clients:
                 continue
-            home, lat, lon = self._clients[client]
+            home, lat, lon = self._clients[client] if event is None else self._was(client, event["t"])
             records.append(_from_before("connected", home, client, lat=lat, lon=lon))
             for topic_filter, fence in self._subscriptions.get(client, {}).items():
                 held = read_fence(fence)
@@ -259,14 +269,27 @@ class State:
                 records.append(_from_before("subscribed", home, client, topic=topic_filter, fence=text))
         return records
 
+    def _was(self, client: str, t_ms: float) -> ClientRow:
+        """Where a client was then, or when it was first heard of."""
+        places = self._places[client]
+        return next((row for since_ms, row in reversed(places) if since_ms <= t_ms), places[0][1])
+
+    def subscribers_of(self, event_id: EventId) -> list[str]:
+        """Connected clients with a subscription that fits an event's topic."""
+        event = self._events.get(str(event_id))
+        if event is None:
+            return []
+        topic = event["topic"]
+        return [client for client, held in self._subscriptions.items() if any(fits(one, topic) for one in held)]
+
     def latest_event(self, client: str, *, since_ms: float) -> str | None:
-        """The id of the last event a client published, if it did."""
-        for event_id, event in islice(reversed(self._events.items()), REMEMBERED_MAX):
-            if event["t"] < since_ms:
-                return None
-            if event["client"] == client:
-                return event_id
-        return None
+        """The id of the last event a client published, if it did; brokers tell their events one after the other."""
+        mine = (
+            event_id
+            for event_id, event in reversed(self._events.items())
+            if event["client"] == client and event["t"] >= since_ms
+        )
+        return next(mine, None)
 
     def tick(self, t_ms: float) -> Json:
         """What changed since the last tick; taking it forgets it."""
@@ -276,6 +299,7 @@ class State:
         late = len(self._told)
         self._told.take(late)
         flows, self._flows = self._flows, Counter()
+        published, self._published_now = self._published_now, 0
         tick = {
             **self._head(t_ms),
             **self._due_links(),
@@ -288,6 +312,7 @@ class State:
                 "drop": [list(key) for key in subscribed if not self._has(key)],
             },
             "flows": [[*key, count] for key, count in flows.items()],
+            "published": published,
             "events": [dict(event) for event in told],
             "skipped": late + len(self._moved) + len(self._subscribed),
         }
@@ -307,6 +332,7 @@ class State:
                 "clients": {"put": clients[part], "drop": []},
                 "subscriptions": {"put": subscriptions[part], "drop": []},
                 "flows": [],
+                "published": 0,
                 "events": [],
                 "skipped": 0,
             }

@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from geomq.errors import ConfigError
+from geomq.geo import Location, NearestAreas
+from geomq.routing.core.model import BrokerId
 from geomq.routing.core.strategy import Strategy
+from geomq.routing.core.topology import BrokerSite, Federation
 from geomq.routing.strategies.dht import Dht
-from geomq.routing.strategies.registry import STRATEGIES, strategy_class
+from geomq.routing.strategies.registry import STRATEGIES, strategies_for, strategy_class
 
 
 class Mine(Dht):
@@ -74,3 +77,13 @@ def test_a_module_that_cannot_be_loaded_is_the_users_error(tmp_path: Path, monke
     for module, reason in (("broken_strategy", "two lines"), ("garbled_strategy", "invalid syntax")):
         with pytest.raises(ConfigError, match=f"cannot load strategy '{module}:Mine': {reason}"):
             strategy_class(f"{module}:Mine")
+
+
+def test_only_strategies_that_can_serve_a_federation_are_named_for_it() -> None:
+    alone = Federation.alone(BrokerId("a"))
+    assert strategies_for(alone) == list(STRATEGIES)
+    places = [Location(0.0, 0.0), Location(0.0, 9.0)]
+    two = Federation(
+        [BrokerSite(BrokerId(name), place) for name, place in zip("ab", places, strict=True)], NearestAreas(places)
+    )
+    assert strategies_for(two) == [name for name in STRATEGIES if name != "single"]

@@ -1,6 +1,18 @@
 /** All that is known of a federation now, built from the server's world and tick messages. It draws nothing. */
 import { KINDS } from '../wire/messages'
-import type { BrokerNow, BrokerSite, EventSeen, Fence, Kind, Place, Received, Tick, World } from '../wire/messages'
+import type {
+  BrokerNow,
+  BrokerSite,
+  EventSeen,
+  Fence,
+  Kind,
+  OwnSubscription,
+  Place,
+  Received,
+  Tick,
+  World,
+} from '../wire/messages'
+import { Drops } from './drops'
 import { Series } from './series'
 import { Trials } from './trials'
 
@@ -55,6 +67,7 @@ export class Federation {
   readonly subscriptions = new Map<string, Map<string, Fence | null>>()
   readonly events = new Map<string, EventSeen>()
   readonly received: Received[] = []
+  own: OwnSubscription[] = []
   links: [from: string, to: string, latencyMs: number | null][] = []
   readonly totals = noTotals()
   readonly rates = Object.fromEntries(KINDS.map((kind) => [kind, new Series(SERIES_TICKS)])) as Record<Kind, Series>
@@ -62,6 +75,7 @@ export class Federation {
   readonly delivered = new Series(SERIES_TICKS)
   readonly latency = new Series(SERIES_TICKS)
   readonly trials = new Trials()
+  private readonly drops = new Drops()
   skipped = 0
 
   applyWorld(world: World): void {
@@ -100,6 +114,7 @@ export class Federation {
   /** Clients and subscriptions are sent whole on every connection; what was known before may be gone. */
   forgetClients(): void {
     this.clients.clear()
+    this.drops.clear()
     this.subscriptions.clear()
     this.clientsVersion += 1
     this.subscriptionsVersion += 1
@@ -110,6 +125,7 @@ export class Federation {
     this.t = tick.t
     this.skipped += tick.skipped ?? 0
     if (tick.links) this.links = tick.links
+    if (tick.own) this.own = tick.own
     this.applyBrokers(tick.brokers ?? {})
     this.applyClients(tick, now)
     this.applySubscriptions(tick)
@@ -119,6 +135,22 @@ export class Federation {
       this.received.splice(0, this.received.length - RECEIVED_MAX)
     }
     this.applyFlows(tick, seconds)
+  }
+
+  /** A person put a client there. */
+  drop(id: string, at: Place): void {
+    const client = this.clients.get(id)
+    if (!client) return
+    this.drops.begin(id, client.at)
+    this.place(client, at, at)
+  }
+
+  dropAccepted(id: string): void {
+    this.drops.accepted(id)
+  }
+
+  dropRefused(id: string): void {
+    this.backTo(id, this.drops.refused(id))
   }
 
   subscribersOf(matches: (filter: string) => boolean): { client: string; filter: string; fence: Fence | null }[] {
@@ -156,9 +188,11 @@ export class Federation {
 
   private applyClients(tick: Tick, now: number): void {
     const { put = [], drop = [] } = tick.clients ?? {}
+    for (const [id, said] of this.drops.tick()) this.backTo(id, said)
     for (const [id, home, lat, lon, movable] of put) {
-      const at: Place | null = lat === null || lon === null ? null : [lat, lon]
+      const said: Place | null = lat === null || lon === null ? null : [lat, lon]
       const before = this.clients.get(id)
+      const at = this.drops.holds(id, said) ? said : (before?.at ?? said)
       const mayMove = movable === undefined ? undefined : movable !== null
       this.clients.set(id, { id, home, at, movable: mayMove, from: before?.at ?? at, movedAt: now })
     }
@@ -167,6 +201,16 @@ export class Federation {
       this.subscriptions.delete(id)
     }
     if (put.length || drop.length) this.clientsVersion += 1
+  }
+
+  private backTo(id: string, said: Place | null | undefined): void {
+    const client = this.clients.get(id)
+    if (client && said !== undefined) this.place(client, said, client.at)
+  }
+
+  private place(client: Client, at: Place | null, from: Place | null): void {
+    this.clients.set(client.id, { ...client, at, from, movedAt: performance.now() })
+    this.clientsVersion += 1
   }
 
   private applySubscriptions(tick: Tick): void {
@@ -196,7 +240,7 @@ export class Federation {
       this.totals[kind] += counts[kind]
       this.rates[kind].push(counts[kind] / seconds)
     }
-    this.trials.record(counts, this.published.last * seconds, this.latency.last)
+    this.trials.record(counts, tick.published ?? 0, this.latency.last)
   }
 }
 

@@ -10,6 +10,8 @@ export interface App {
   readonly session: Session
   readonly map: EarthMap
   readonly live: boolean
+  /** The recorded view that is shown; undefined when it is the running federation. */
+  readonly view: string | undefined
   readonly federation: Federation
   readonly selection: Selection | null
   select(selection: Selection | null): void

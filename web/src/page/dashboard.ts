@@ -1,7 +1,7 @@
 /** The page as a whole: one map, the tabs beside it, and whichever view the address names. */
 import { EarthMap } from '../map/map'
 import { Federation } from '../model/federation'
-import { count, milliseconds, rate } from '../model/numbers'
+import { count } from '../model/numbers'
 import { Replay } from '../model/replay'
 import type { Selection } from '../model/selection'
 import { Details } from '../panels/details'
@@ -12,15 +12,17 @@ import { Results } from '../panels/results'
 import { Try } from '../panels/try'
 import { LiveSocket, type Connection } from '../wire/live'
 import type { Fence, Place, RecordedView, Session, Tick, World } from '../wire/messages'
-import { ApiError, getSession, getView, getViews, logout, moveClient } from '../wire/requests'
+import { ApiError, getSession, getView, getViews, logout } from '../wire/requests'
 import type { App, Panel, TabName } from './app'
-import { fill, h, say } from './dom'
+import { fill, h } from './dom'
 import { Hint } from './hint'
 import { legend } from './legend'
+import { putClient } from './moving'
 import { Notices } from './notices'
 import { Tabs } from './tabs'
 import { Theme } from './theme'
 import { Timeline } from './timeline'
+import { Tip } from './tip'
 import { Toolbar } from './toolbar'
 import { ViewChoice } from './views'
 
@@ -30,6 +32,7 @@ export class Dashboard implements App {
   readonly map: EarthMap
   federation = new Federation()
   live = true
+  view: string | undefined = undefined
   selection: Selection | null = null
   private readonly notices = new Notices()
   private readonly tabs = new Tabs()
@@ -37,7 +40,7 @@ export class Dashboard implements App {
   private readonly hint = new Hint()
   private readonly toolbar: Toolbar
   private readonly legend: HTMLElement
-  private readonly tip = h('div', { class: 'tip', hidden: true, 'aria-hidden': 'true' })
+  private readonly tip: Tip
   private readonly empty = h(
     'p',
     { class: 'nothing', hidden: true },
@@ -67,6 +70,7 @@ export class Dashboard implements App {
       moving,
     )
     this.map = this.createMap(surface, still, moving)
+    this.tip = new Tip(this.map)
     this.toolbar = new Toolbar(this)
     this.legend = legend(this.map)
     fill(root, this.header(), this.main(surface), this.notices.toast)
@@ -106,7 +110,7 @@ export class Dashboard implements App {
     return h(
       'header',
       { class: 'bar' },
-      h('a', { class: 'skip', href: '#side' }, 'Skip the map'),
+      h('a', { class: 'skip', href: '#side', onclick: (event: Event) => this.skipMap(event) }, 'Skip the map'),
       h('h1', { class: 'brand' }, h('span', { class: 'logo', 'aria-hidden': 'true' }), 'GeoMQ'),
       this.choice.element,
       this.notices.light,
@@ -140,6 +144,12 @@ export class Dashboard implements App {
     )
   }
 
+  /** The address names the view and stays as it is. */
+  private skipMap(event: Event): void {
+    event.preventDefault()
+    this.tabs.element.focus()
+  }
+
   private main(surface: HTMLElement): HTMLElement {
     return h(
       'main',
@@ -155,7 +165,7 @@ export class Dashboard implements App {
         ),
         this.toolbar.element,
         this.toolbar.hint,
-        this.tip,
+        this.tip.element,
         this.empty,
         this.notices.banner,
         h('div', { class: 'bottom' }, this.timelinePlace, this.legend),
@@ -169,7 +179,7 @@ export class Dashboard implements App {
     return new EarthMap(surface, still, moving, {
       picked: (picked) => this.select(picked),
       selected: (selection) => this.select(selection),
-      hovered: (picked, x, y) => this.showTip(picked, x, y),
+      hovered: (picked, x, y) => this.tip.show(picked, x, y),
       movable: (id) => this.live && this.session.admin && this.federation.clients.get(id)?.movable !== false,
       clientDropped: (id, at) => void this.dropClient(id, at),
       fenceDrawn: (fence: Fence) => this.toTry((panel) => panel.fenceDrawn?.(fence)),
@@ -206,9 +216,10 @@ export class Dashboard implements App {
     fill(this.timelinePlace)
   }
 
-  private begin(federation: Federation, live: boolean, panels: (app: App) => [TabName, Panel][]): void {
+  private begin(federation: Federation, view: string | undefined, panels: (app: App) => [TabName, Panel][]): void {
     this.federation = federation
-    this.live = live
+    this.view = view
+    this.live = view === undefined
     this.map.show(federation)
     this.tabs.use([...panels(this), ['details', new Details(this)]])
     this.updatePanels()
@@ -216,7 +227,7 @@ export class Dashboard implements App {
   }
 
   private openLive(): void {
-    this.begin(new Federation(), true, (app) => [
+    this.begin(new Federation(), undefined, (app) => [
       ['overview', new Overview(app)],
       ['events', new Events(app)],
       ['try', new Try(app)],
@@ -247,7 +258,7 @@ export class Dashboard implements App {
     const moving = (view.frames?.length ?? 0) > 1
     if (!replay) federation.applyWorld(view.world)
     this.notices.connection('recorded', true)
-    this.begin(federation, false, (app) => [
+    this.begin(federation, view.id, (app) => [
       ...recordedPanels(app, view),
       ['overview', new Overview(app)],
       ...(moving ? [['events', new Events(app)] as [TabName, Panel]] : []),
@@ -291,21 +302,15 @@ export class Dashboard implements App {
 
   private updatePanels(): void {
     this.describeMap()
+    this.tip.update()
     this.empty.hidden = this.federation.brokers.size > 0 || !this.connected
     this.toolbar.update()
     if (!document.hidden) this.tabs.update()
   }
 
   private async dropClient(id: string, at: Place): Promise<void> {
-    try {
-      await moveClient(id, at)
-      this.select({ what: 'client', id })
-    } catch (error) {
-      this.tell(error instanceof ApiError ? error.message : String(error), 'failed')
-    } finally {
-      this.map.scene.dragged = null
-      this.map.redraw()
-    }
+    this.map.scene.dragged = null
+    if (await putClient(this, id, at)) this.select({ what: 'client', id })
   }
 
   private placeOf(selection: Selection): Place | null {
@@ -322,26 +327,6 @@ export class Dashboard implements App {
     return Boolean(
       at && at[0] > margin && at[1] > margin && at[0] < camera.width - margin && at[1] < camera.height - margin,
     )
-  }
-
-  private showTip(picked: Selection | null, x: number, y: number): void {
-    this.tip.hidden = !picked
-    this.map.surface.classList.toggle('pickable', Boolean(picked))
-    if (!picked) return
-    say(this.tip, this.tipText(picked))
-    this.tip.style.translate = `${Math.min(x + 14, this.map.camera.width - 220)}px ${y + 14}px`
-  }
-
-  private tipText(picked: Selection): string {
-    if (picked.what === 'client') return `${picked.id}, home ${this.federation.clients.get(picked.id)?.home ?? '?'}`
-    const broker = picked.what === 'broker' ? this.federation.brokers.get(picked.name) : undefined
-    if (!broker) return ''
-    const { now } = broker
-    const mark = this.map.scene.recorded?.brokers[broker.name]
-    if (mark) return `${broker.name}: ${mark.label}`
-    const load = this.map.scene.load?.get(broker.name)
-    if (load !== undefined) return `${broker.name}: ${count(load)} messages`
-    return `${broker.name}: ${count(now.clients)} clients, ${rate(now.sent + now.received)} messages/s, ${milliseconds(now.latency_ms)}`
   }
 }
 

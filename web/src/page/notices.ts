@@ -32,6 +32,7 @@ export class Notices {
       live: 'Live',
       recorded: 'Recorded',
       connecting: 'Connecting',
+      silent: 'No news',
       reconnecting: 'Reconnecting',
       offline: 'Disconnected',
     }[state]
@@ -39,11 +40,13 @@ export class Notices {
     say(this.light, words)
     this.retry.hidden = state !== 'offline'
     this.banner.hidden = state === 'live' || state === 'recorded'
-    if (state === 'offline')
-      say(
-        this.words,
-        'The dashboard’s server does not answer. Is geomq still running? The map shows what was last known.',
-      )
-    else say(this.words, everConnected ? 'Connection lost; reconnecting …' : 'Connecting to the federation …')
+    say(this.words, bannerWords(state, everConnected))
   }
+}
+
+function bannerWords(state: Connection | 'recorded', everConnected: boolean): string {
+  if (state === 'silent') return 'No news from the dashboard’s server; the map shows what was last known.'
+  if (state === 'offline')
+    return 'The dashboard’s server does not answer. Is geomq still running? The map shows what was last known.'
+  return everConnected ? 'Connection lost; reconnecting …' : 'Connecting to the federation …'
 }

@@ -19,7 +19,12 @@ export class Tabs {
   private panels: [TabName, Panel][] = []
 
   constructor() {
-    this.element = h('aside', { class: 'side', id: 'side', 'aria-label': 'Details' }, this.list, this.body)
+    this.element = h(
+      'aside',
+      { class: 'side', id: 'side', tabindex: -1, 'aria-label': 'Details' },
+      this.list,
+      this.body,
+    )
     this.list.addEventListener('keydown', (event) => this.key(event))
   }
 

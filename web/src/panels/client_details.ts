@@ -2,8 +2,9 @@
 import { count, degrees } from '../model/numbers'
 import { whyNot, type App } from '../page/app'
 import { fill, h, say } from '../page/dom'
+import { putClient } from '../page/moving'
 import type { ClientDetails } from '../wire/messages'
-import { ApiError, getClient, moveClient } from '../wire/requests'
+import { getClient } from '../wire/requests'
 import type { DetailView } from './details'
 import { brokerLink, Facts, heading, showButton, topicLink } from './facts'
 import { fenceWords, placeFromText, placeToText } from './fence_text'
@@ -100,11 +101,6 @@ class Mover {
     const place = placeFromText(this.place.value)
     if (place === null || typeof place === 'string')
       return this.app.tell(place ?? 'Type a location as lat,lon.', 'failed')
-    try {
-      await moveClient(this.id, place)
-      this.app.tell(`Moved ${this.id} to ${degrees(...place)}.`)
-    } catch (error) {
-      this.app.tell(error instanceof ApiError ? error.message : String(error), 'failed')
-    }
+    if (await putClient(this.app, this.id, place)) this.app.tell(`Moved ${this.id} to ${degrees(...place)}.`)
   }
 }

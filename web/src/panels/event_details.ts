@@ -7,6 +7,7 @@ import { fill, h, say, type Child } from '../page/dom'
 import type { Kind, Place, Why, WhyStep } from '../wire/messages'
 import { ApiError, getWhy } from '../wire/requests'
 import type { DetailView } from './details'
+import { reasonRow, reasonsOf } from './event_brokers'
 import { brokerLink, clientLink, Facts, heading, topicLink } from './facts'
 import { fenceWords } from './fence_text'
 
@@ -16,19 +17,17 @@ const ASK_AFTER_MS = [0, 400, 1500, 4000]
 
 export function eventDetails(app: App, id: string): DetailView {
   const facts = new Facts()
-  const steps = h('ol', { class: 'steps' })
+  const answer = new WhyAnswer(app, id)
   const opened = performance.now()
   const topic = app.federation.events.get(id)?.topic ?? 'event'
-  const questions = [...ASK_AFTER_MS]
+  const questions = app.live ? [...ASK_AFTER_MS] : [0]
   let linked = false
   const ask = () => {
-    if (!app.live || questions[0] === undefined || performance.now() - opened < questions[0]) return
+    if (questions[0] === undefined || performance.now() - opened < questions[0]) return
     questions.shift()
-    getWhy(id).then(
-      (why) => showSteps(app, id, why, steps),
-      (error: unknown) =>
-        questions.length ||
-        fill(steps, h('li', { class: 'quiet' }, error instanceof ApiError ? error.message : String(error))),
+    getWhy(id, askedOf(app)).then(
+      (why) => answer.show(why),
+      (error: unknown) => questions.length || answer.fail(error instanceof ApiError ? error.message : String(error)),
     )
   }
   return {
@@ -38,9 +37,8 @@ export function eventDetails(app: App, id: string): DetailView {
       heading('Event', topic, app),
       facts.element,
       h('button', { type: 'button', class: 'small', onclick: () => showRoute(app, id) }, 'Show on the map'),
-      h('h3', {}, 'Why it went where it went'),
-      steps,
-      app.live ? new Verdict(app, id).element : null,
+      answer.element,
+      new Verdict(app, id).element,
     ),
     update() {
       const event = app.federation.events.get(id)
@@ -59,25 +57,54 @@ export function eventDetails(app: App, id: string): DetailView {
         facts.set('deliveries', count(event.delivered))
       }
       ask()
-      if (!app.live && !steps.childElementCount)
-        fill(steps, h('li', { class: 'quiet' }, 'A recording keeps messages, not reasons; ask on the live view.'))
     },
   }
 }
 
-function showSteps(app: App, id: string, why: Why, list: HTMLElement): void {
-  if (app.selection?.what !== 'event' || app.selection.id !== id) return
-  const start = why.steps[0]?.t ?? 0
-  const { strategy } = app.federation
-  fill(
-    list,
-    ...runsOf(why.steps).map((run) => stepRow(app, run, start)),
-    why.steps.length
-      ? h('li', { class: 'quiet' }, `Under ${strategyTitle(strategy)}: ${strategySentence(strategy)}`)
-      : h('li', { class: 'quiet' }, 'No steps are known of this event.'),
-  )
-  light(app, id, why.steps, app.map.scene.highlight)
-  app.map.wake()
+/** Who is asked: the brokers, or the trace that is shown. */
+const askedOf = ({ view }: App): { view?: string } => (view === undefined ? {} : { view })
+
+/** What became of it, which brokers were asked because of what, and the steps of its way. */
+class WhyAnswer {
+  readonly element: HTMLElement
+  private readonly summary = h('p', { class: 'summary' })
+  private readonly brokers = h('ul', { class: 'tight' })
+  private readonly steps = h('ol', { class: 'steps' })
+  private readonly rule = h('p', { class: 'quiet' })
+  private readonly brokersTitle = h('h3', { hidden: true }, 'Which brokers were asked, and why')
+
+  constructor(
+    private readonly app: App,
+    private readonly id: string,
+  ) {
+    this.element = h(
+      'div',
+      {},
+      h('h3', {}, 'Why it went where it went'),
+      this.summary,
+      this.steps,
+      this.brokersTitle,
+      this.brokers,
+      this.rule,
+    )
+  }
+
+  show(why: Why): void {
+    const { app, id } = this
+    if (app.selection?.what !== 'event' || app.selection.id !== id) return
+    const start = why.steps[0]?.t ?? 0
+    say(this.summary, why.summary)
+    fill(this.steps, ...runsOf(why.steps).map((run) => stepRow(app, run, start)))
+    this.brokersTitle.hidden = !why.brokers.length
+    fill(this.brokers, ...reasonsOf(why.brokers).map((reason) => reasonRow(app, reason)))
+    say(this.rule, why.strategy ? `Under ${strategyTitle(why.strategy)}: ${strategySentence(why.strategy)}` : '')
+    light(app, id, why.steps, app.map.scene.highlight)
+    app.map.wake()
+  }
+
+  fail(words: string): void {
+    fill(this.steps, h('li', { class: 'quiet' }, words))
+  }
 }
 
 /** Steps of one kind at one broker, one after the other, are told together. */
@@ -184,7 +211,7 @@ class Verdict {
     const client = this.client.value.trim()
     if (!client) return
     try {
-      const { clients } = await getWhy(this.id, client)
+      const { clients } = await getWhy(this.id, { client, ...askedOf(this.app) })
       say(this.answer, clients?.[client]?.text ?? 'Nothing is known of that client and this event.')
       this.app.map.scene.highlight.clients.add(client)
       this.app.map.wake()

@@ -45,6 +45,7 @@ export class Events implements Panel {
     const { federation } = this.app
     if (this.version === federation.eventsVersion || this.paused.checked) return
     if (this.list.contains(document.activeElement)) return
+    if (this.pointedAt) return say(this.status, 'Held while you point at it.')
     this.version = federation.eventsVersion
     this.redraw()
   }
@@ -53,6 +54,11 @@ export class Events implements Panel {
     const { selection } = this.app
     const id = selection?.what === 'event' ? selection.id : null
     for (const row of this.list.children) row.classList.toggle('chosen', (row as HTMLElement).dataset['id'] === id)
+  }
+
+  /** Rows that moved under the pointer would have it hit another event than the one aimed at. */
+  private get pointedAt(): boolean {
+    return this.list.matches(matchMedia('(hover: hover)').matches ? ':hover' : ':active')
   }
 
   private redraw(): void {

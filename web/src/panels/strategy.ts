@@ -92,7 +92,8 @@ export class StrategyBox {
       this.app.tell(`Switched to ${strategyTitle(strategy)}.`)
     } catch (error) {
       this.app.tell(error instanceof ApiError ? error.message : String(error), 'failed')
-      this.button.disabled = false
+      this.choice.value = this.app.federation.strategy
+      this.explain()
     }
   }
 }

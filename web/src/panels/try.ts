@@ -3,8 +3,9 @@ import { clock } from '../model/numbers'
 import { whyNot, type App, type Panel } from '../page/app'
 import { fill, h, say } from '../page/dom'
 import type { Fence, Place } from '../wire/messages'
-import { ApiError, publish, subscribe, unsubscribe } from '../wire/requests'
+import { ApiError, publish, subscribe } from '../wire/requests'
 import { fenceFromText, fenceToText, fenceWords, placeFromText, placeToText } from './fence_text'
+import { OwnSubscriptions } from './own_subscriptions'
 
 export class Try implements Panel {
   readonly element: HTMLElement
@@ -25,15 +26,16 @@ export class Try implements Panel {
   private readonly words = h('p', { class: 'quiet', id: 'try-fence-words' })
   private readonly wrong = h('p', { class: 'failed', role: 'alert' })
   private readonly reason = h('p', { class: 'quiet reason' })
-  private readonly own = h('ul', { class: 'own' })
+  private readonly own: OwnSubscriptions
+  private readonly placeWords = h('p', { class: 'quiet' }, NOWHERE)
   private readonly received = h('ul', { class: 'events', 'aria-live': 'polite' })
   private readonly waiting = h('p', { class: 'quiet' })
   private readonly controls: HTMLFieldSetElement
-  private readonly filters = new Map<string, Fence | null>()
   private brokers = ''
   private shown: unknown = null
 
   constructor(private readonly app: App) {
+    this.own = new OwnSubscriptions(app)
     this.controls = this.form()
     this.element = h(
       'div',
@@ -49,7 +51,7 @@ export class Try implements Panel {
         'section',
         { class: 'box', 'aria-labelledby': 'received-title' },
         h('h2', { id: 'received-title' }, 'Received here'),
-        this.own,
+        this.own.element,
         this.waiting,
         this.received,
       ),
@@ -66,6 +68,7 @@ export class Try implements Panel {
       const nearest = h('option', { value: '' }, 'the one whose area it is in')
       fill(this.broker, nearest, ...names.map((name) => h('option', { value: name }, name)))
     }
+    this.own.update()
     this.showReceived()
   }
 
@@ -94,6 +97,7 @@ export class Try implements Panel {
       field('Fence', this.fence, draw('circle', 'Draw circle'), draw('polygon', 'Draw polygon'), clear),
       this.words,
       field('Your location', this.at, draw('place', 'Point')),
+      this.placeWords,
       h('div', { class: 'pair' }, field('Broker', this.broker), field('QoS', this.qos)),
       this.wrong,
       h(
@@ -131,6 +135,7 @@ export class Try implements Panel {
     const place = placeFromText(this.at.value)
     this.app.map.scene.here = typeof place === 'string' ? null : place
     this.app.map.wake()
+    say(this.placeWords, this.at.value.trim() ? '' : NOWHERE)
   }
 
   /** The typed fence and location, or null after saying what is wrong with them. */
@@ -160,8 +165,6 @@ export class Try implements Panel {
     if (!geo || !filter) return
     await this.attempt(async () => {
       await subscribe({ broker: this.broker.value || null, filter, ...geo })
-      this.filters.set(filter, geo.fence)
-      this.showOwn()
       this.app.tell(`Subscribed to ${filter}, from publishers ${fenceWords(geo.fence)}.`)
     })
   }
@@ -174,36 +177,6 @@ export class Try implements Panel {
       say(this.wrong, error.message)
       this.app.tell(error.message, 'failed')
     }
-  }
-
-  private showOwn(): void {
-    const rows = [...this.filters].map(([filter, fence]) =>
-      h(
-        'li',
-        {},
-        h('span', { class: 'topic' }, filter),
-        h('span', { class: 'quiet' }, ` from publishers ${fenceWords(fence)} `),
-        h(
-          'button',
-          {
-            type: 'button',
-            class: 'small',
-            'aria-label': `Unsubscribe from ${filter}`,
-            onclick: () => void this.leave(filter),
-          },
-          'Unsubscribe',
-        ),
-      ),
-    )
-    fill(this.own, ...rows)
-  }
-
-  private leave(filter: string): Promise<void> {
-    return this.attempt(async () => {
-      await unsubscribe(filter)
-      this.filters.delete(filter)
-      this.showOwn()
-    })
   }
 
   private showReceived(): void {
@@ -230,6 +203,10 @@ export class Try implements Panel {
     fill(this.received, ...rows)
   }
 }
+
+/** Fences are checked against places: who has none is outside of all of them. */
+const NOWHERE =
+  'Without a location, events with a fence do not reach you, and subscriptions with a fence do not hear you.'
 
 /** Focus on a text field brings up a keyboard over half the screen. */
 const touch = () => matchMedia('(pointer: coarse)').matches

@@ -72,6 +72,15 @@ export interface Received {
   t: number
 }
 
+/** A subscription of the page's own, shared by all open pages. */
+export interface OwnSubscription {
+  broker: string
+  filter: string
+  fence: Fence | null
+  /** Where the page's client at this broker is. */
+  at: Place | null
+}
+
 export interface Tick {
   type: 'tick'
   t: number
@@ -80,8 +89,12 @@ export interface Tick {
   clients?: { put?: ClientRow[]; drop?: string[] }
   subscriptions?: { put?: SubscriptionRow[]; drop?: [client: string, filter: string][] }
   flows?: [from: string, to: string, kind: Kind, count: number][]
+  /** Events published since the last tick; they and the flows are counted from the same records. */
+  published?: number
   events?: EventSeen[]
   received?: Received[]
+  /** All there are, when they changed. */
+  own?: OwnSubscription[]
   skipped?: number
 }
 
@@ -93,10 +106,21 @@ export interface WhyStep {
   peer: string | null
   client: string | null
 }
+export interface AskedBroker {
+  broker: string
+  asked: boolean
+  text: string
+}
 export interface Why {
   id: string
   steps: WhyStep[]
-  reached?: string[]
+  /** The strategy that it was routed by. */
+  strategy: string
+  brokers: AskedBroker[]
+  /** What became of it for those who subscribe to its topic. */
+  summary: string
+  /** Null where deliveries were not recorded. */
+  reached?: string[] | null
   /** Why it did or did not reach the clients that were asked about. */
   clients?: Record<string, { verdict: string; text: string }>
 }

@@ -13,15 +13,15 @@ export class ApiError extends Error {
 export const getSession = () => get<Session>('session')
 export const getViews = () => get<ViewEntry[]>('views')
 export const getView = (id: string) => get<RecordedView>(`views/${encodeURIComponent(id)}`)
-export const getWhy = (event: string, client?: string) =>
-  get<Why>(`why/${encodeURIComponent(event)}${client ? `?client=${encodeURIComponent(client)}` : ''}`)
+export const getWhy = (event: string, asked: { client?: string; view?: string }) =>
+  get<Why>(`why/${encodeURIComponent(event)}?${new URLSearchParams(asked).toString()}`)
 export const getClient = (id: string) => get<ClientDetails>(`clients/${encodeURIComponent(id)}`)
 
 export const login = (token: string) => post('login', { token })
 export const logout = () => post('logout', {})
 export const setStrategy = (strategy: string) => post('strategy', { strategy })
 export const moveClient = (id: string, at: Place) => post(`clients/${encodeURIComponent(id)}/move`, { at })
-export const unsubscribe = (filter: string) => post('unsubscribe', { filter })
+export const unsubscribe = (filter: string, broker: string) => post('unsubscribe', { filter, broker })
 
 export interface Publication {
   broker: string | null
@@ -39,7 +39,7 @@ export interface Subscription {
   fence: Fence | null
   at: Place | null
 }
-export const subscribe = (subscription: Subscription) => post<{ client?: string }>('subscribe', subscription)
+export const subscribe = (subscription: Subscription) => post<{ broker: string }>('subscribe', subscription)
 
 const get = <T>(path: string) => call<T>(path, {})
 

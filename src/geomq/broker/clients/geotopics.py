@@ -37,6 +37,11 @@ def is_geo(topic: str) -> bool:
     return topic.startswith(GEO_PREFIX)
 
 
+def is_order(topic: str) -> bool:
+    """Whether publishing to it is an order to the broker (a location, a fence) and no event."""
+    return topic == LOCATION_TOPIC or topic.startswith(FENCE_PREFIX)
+
+
 def parse_geo_topic(topic: str) -> FenceTopic | ToTopic | LocationTopic:
     """What publishing to this `$geo/...` topic means; TopicError if it means nothing."""
     if topic == LOCATION_TOPIC:

@@ -14,6 +14,7 @@ from geomq.broker.clients.geotopics import (
     FenceTopic,
     LocationTopic,
     is_geo,
+    is_order,
     owntracks_location,
     parse_geo_topic,
     parse_location_payload,
@@ -75,11 +76,15 @@ class Publishing:
     def receive(self, client: Client, packet: Publish) -> bool:
         """A connected client published; whether its event was routed now."""
         core = self._core
-        core.counts.events_received += 1
         message = client.session.accept(packet, core.now_s())
         if message is None:
+            core.counts.other_publishes += 1
             self._answer(client, packet, ReasonCode.SUCCESS, None)
             return False
+        if is_order(message.topic):
+            core.counts.other_publishes += 1
+        else:
+            core.counts.events_received += 1
         if packet.qos and (full := core.outbox.full):
             self._refuse_for_space(client, packet, full)
             return False

@@ -56,6 +56,7 @@ HELP = {
     "memory_used_bytes": "Memory in use: what the process occupies, less what it has freed.",
     "messages_stored": "Messages in the store.",
     "name_conflicts": "Links refused because two brokers have one name; counted at both ends.",
+    "other_publishes": "Publishes of clients that are no events: locations, fences and repeats of QoS 2.",
     "packets_received": "MQTT packets received from clients.",
     "peer_messages_refused": "Messages from peers refused: unknown, malformed, or failed in handling.",
     "peer_messages_unsent": "Messages to peers dropped because they could not be encoded for a link.",

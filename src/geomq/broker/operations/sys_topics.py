@@ -38,7 +38,7 @@ class SysTopics:
             "messages/received": counts.packets_received,
             "messages/sent": counts.events_delivered + counts.answers_sent,
             "publish/dropped": counts.events_dropped,
-            "publish/received": counts.events_received,
+            "publish/received": counts.events_received + counts.other_publishes,
             "publish/sent": counts.events_delivered,
             "sockets": counts.connections_opened,
         }
@@ -87,7 +87,7 @@ class SysTopics:
         return {
             "messages/received": counts.packets_received,
             "messages/sent": counts.events_delivered + counts.answers_sent,
-            "publish/messages/received": counts.events_received,
+            "publish/messages/received": counts.events_received + counts.other_publishes,
             "publish/messages/sent": counts.events_delivered,
             "publish/messages/dropped": counts.events_dropped,
             "publish/bytes/received": max(0, counts.bytes_received - counts.control_bytes_received),

@@ -32,6 +32,7 @@ class Counts:
         "memory_disconnected",
         "memory_refused",
         "name_conflicts",
+        "other_publishes",
         "packets_received",
         "peer_messages_refused",
         "peer_messages_unsent",
@@ -75,6 +76,7 @@ class Counts:
     memory_disconnected: int
     memory_refused: int
     name_conflicts: int
+    other_publishes: int
     packets_received: int
     peer_messages_refused: int
     peer_messages_unsent: int

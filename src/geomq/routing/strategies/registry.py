@@ -10,6 +10,7 @@ from geomq.errors import ConfigError
 from geomq.routing.core.message_registry import declare
 from geomq.routing.core.messages import Message
 from geomq.routing.core.strategy import Strategy
+from geomq.routing.core.topology import Federation
 from geomq.routing.strategies.adaptive import Adaptive
 from geomq.routing.strategies.dht import Dht
 from geomq.routing.strategies.disgb_events import DisgbEvents
@@ -59,6 +60,19 @@ def strategy_class(name: str) -> type[Strategy]:
     close = get_close_matches(name, STRATEGIES, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(STRATEGIES)}"
     raise ConfigError(f"unknown strategy {name!r}; {hint}")
+
+
+def strategies_for(federation: Federation) -> list[str]:
+    """The names of those that can serve such a federation."""
+    return [name for name, strategy in STRATEGIES.items() if _can_serve(strategy, federation)]
+
+
+def _can_serve(strategy: type[Strategy], federation: Federation) -> bool:
+    try:
+        strategy.check(federation)
+    except ConfigError:
+        return False
+    return True
 
 
 def _imported(name: str) -> type[Strategy]:

@@ -122,6 +122,17 @@ def of_event(event_id: EventId, clients: Iterable[str]) -> "Callable[[pa.Table],
     return pick
 
 
+def of_event_and_subscriptions(event_id: EventId) -> "Callable[[pa.Table], pa.Array]":
+    """Everything about an event, and what anybody subscribed to."""
+    import pyarrow.compute as pc
+
+    def pick(table: "pa.Table") -> "pa.Array":
+        about = pc.equal(table.column("event_id"), str(event_id))
+        return pc.fill_null(pc.or_kleene(about, pc.equal(table.column("step"), "subscribed")), False)
+
+    return pick
+
+
 def of_topic(
     topic_filter: str | None, publisher: str | None, span: tuple[float | None, float | None], clients: Iterable[str]
 ) -> "Callable[[pa.Table], pa.Array]":

@@ -156,7 +156,7 @@ class Case:
     def _by_rule(self, at: ClientAt, event: TraceRecord, client: str) -> Answer:
         if not at.filters:
             return Answer("no subscription", f"it had no subscription at {at.home}{_since(at, event)}")
-        fitting = [(f, record) for f, record in at.filters.items() if _fits(f, event.topic or "")]
+        fitting = [(f, record) for f, record in at.filters.items() if fits(f, event.topic or "")]
         if not fitting:
             held = ", ".join(repr(one) for one in list(at.filters)[:5])
             text = f"none of its subscriptions matches {event.topic!r} ({held}){_since(at, event)}"
@@ -290,7 +290,8 @@ def _plain(topic_filter: str) -> str:
     return "/".join(levels)
 
 
-def _fits(topic_filter: str, topic: str) -> bool:
+def fits(topic_filter: str, topic: str) -> bool:
+    """Whether a filter matches a topic, its share group and fence name apart."""
     return topic_matches(_plain(topic_filter), topic)
 
 
@@ -318,5 +319,5 @@ def _outside(text: str | None, location: Location | None) -> str | None:
 
 
 def _since(at: ClientAt, event: TraceRecord) -> str:
-    soon = next((record for record in at.later if _fits(record.topic or "", event.topic or "")), None)
+    soon = next((record for record in at.later if fits(record.topic or "", event.topic or "")), None)
     return "" if soon is None else f"; it subscribed to {soon.topic!r} {soon.t_ms - event.t_ms:.1f} ms later"
