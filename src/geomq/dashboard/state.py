@@ -283,7 +283,7 @@ class State:
         return [client for client, held in self._subscriptions.items() if any(fits(one, topic) for one in held)]
 
     def latest_event(self, client: str, *, since_ms: float) -> str | None:
-        """The id of the last event a client published, if it did; brokers tell their events one after the other."""
+        """The id of the last event a client published, if it did; brokers send their events one after the other."""
         mine = (
             event_id
             for event_id, event in reversed(self._events.items())
