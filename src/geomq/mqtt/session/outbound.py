@@ -66,13 +66,14 @@ class Outbound:
         "_backlog",
         "_client_id",
         "_closed",
+        "_first_id",
         "_flight_bytes",
         "_flights",
         "_journal",
         "_lapsed",
+        "_last_id",
         "_next_id",
         "_next_number",
-        "_packet_ids",
         "_queue",
         "_queued_bytes",
         "_quota",
@@ -105,8 +106,8 @@ class Outbound:
         self._flight_bytes = 0
         self._queued_bytes = 0
         self._quota = 0
-        self._packet_ids = packet_ids
-        self._next_id = packet_ids.start
+        self._first_id, self._last_id = packet_ids.start, packet_ids.stop - 1
+        self._next_id = self._first_id
         self._next_number = 1
         self.queue_max = queue_max
         self.bytes_max = bytes_max
@@ -154,7 +155,7 @@ class Outbound:
         if delivery.packet_id:
             self._flights[delivery.packet_id] = delivery
             self._flight_bytes += delivery.size
-            if delivery.packet_id in self._packet_ids:
+            if self._first_id <= delivery.packet_id <= self._last_id:
                 self._next_id = self._after(delivery.packet_id)
         else:
             self._queue.append(delivery)
@@ -237,7 +238,7 @@ class Outbound:
     def adopt(self, sent: InFlight) -> bool:
         """Take over a message that another session sent and that may have been received: it is due once more, and
         `pump` says so. False if too many are in flight."""
-        if len(self._flights) >= len(self._packet_ids) // 2:
+        if len(self._flights) >= (self._last_id - self._first_id) // 2:
             return False
         delivery = InFlight(self._next_number, sent.message, sent.qos, sent.retain, sent.identifiers, sent.size)
         self._next_number += 1
@@ -268,7 +269,11 @@ class Outbound:
     def _is_open(self) -> bool:
         """Whether one more may be under way. What a receiver never finishes counts, too, after its connection ended:
         there are only so many identifiers, and only so much memory, whatever window it asks for."""
-        return self._quota > 0 and self._flight_bytes < self.bytes_max and len(self._flights) < len(self._packet_ids)
+        return (
+            self._quota > 0
+            and self._flight_bytes < self.bytes_max
+            and len(self._flights) <= self._last_id - self._first_id
+        )
 
     def has_room(self, size: int) -> bool:
         """Whether a message of this size may wait."""
@@ -391,19 +396,17 @@ class Outbound:
     def _launch(self, delivery: InFlight) -> None:
         self._quota -= 1
         self._flight_bytes += delivery.size
-        packet_id, stop = self._next_id, self._packet_ids.stop
-        flights = self._flights
+        packet_id, flights = self._next_id, self._flights
         while packet_id in flights:
             packet_id = self._after(packet_id)
-        self._next_id = packet_id + 1 if packet_id + 1 < stop else self._packet_ids.start
+        self._next_id = packet_id + 1 if packet_id < self._last_id else self._first_id
         delivery.packet_id = packet_id
         delivery.phase = _SENT
         delivery.counted = True
         flights[packet_id] = delivery
 
     def _after(self, packet_id: int) -> int:
-        ids = self._packet_ids
-        return packet_id + 1 if packet_id + 1 < ids.stop else ids.start
+        return packet_id + 1 if packet_id < self._last_id else self._first_id
 
     def _land(self, delivery: InFlight) -> None:
         del self._flights[delivery.packet_id]
