@@ -11,7 +11,7 @@ from tests.probe import Probe
 from geomq.broker.peers.channel import PeerChannel
 from geomq.broker.peers.peering import Peering
 from geomq.broker.server import Broker
-from geomq.mqtt.codec.packets import Connect, SubscribeRequest
+from geomq.mqtt.codec.packets import Connect, Publish, SubscribeRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -118,7 +118,10 @@ async def test_an_event_that_reached_both_sessions_comes_once_when_they_become_o
         client, connack = await Probe.connect(columbus.port, lasting("r"))
         assert not connack.session_present
         publisher, _ = await Probe.connect(paris.port, Connect("p"))
+        watcher, _ = await Probe.connect(columbus.port, Connect("w"))
+        await watcher.subscribe(SubscribeRequest("t", 0))
         await acked(publisher, "t", b"before", 2)
+        await watcher.expect(Publish)  # what is still on its way to columbus would reach who subscribes there
         await client.subscribe(SubscribeRequest("t", 2))
         await acked(publisher, "t", b"at both", 2)
         assert await drained(client) == [b"at both"]
@@ -126,5 +129,5 @@ async def test_an_event_that_reached_both_sessions_comes_once_when_they_become_o
         cut(columbus, paris)
         await until(lambda: "r" not in paris.core.clients)
         assert await drained(client) == [b"before"]
-        for probe in (client, publisher):
+        for probe in (client, publisher, watcher):
             await probe.drop()
